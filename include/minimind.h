@@ -1,0 +1,34 @@
+/**
+ * @file minimind.h
+ * libminimind: configure, train, save and run MiniMind-family language models inside your own program.
+ *
+ *     mm_config_create() → mm_model_create() or mm_model_load() → mm_context_create()
+ *         → mm_forward(), mm_backward(), mm_optimizer_step()        training, by hand or through mm_trainer_run()
+ *         → mm_generate()                                           talking
+ *
+ * Rules that hold everywhere:
+ *  - A function that can fail returns an mm_status and gives its result through its last argument. On failure nothing
+ *    is changed unless its page says so, nothing leaks, and mm_last_error() tells the story.
+ *  - `create`, `load`, `copy` and `train` give a handle that is yours; `free` takes it, and takes NULL. Views are lent.
+ *  - Structs that begin with struct_size are set up with their MM_…_INIT, or with mm_…_init() from other languages.
+ *  - The library prints nothing, ends no process, and reads no environment variable but MM_CPU (which makes it pretend
+ *    a lesser processor: "c", "avx2" or "avx512").
+ */
+#ifndef MINIMIND_H
+#define MINIMIND_H
+
+#include <minimind/version.h>
+#include <minimind/status.h>
+#include <minimind/library.h>
+#include <minimind/view.h>
+#include <minimind/config.h>
+#include <minimind/count.h>
+#include <minimind/model.h>
+#include <minimind/context.h>
+#include <minimind/generate.h>
+#include <minimind/tokenizer.h>
+#include <minimind/data.h>
+#include <minimind/optim.h>
+#include <minimind/train.h>
+
+#endif

@@ -1,0 +1,187 @@
+/**
+ * @file context.h
+ * Running a model: forward, backward, gradients.
+ *
+ * A context holds all that a run needs: its threads, every buffer its largest batch will use, the gradients. All of
+ * it is planned and allocated by mm_context_create(); forward and backward allocate nothing.
+ *
+ * Threads: one call at a time per context (mm_cancel() excepted). Contexts of one model may run side by side while
+ * nothing trains it.
+ */
+#ifndef MINIMIND_CONTEXT_H
+#define MINIMIND_CONTEXT_H
+
+#include <minimind/model.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct mm_context mm_context;
+typedef struct mm_cache mm_cache;
+
+enum {
+    MM_EVAL = 0, /**< forward only */
+    MM_TRAIN = 1 /**< dropout and auxiliary loss on; keeps what mm_backward() needs */
+};
+
+/** What a forward pass may be asked for; added together. */
+enum {
+    MM_OUT_LOSS = 1,        /**< mean cross-entropy over the counted targets */
+    MM_OUT_LOGPROBS = 2,    /**< log-probability of each target, [B, T] */
+    MM_OUT_LAST_LOGITS = 4, /**< logits behind the last token of each sequence, [B, V] */
+    MM_OUT_LOGITS = 8,      /**< logits behind every token, [B, T, V] */
+    MM_OUT_HIDDEN = 16      /**< what the head reads: the final norm's output, [B, T, C] */
+};
+
+/** What a context is planned for. */
+typedef struct mm_context_options {
+    size_t struct_size;  /**< sizeof(mm_context_options) */
+    int32_t mode;        /**< MM_TRAIN: may train as well as evaluate; MM_EVAL: no gradients are held */
+    int32_t max_batch;   /**< sequences at once, at least 1 */
+    int32_t max_length;  /**< tokens per sequence and pass, at least 1 */
+    int32_t max_context; /**< tokens per sequence with the cached ones; 0: max_length */
+    int32_t outputs;     /**< MM_OUT_… that may be asked for; 0: MM_OUT_LOSS in training, MM_OUT_LAST_LOGITS else */
+    int32_t threads;     /**< 0: one per processor; 1: the caller's alone */
+    const char *kernels; /**< one of mm_kernels_name(); NULL: the fastest here */
+} mm_context_options;
+#define MM_CONTEXT_OPTIONS_INIT { sizeof(mm_context_options), MM_EVAL, 1, 512, 0, 0, 0, NULL }
+
+/** Set every field of `options` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
+MM_API void mm_context_options_init(mm_context_options *options, size_t struct_size);
+
+/** The kernel paths that this build and this processor have, slowest first; NULL beyond. Static. Threads: any. Since: 0.1 */
+MM_API int32_t mm_kernels_count(void);
+MM_API const char *mm_kernels_name(int32_t index);
+
+/**
+ * Plan and allocate everything for running `model`.
+ *
+ * @param model    Kept alive by the context.
+ * @param options  Copied; NULL for the defaults.
+ * @param out      Yours: pair it with mm_context_free().
+ *
+ * @return MM_OK; MM_ERR_ARG, a size out of range or no such kernels; MM_ERR_MEMORY;
+ *         MM_ERR_STATE, MM_TRAIN on weights that are mapped or not float32;
+ *         MM_ERR_UNSUPPORTED, an architecture that this version only counts. Since: 0.1
+ */
+MM_API mm_status mm_context_create(mm_model *model, const mm_context_options *options, mm_context **out);
+
+/** NULL is fine. Since: 0.1 */
+MM_API void mm_context_free(mm_context *context);
+
+/** The model it runs, lent. Since: 0.1 */
+MM_API mm_model *mm_context_model(const mm_context *context);
+
+/** The kernel path it runs on, one of mm_kernels_name(). Static. Since: 0.1 */
+MM_API const char *mm_context_kernels(const mm_context *context);
+
+/**
+ * Make the call that runs on this context return MM_ERR_CANCELLED at its next block; without one, the next call.
+ * Threads: any, and signal handlers. Since: 0.1
+ */
+MM_API void mm_cancel(mm_context *context);
+
+/** One batch. All pointers are borrowed for the call. */
+typedef struct mm_batch {
+    size_t struct_size;            /**< sizeof(mm_batch) */
+    const int32_t *ids;            /**< [B, T], each in [0, vocab_size) */
+    const int32_t *targets;        /**< [B, T] or NULL: what position t must predict (already shifted); -100 is not
+                                        counted */
+    const int32_t *attention_mask; /**< [B, T], with a cache [B, cached + T], or NULL: 0 hides a token as a key */
+    const int32_t *position_ids;   /**< [B, T] or NULL: 0, 1, … in each row, or on from the cache */
+    const int32_t *document_ids;   /**< [B, T] or NULL: tokens of one row see each other only where these are equal;
+                                        each run of equal ids is a document, and its positions start at 0 */
+    mm_cache *cache;               /**< NULL, or B sequences that this batch continues */
+    int32_t batch;                 /**< B */
+    int32_t length;                /**< T */
+    int32_t mode;                  /**< MM_EVAL or MM_TRAIN */
+    int32_t outputs;               /**< MM_OUT_…; 0: the context's */
+} mm_batch;
+#define MM_BATCH_INIT { sizeof(mm_batch), NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, MM_EVAL, 0 }
+
+/** Set every field of `batch` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
+MM_API void mm_batch_init(mm_batch *batch, size_t struct_size);
+
+/** What a forward pass gave. Views are lent by the context until its next call; those not asked for are empty. */
+typedef struct mm_output {
+    size_t struct_size;  /**< sizeof(mm_output) */
+    double loss;         /**< loss_sum / loss_count, in nats; 0 without a counted target */
+    double loss_sum;     /**< over the counted targets */
+    int64_t loss_count;  /**< targets that are not -100 */
+    double aux_loss;     /**< router balance, already times its coefficient; 0 for dense models and in evaluation */
+    mm_view logprobs;    /**< float32 [B, T]; 0 where the target is not counted */
+    mm_view last_logits; /**< float32 [B, V] */
+    mm_view logits;      /**< float32 [B, T, V] */
+    mm_view hidden;      /**< float32 [B, T, C] */
+} mm_output;
+/* clang-format off */
+#define MM_OUTPUT_INIT { sizeof(mm_output), 0, 0, 0, 0, \
+    { NULL, 0, 0, { 0, 0, 0, 0 }, { 0, 0, 0, 0 }, { 0, 0 } }, { NULL, 0, 0, { 0, 0, 0, 0 }, { 0, 0, 0, 0 }, { 0, 0 } }, \
+    { NULL, 0, 0, { 0, 0, 0, 0 }, { 0, 0, 0, 0 }, { 0, 0 } }, { NULL, 0, 0, { 0, 0, 0, 0 }, { 0, 0, 0, 0 }, { 0, 0 } } }
+/* clang-format on */
+
+/** Set every field of `output` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
+MM_API void mm_output_init(mm_output *output, size_t struct_size);
+
+/**
+ * Run the network over a batch.
+ *
+ * Row (b, t) of the logits scores the token that would follow ids[b][0..t]. With a cache, sequence b continues where
+ * it stood, and the cache then holds the new tokens too.
+ *
+ * @return MM_OK;
+ *         MM_ERR_ARG        an id, a target or a shape is out of range, or beyond the plan: nothing was changed;
+ *         MM_ERR_STATE      MM_TRAIN on a context planned for MM_EVAL, or with a cache;
+ *         MM_ERR_CANCELLED  a cache stands where it stood before the call.
+ *         It allocates nothing. Since: 0.1
+ */
+MM_API mm_status mm_forward(mm_context *context, const mm_batch *batch, mm_output *out);
+
+/** Where a backward pass starts. With none of the three pointers it starts from the loss. */
+typedef struct mm_backward_options {
+    size_t struct_size;      /**< sizeof(mm_backward_options) */
+    double loss_scale;       /**< the gradients are those of loss_scale · loss */
+    double aux_scale;        /**< … plus aux_scale · aux_loss */
+    double normalizer;       /**< the loss is loss_sum / normalizer; 0: the batch's own count. For accumulation and
+                                  ranks, give the count of all */
+    const float *d_logits;   /**< [B, T, V] or NULL: gradient of the caller's own loss by the logits */
+    const float *d_logprobs; /**< [B, T] or NULL: … by the targets' log-probabilities */
+    const float *d_hidden;   /**< [B, T, C] or NULL: … by the hidden states, added to what else there is */
+} mm_backward_options;
+#define MM_BACKWARD_OPTIONS_INIT { sizeof(mm_backward_options), 1, 1, 0, NULL, NULL, NULL }
+
+/** Set every field of `options` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
+MM_API void mm_backward_options_init(mm_backward_options *options, size_t struct_size);
+
+/**
+ * Add the gradient of the last MM_TRAIN forward pass to the gradients held by the context. Once per forward pass.
+ *
+ * A pointer of the options is scaled by loss_scale only; `normalizer` is for the loss. At most one of d_logits and
+ * d_logprobs may be given; with either, or with d_hidden alone, the loss itself is left out.
+ *
+ * @param options  NULL for the defaults.
+ *
+ * @return MM_OK; MM_ERR_ARG; MM_ERR_STATE, no forward pass in MM_TRAIN to go back over;
+ *         MM_ERR_CANCELLED, the gradients hold a part of this pass: zero them.
+ *         It allocates nothing. Since: 0.1
+ */
+MM_API mm_status mm_backward(mm_context *context, const mm_backward_options *options);
+
+/** Set all gradients to zero. @return MM_OK; MM_ERR_ARG; MM_ERR_STATE, a context without gradients. Since: 0.1 */
+MM_API mm_status mm_zero_grad(mm_context *context);
+
+/** The gradient of tensor `index`, float32 in the tensor's shape, lent for writing too. Since: 0.1 */
+MM_API mm_status mm_grad(mm_context *context, int64_t index, mm_view *out);
+
+/** Add scale · src's gradients to dst's; both must run the same config. Since: 0.1 */
+MM_API mm_status mm_grad_add(mm_context *dst, mm_context *src, double scale);
+
+/** The L2 norm of all gradients together. The same bits for any number of threads. Since: 0.1 */
+MM_API mm_status mm_grad_norm(mm_context *context, double *out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

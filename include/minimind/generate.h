@@ -1,0 +1,115 @@
+/**
+ * @file generate.h
+ * Continuing token sequences: the key/value cache and the sampling loop. Ids only; text is the tokenizer's.
+ */
+#ifndef MINIMIND_GENERATE_H
+#define MINIMIND_GENERATE_H
+
+#include <minimind/context.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * Room for the keys and values of `sequences` sequences of at most `capacity` tokens each, float32.
+ *
+ * @param model  Kept alive by the cache.
+ * @param out    Yours: pair it with mm_cache_free().
+ *
+ * @return MM_OK; MM_ERR_ARG, a size out of range (capacity beyond max_position_embeddings too); MM_ERR_MEMORY.
+ *
+ * Threads: a cache is used by one call at a time. Since: 0.1
+ */
+MM_API mm_status mm_cache_create(mm_model *model, int32_t sequences, int32_t capacity, mm_cache **out);
+
+/** NULL is fine. Since: 0.1 */
+MM_API void mm_cache_free(mm_cache *cache);
+
+/** Tokens that sequence `sequence` holds; -1 if there is no such sequence. Since: 0.1 */
+MM_API int32_t mm_cache_length(const mm_cache *cache, int32_t sequence);
+
+/**
+ * Forget all but the first `length` tokens of a sequence; of every sequence when `sequence` is -1.
+ *
+ * @return MM_OK; MM_ERR_ARG, no such sequence, or it is shorter than that. Since: 0.1
+ */
+MM_API mm_status mm_cache_truncate(mm_cache *cache, int32_t sequence, int32_t length);
+
+/**
+ * How the next token is drawn from logits, in this order: repetition penalty, temperature, top-k, top-p, min-p.
+ * Ties go to the lower id. The same seed, options and build give the same tokens, whatever else is in the batch.
+ */
+typedef struct mm_sampling {
+    size_t struct_size;       /**< sizeof(mm_sampling) */
+    uint64_t seed;
+    float temperature;        /**< 0 picks the likeliest token */
+    float top_p;              /**< in (0, 1]: the smallest set of likeliest tokens with at least this much probability */
+    float min_p;              /**< in [0, 1]: at least this share of the likeliest token's probability */
+    float repetition_penalty; /**< > 0; 1: none. Logits of tokens seen are divided by it, or times it if negative */
+    int64_t top_k;            /**< the likeliest k tokens; 0: all */
+} mm_sampling;
+#define MM_SAMPLING_INIT { sizeof(mm_sampling), 0, 0.85f, 0.85f, 0, 1, 0 }
+
+/** Set every field of `sampling` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
+MM_API void mm_sampling_init(mm_sampling *sampling, size_t struct_size);
+
+/** Why a sequence ended. */
+enum {
+    MM_FINISH_LENGTH = 0,  /**< max_new_tokens were made, or the context is full */
+    MM_FINISH_STOP = 1,    /**< a stop id was drawn; it is not part of the result */
+    MM_FINISH_CALLBACK = 2 /**< the callback returned non-zero; the token it saw is part of the result */
+};
+
+/** Called with each new token, in order of sequences within a step. Non-zero ends that sequence. */
+typedef int32_t (*mm_token_fn)(void *user, int32_t sequence, int32_t id, float logprob);
+
+typedef struct mm_generate_options {
+    size_t struct_size;            /**< sizeof(mm_generate_options) */
+    const int32_t *const *prompts; /**< [sequences] pointers to ids */
+    const int32_t *prompt_lengths; /**< [sequences], each at least 1 */
+    const int32_t *stop_ids;       /**< [stop_count]; NULL: the config's eos_token_id */
+    const mm_sampling *sampling;   /**< NULL for the defaults. Sequence i draws from stream i of the seed */
+    mm_cache *cache;               /**< NULL, or one to continue from: then prompts hold the new tokens only */
+    mm_token_fn on_token;          /**< NULL for none */
+    void *user;                    /**< handed to on_token */
+    int32_t sequences;             /**< at most the context's max_batch */
+    int32_t stop_count;            /**< with stop_ids; 0 and stop_ids not NULL: nothing stops */
+    int32_t max_new_tokens;
+    int32_t reserved;              /**< 0 */
+} mm_generate_options;
+#define MM_GENERATE_OPTIONS_INIT { sizeof(mm_generate_options), NULL, NULL, NULL, NULL, NULL, NULL, NULL, 1, 0, 128, 0 }
+
+/** Set every field of `options` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
+MM_API void mm_generate_options_init(mm_generate_options *options, size_t struct_size);
+
+/** What was made; the arrays are lent by the context until its next call. */
+typedef struct mm_generate_result {
+    size_t struct_size;            /**< sizeof(mm_generate_result) */
+    const int32_t *ids;            /**< [sequences, max_new_tokens]; row i holds lengths[i] ids */
+    const float *logprobs;         /**< [sequences, max_new_tokens]: of the distribution drawn from at temperature 1,
+                                        before any filter */
+    const int32_t *lengths;        /**< [sequences] */
+    const int32_t *finish;         /**< [sequences] MM_FINISH_… */
+} mm_generate_result;
+#define MM_GENERATE_RESULT_INIT { sizeof(mm_generate_result), NULL, NULL, NULL, NULL }
+
+/** Set every field of `result` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
+MM_API void mm_generate_result_init(mm_generate_result *result, size_t struct_size);
+
+/**
+ * Continue prompts, each as if it were alone.
+ *
+ * Prompts are read in chunks of at most the context's max_length; prompt and new tokens together may reach the
+ * context's max_context. A context planned with MM_OUT_LAST_LOGITS is needed.
+ *
+ * @return MM_OK; MM_ERR_ARG; MM_ERR_STATE, no last logits were planned; MM_ERR_MEMORY;
+ *         MM_ERR_CANCELLED. On failure a caller's cache is cut back to where it stood. Since: 0.1
+ */
+MM_API mm_status mm_generate(mm_context *context, const mm_generate_options *options, mm_generate_result *result);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

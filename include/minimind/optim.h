@@ -1,0 +1,96 @@
+/**
+ * @file optim.h
+ * From gradients to better weights: AdamW and the learning-rate schedules.
+ */
+#ifndef MINIMIND_OPTIM_H
+#define MINIMIND_OPTIM_H
+
+#include <minimind/context.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct mm_optimizer mm_optimizer;
+
+/** AdamW with decoupled decay (Loshchilov & Hutter, 2019). Every parameter decays, as MiniMind's do. */
+typedef struct mm_adamw_options {
+    size_t struct_size;  /**< sizeof(mm_adamw_options) */
+    double beta1;        /**< in [0, 1) */
+    double beta2;        /**< in [0, 1) */
+    double eps;          /**< > 0 */
+    double weight_decay; /**< ≥ 0 */
+} mm_adamw_options;
+#define MM_ADAMW_OPTIONS_INIT { sizeof(mm_adamw_options), 0.9, 0.999, 1e-8, 0.01 }
+
+/** Set every field of `options` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
+MM_API void mm_adamw_options_init(mm_adamw_options *options, size_t struct_size);
+
+/**
+ * AdamW for a model: two float32 moments per parameter, all zero.
+ *
+ * @param model    Kept alive by the optimizer. Its weights must be float32 and not mapped.
+ * @param options  Copied; NULL for the defaults.
+ * @param out      Yours: pair it with mm_optimizer_free().
+ *
+ * @return MM_OK; MM_ERR_ARG; MM_ERR_STATE, weights that cannot be trained; MM_ERR_MEMORY. Since: 0.1
+ */
+MM_API mm_status mm_adamw_create(mm_model *model, const mm_adamw_options *options, mm_optimizer **out);
+
+/** NULL is fine. Since: 0.1 */
+MM_API void mm_optimizer_free(mm_optimizer *optimizer);
+
+/** One step. */
+typedef struct mm_step {
+    size_t struct_size;   /**< sizeof(mm_step) */
+    double learning_rate; /**< ≥ 0 */
+    double max_grad_norm; /**< gradients are scaled by min(1, this / (norm + 1e-6)); 0: not clipped */
+    double grad_norm;     /**< out: the norm before clipping */
+} mm_step;
+#define MM_STEP_INIT { sizeof(mm_step), 0, 0, 0 }
+
+/** Set every field of `step` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
+MM_API void mm_step_init(mm_step *step, size_t struct_size);
+
+/**
+ * Update the model's weights from the context's gradients, which are left as they are.
+ *
+ * @return MM_OK; MM_ERR_ARG, another model's context, or a number out of range;
+ *         MM_ERR_NUMERIC, the gradients hold a NaN or an infinity: nothing was changed.
+ *
+ * Threads: needs optimizer, context and model to itself. Since: 0.1
+ */
+MM_API mm_status mm_optimizer_step(mm_optimizer *optimizer, mm_context *context, mm_step *step);
+
+/** Steps made so far. Since: 0.1 */
+MM_API int64_t mm_optimizer_steps(const mm_optimizer *optimizer);
+
+/**
+ * Write the moments as safetensors ("exp_avg.NAME", "exp_avg_sq.NAME"), and read them back. Loading checks every name
+ * and shape first; on failure the optimizer is as before.
+ *
+ * @return MM_OK; MM_ERR_ARG; MM_ERR_IO; MM_ERR_FORMAT; MM_ERR_MEMORY. Since: 0.1
+ */
+MM_API mm_status mm_optimizer_save(const mm_optimizer *optimizer, const char *path);
+MM_API mm_status mm_optimizer_load(mm_optimizer *optimizer, const char *path);
+
+/** How the learning rate moves over `total` steps. */
+enum {
+    MM_SCHEDULE_CONSTANT = 0,
+    MM_SCHEDULE_MINIMIND2 = 1, /**< lr/10 + lr/2 · (1 + cos(π step/total)); upstream counts steps from 0 */
+    MM_SCHEDULE_MINIMIND3 = 2, /**< lr · (0.1 + 0.45 · (1 + cos(π step/total))); upstream counts from 1 */
+    MM_SCHEDULE_COSINE = 3     /**< Mini-LLM's: linear from 0 over `warmup` steps, then a cosine cut off at lr/10 */
+};
+
+/**
+ * The learning rate at a step, in double precision.
+ *
+ * @return MM_OK; MM_ERR_ARG, no such rule, or a negative or non-finite number. Threads: any. Since: 0.1
+ */
+MM_API mm_status mm_schedule_lr(int32_t rule, int64_t step, int64_t total, int64_t warmup, double lr, double *out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

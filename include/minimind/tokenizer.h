@@ -1,0 +1,160 @@
+/**
+ * @file tokenizer.h
+ * Text to token ids and back: byte-level BPE, as Hugging Face's tokenizer.json describes it.
+ *
+ * Threads: a tokenizer never changes, so any number may use it; a decoder belongs to one stream.
+ */
+#ifndef MINIMIND_TOKENIZER_H
+#define MINIMIND_TOKENIZER_H
+
+#include <minimind/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct mm_tokenizer mm_tokenizer;
+typedef struct mm_decoder mm_decoder;
+
+/**
+ * Read a tokenizer.json of the byte-level BPE kind.
+ *
+ * @param path  The file, or a directory that holds a tokenizer.json (and perhaps a tokenizer_config.json, which is
+ *              then kept and written back by mm_tokenizer_save()).
+ * @param out   Yours: pair it with mm_tokenizer_free().
+ *
+ * @return MM_OK; MM_ERR_ARG; MM_ERR_IO; MM_ERR_MEMORY;
+ *         MM_ERR_FORMAT, not JSON, or parts missing or contradicting each other (merges absent, a merge whose result
+ *         is no token, an id twice);
+ *         MM_ERR_UNSUPPORTED, another kind of tokenizer, or a normalizer or option that would change the ids.
+ *         Since: 0.1
+ */
+MM_API mm_status mm_tokenizer_load(const char *path, mm_tokenizer **out);
+
+/** As mm_tokenizer_load(), from `length` bytes of a tokenizer.json. Since: 0.1 */
+MM_API mm_status mm_tokenizer_load_memory(const char *json, size_t length, mm_tokenizer **out);
+
+/**
+ * Write tokenizer.json and tokenizer_config.json into `directory`, which is made if it is missing; each file is replaced in one
+ * step.
+ *
+ * @return MM_OK; MM_ERR_ARG; MM_ERR_IO; MM_ERR_MEMORY. Since: 0.1
+ */
+MM_API mm_status mm_tokenizer_save(const mm_tokenizer *tokenizer, const char *directory);
+
+/** NULL is fine. Since: 0.1 */
+MM_API void mm_tokenizer_free(mm_tokenizer *tokenizer);
+
+/** How many ids there are: 1 + the largest. Since: 0.1 */
+MM_API int32_t mm_tokenizer_vocab_size(const mm_tokenizer *tokenizer);
+
+/** The id of an added token by its content, such as "<|im_end|>", else of a vocabulary string; -1 if there is none. Since: 0.1 */
+MM_API int32_t mm_tokenizer_find(const mm_tokenizer *tokenizer, const char *content);
+
+/** 1 if `id` is an added token marked special, else 0. Since: 0.1 */
+MM_API int32_t mm_tokenizer_is_special(const mm_tokenizer *tokenizer, int32_t id);
+
+/** Which added tokens mm_encode() recognises in the text. */
+enum {
+    MM_SPLIT_ALL = 0,        /**< all, as upstream does */
+    MM_SPLIT_NO_SPECIAL = 1, /**< not those marked special: for text from outside */
+    MM_SPLIT_NONE = 2        /**< none */
+};
+
+/**
+ * Text to ids. Nothing is added: no bos, no eos.
+ *
+ * @param text      `length` bytes of UTF-8; NUL is an ordinary character.
+ * @param split     MM_SPLIT_…
+ * @param ids       Room for `capacity` ids; NULL with capacity 0 only counts.
+ * @param needed    How many ids the text has, also when they did not fit; may be NULL.
+ *
+ * @return MM_OK; MM_ERR_MEMORY;
+ *         MM_ERR_ARG, not UTF-8 (the message has the byte offset), or `capacity` too small (and not 0): nothing was
+ *         written. Since: 0.1
+ */
+MM_API mm_status mm_encode(const mm_tokenizer *tokenizer, const char *text, size_t length, int32_t split, int32_t *ids,
+                           size_t capacity, size_t *needed);
+
+/**
+ * Ids to UTF-8 text, without a closing NUL. Bytes that are not UTF-8 become U+FFFD, one for each maximal subpart.
+ *
+ * @param skip_special  1: ids of special tokens are dropped before bytes are joined.
+ * @param text          Room for `capacity` bytes; NULL with capacity 0 only counts.
+ * @param needed        How many bytes the text has, also when they did not fit; may be NULL.
+ *
+ * @return MM_OK; MM_ERR_ARG, an id out of range, or `capacity` too small (and not 0): nothing was written;
+ *         MM_ERR_MEMORY. Since: 0.1
+ */
+MM_API mm_status mm_decode(const mm_tokenizer *tokenizer, const int32_t *ids, size_t count, int32_t skip_special,
+                           char *text, size_t capacity, size_t *needed);
+
+/** As mm_decode(), but the tokens' bytes as they are, UTF-8 or not. Since: 0.1 */
+MM_API mm_status mm_decode_bytes(const mm_tokenizer *tokenizer, const int32_t *ids, size_t count,
+                                 int32_t skip_special, char *bytes, size_t capacity, size_t *needed);
+
+/**
+ * A decoder for ids that arrive one by one; it never gives half a character.
+ *
+ * @param tokenizer  Kept alive by the decoder.
+ * @param out        Yours: pair it with mm_decoder_free().
+ *
+ * @return MM_OK; MM_ERR_ARG; MM_ERR_MEMORY. Since: 0.1
+ */
+MM_API mm_status mm_decoder_create(mm_tokenizer *tokenizer, int32_t skip_special, mm_decoder **out);
+
+/** NULL is fine. Since: 0.1 */
+MM_API void mm_decoder_free(mm_decoder *decoder);
+
+/**
+ * Take one id and give all text that is certain by now; often none.
+ *
+ * @param text    Set to the text, with a closing NUL behind it; lent until the decoder's next call.
+ * @param length  Its bytes without that NUL; may be NULL.
+ *
+ * @return MM_OK; MM_ERR_ARG, no such id: nothing was changed; MM_ERR_MEMORY. Since: 0.1
+ */
+MM_API mm_status mm_decoder_push(mm_decoder *decoder, int32_t id, const char **text, size_t *length);
+
+/** End the stream: what was waiting, as U+FFFD. The decoder is then as new. Since: 0.1 */
+MM_API mm_status mm_decoder_flush(mm_decoder *decoder, const char **text, size_t *length);
+
+/** Hands out the training text piece by piece: sets `text` and `length` (lent until the next call) and returns 1; 0 at
+ *  the end; negative to give up with MM_ERR_CANCELLED. Each piece is cut into words on its own. */
+typedef int32_t (*mm_text_fn)(void *user, const char **text, size_t *length);
+
+/** Told how far training is: merges made, of at most `total`. Non-zero gives up with MM_ERR_CANCELLED. */
+typedef int32_t (*mm_progress_fn)(void *user, int64_t done, int64_t total);
+
+typedef struct mm_tokenizer_train_options {
+    size_t struct_size;                /**< sizeof(mm_tokenizer_train_options) */
+    mm_text_fn next_text;              /**< where the text comes from */
+    mm_progress_fn on_progress;        /**< NULL for none */
+    void *user;                        /**< handed to both */
+    const char *const *special_tokens; /**< [special_count]; they take the first ids. NULL: MiniMind's three,
+                                            <|endoftext|> <|im_start|> <|im_end|> */
+    int32_t special_count;
+    int32_t vocab_size;                /**< at most so many ids, special tokens and the 256 bytes included */
+    int64_t min_frequency;             /**< pairs seen less often are not merged; at least 1 */
+} mm_tokenizer_train_options;
+#define MM_TOKENIZER_TRAIN_OPTIONS_INIT { sizeof(mm_tokenizer_train_options), NULL, NULL, NULL, NULL, 0, 6400, 1 }
+
+/** Set every field of `options` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
+MM_API void mm_tokenizer_train_options_init(mm_tokenizer_train_options *options, size_t struct_size);
+
+/**
+ * Learn a byte-level BPE from text: the most frequent pair is merged first, of equal ones that with the lowest left
+ * id, then the lowest right id. The same text gives the same tokenizer.
+ *
+ * @param out  Yours: pair it with mm_tokenizer_free().
+ *
+ * @return MM_OK (also when the text ran out of pairs early); MM_ERR_ARG, a size out of range, a special token twice or
+ *         empty, or text that is not UTF-8; MM_ERR_MEMORY; MM_ERR_CANCELLED. Since: 0.1
+ */
+MM_API mm_status mm_tokenizer_train(const mm_tokenizer_train_options *options, mm_tokenizer **out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

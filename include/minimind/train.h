@@ -1,0 +1,127 @@
+/**
+ * @file train.h
+ * The training loop, with everything that makes it dependable: accumulation, clipping, schedule, checkpoints, resume.
+ *
+ * It stands on the same public functions a program could call itself: a loader's batches through mm_forward(),
+ * mm_backward() and mm_optimizer_step().
+ *
+ * A checkpoint is a directory `step-N` inside the output directory: config.json, model.safetensors,
+ * optimizer.safetensors, state.json and the tokenizer, in float32. It is written under another name, synced and
+ * renamed; then the file `latest`, which holds its name, is replaced. Whatever interrupts that, `latest` names a whole
+ * checkpoint.
+ */
+#ifndef MINIMIND_TRAIN_H
+#define MINIMIND_TRAIN_H
+
+#include <minimind/data.h>
+#include <minimind/optim.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct mm_trainer mm_trainer;
+
+/** What a step was like. */
+typedef struct mm_train_progress {
+    size_t struct_size;     /**< sizeof(mm_train_progress) */
+    int64_t step;           /**< micro-steps (batches) done, from 1 */
+    int64_t total_steps;    /**< of the whole run */
+    int64_t epoch;          /**< from 0 */
+    int64_t epoch_step;     /**< micro-steps of this epoch done */
+    int64_t epoch_steps;    /**< micro-steps of an epoch */
+    int64_t updates;        /**< optimizer steps made */
+    int64_t tokens;         /**< ids fed so far, padding included */
+    int64_t skipped_lines;  /**< bad lines passed over */
+    double loss;            /**< of this batch, in nats per token */
+    double learning_rate;   /**< in force at this step */
+    double grad_norm;       /**< before clipping, of the last update; 0 before the first */
+    double tokens_per_s;    /**< ids per second since the last report, padding included */
+    double seconds_left;    /**< of the run at that rate */
+} mm_train_progress;
+#define MM_TRAIN_PROGRESS_INIT { sizeof(mm_train_progress), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/** Set every field of `progress` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
+MM_API void mm_train_progress_init(mm_train_progress *progress, size_t struct_size);
+
+/** Called after a micro-step (`progress` is lent for the call). Non-zero stops as mm_trainer_stop() does. */
+typedef int32_t (*mm_train_fn)(void *user, const mm_train_progress *progress);
+
+typedef struct mm_trainer_options {
+    size_t struct_size;        /**< sizeof(mm_trainer_options) */
+    const char *output;        /**< directory of the checkpoints; NULL: none are written */
+    mm_train_fn on_step;       /**< NULL for none */
+    void *user;                /**< handed to on_step */
+    double learning_rate;
+    double max_grad_norm;      /**< 0: not clipped */
+    double beta1, beta2, eps, weight_decay; /**< of AdamW */
+    double max_seconds;        /**< stop after so long as mm_trainer_stop() does; 0: no limit */
+    int64_t epochs;            /**< at least 1 */
+    int64_t max_steps;         /**< micro-steps at most; 0: as many as the epochs have */
+    int64_t accumulation_steps; /**< batches per update, at least 1 */
+    int64_t warmup_steps;      /**< of MM_SCHEDULE_COSINE, in micro-steps */
+    int64_t save_interval;     /**< micro-steps between checkpoints; 0: only at the end */
+    int64_t log_interval;      /**< micro-steps between calls of on_step, at least 1 (the last one is always told) */
+    int32_t schedule;          /**< MM_SCHEDULE_… */
+    int32_t keep_last;         /**< checkpoints kept; 0: all */
+    int32_t threads;           /**< as in mm_context_options */
+    int32_t reserved;          /**< 0 */
+    const char *kernels;       /**< as in mm_context_options */
+} mm_trainer_options;
+#define MM_TRAINER_OPTIONS_INIT { sizeof(mm_trainer_options), NULL, NULL, NULL, 5e-4, 1.0, 0.9, 0.999, 1e-8, 0.01, 0, \
+                                  1, 0, 8, 0, 0, 1, MM_SCHEDULE_MINIMIND2, 2, 0, 0, NULL }
+
+/** Set every field of `options` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
+MM_API void mm_trainer_options_init(mm_trainer_options *options, size_t struct_size);
+
+/**
+ * A trainer at step 0: a context and an optimizer for `model`, planned for the loader's batches.
+ *
+ * @param model      Trained in place. Kept alive by the trainer, as are the loader and the tokenizer.
+ * @param tokenizer  Saved with every checkpoint; NULL for none.
+ * @param options    Copied, strings included.
+ * @param out        Yours: pair it with mm_trainer_free().
+ *
+ * @return MM_OK; MM_ERR_ARG; MM_ERR_STATE, weights that cannot be trained; MM_ERR_MEMORY; MM_ERR_UNSUPPORTED.
+ *         Since: 0.1
+ */
+MM_API mm_status mm_trainer_create(mm_model *model, mm_loader *loader, mm_tokenizer *tokenizer,
+                                   const mm_trainer_options *options, mm_trainer **out);
+
+/** NULL is fine. The model, the loader and the tokenizer live on if their owner still holds them. Since: 0.1 */
+MM_API void mm_trainer_free(mm_trainer *trainer);
+
+/**
+ * Go back to a checkpoint: weights, optimizer, step and place in the data. What follows is bit-identical to a run that
+ * was never interrupted.
+ *
+ * @param path  A checkpoint directory, or an output directory whose `latest` is taken.
+ *
+ * @return MM_OK; MM_ERR_ARG; MM_ERR_IO, there is none; MM_ERR_FORMAT, damaged, or of another config or other options
+ *         that decide what follows (the message names which); MM_ERR_MEMORY. On failure model and trainer are as before. Since: 0.1
+ */
+MM_API mm_status mm_trainer_resume(mm_trainer *trainer, const char *path);
+
+/**
+ * Train to the end, or until stopped; then save. Returns MM_OK in both cases: ask mm_trainer_progress() how far it
+ * came. Calling it again goes on.
+ *
+ * @return MM_OK; MM_ERR_IO, MM_ERR_FORMAT (data or checkpoint); MM_ERR_NUMERIC, a loss or gradient that is not finite:
+ *         the weights are those before that update; MM_ERR_MEMORY. The last checkpoint stands. Since: 0.1
+ */
+MM_API mm_status mm_trainer_run(mm_trainer *trainer);
+
+/** Let a running mm_trainer_run() finish its step, save and return. Threads: any, and signal handlers. Since: 0.1 */
+MM_API void mm_trainer_stop(mm_trainer *trainer);
+
+/** Where the run stands. @return MM_OK; MM_ERR_ARG. Since: 0.1 */
+MM_API mm_status mm_trainer_progress(const mm_trainer *trainer, mm_train_progress *out);
+
+/** Write a checkpoint now. @return MM_OK; MM_ERR_STATE, no output directory; MM_ERR_IO; MM_ERR_MEMORY. Since: 0.1 */
+MM_API mm_status mm_trainer_save(mm_trainer *trainer);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

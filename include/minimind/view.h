@@ -1,0 +1,48 @@
+/**
+ * @file view.h
+ * How tensors are shown: a pointer, a dtype, a shape. Nothing is copied.
+ */
+#ifndef MINIMIND_VIEW_H
+#define MINIMIND_VIEW_H
+
+#include <minimind/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** What one element is. The numbers never change. */
+enum {
+    MM_F32 = 0,  /**< IEEE single */
+    MM_BF16 = 1, /**< the upper half of a single */
+    MM_F16 = 2,  /**< IEEE half */
+    MM_I32 = 3,
+    MM_I64 = 4
+};
+
+/**
+ * A tensor that belongs to somebody else. This struct is frozen: it never grows.
+ *
+ * Element (i, j) of a matrix is at data + (i * strides[0] + j * strides[1]) elements. Axes beyond `rank` have
+ * shape 1 and stride 0. A view that was not asked for has data NULL and rank 0.
+ */
+typedef struct mm_view {
+    void *data;
+    int32_t dtype;
+    int32_t rank;
+    int64_t shape[4];
+    int64_t strides[4]; /**< in elements */
+    uint64_t reserved[2];
+} mm_view;
+
+/** Bytes of one element of `dtype`; 0 for a number that is no dtype. Threads: any. Since: 0.1 */
+MM_API size_t mm_dtype_size(int32_t dtype);
+
+/** "f32", "bf16", …; "unknown" for a number that is no dtype. Static. Threads: any. Since: 0.1 */
+MM_API const char *mm_dtype_name(int32_t dtype);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,42 @@
+/* What a layer runs with: a pool, a kernel table, per-worker scratch, and whether products go to OpenBLAS. */
+#ifndef MMI_BACKEND_EXEC_H
+#define MMI_BACKEND_EXEC_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backend/kernels.h"
+#include "base/pool.h"
+
+typedef struct mmi_exec {
+    mmi_kernels k;
+    mmi_pool *pool;       /* borrowed */
+    bool blas;
+    float *scratch;       /* [threads, scratch_stride] */
+    int64_t scratch_stride; /* floats per worker */
+} mmi_exec;
+
+/* Worker `worker`'s own scratch. */
+static inline float *mmi_exec_scratch(const mmi_exec *x, int worker)
+{
+    return x->scratch + worker * x->scratch_stride;
+}
+
+/* Rows [*first, *last) of piece `piece` when `rows` are cut into pieces of `step`. */
+static inline void mmi_piece_rows(int64_t piece, int64_t step, int64_t rows, int64_t *first, int64_t *last)
+{
+    *first = piece * step;
+    *last = *first + step < rows ? *first + step : rows;
+}
+static inline int64_t mmi_pieces(int64_t rows, int64_t step)
+{
+    return (rows + step - 1) / step;
+}
+
+/* Hold OpenBLAS at one thread from enter to leave, and give the host its setting back. Contexts on several threads may
+ * overlap: the first in saves, the last out restores. Without BLAS in the build, nothing. */
+void mmi_blas_enter(void);
+void mmi_blas_leave(void);
+
+#endif

@@ -1,0 +1,114 @@
+/* The one table of kernels. A layer says what; a table says how. Portable C fills every slot and is the specification; each
+ * instruction set replaces the slots it does better. Kernels are pure: pointers and sizes; no allocation, no failure, no
+ * lock, no thread. Pointers may be unaligned; inputs and outputs don't overlap unless said. Any size may be 0.
+ *
+ * NaN and infinity go through as in IEEE arithmetic (a NaN in gives a NaN out of everything it reaches). */
+#ifndef MMI_BACKEND_KERNELS_H
+#define MMI_BACKEND_KERNELS_H
+
+#include <stdint.h>
+
+#include <minimind/view.h>
+
+/* What the processor has, most to least portable; MM_CPU caps it. */
+enum {
+    MMI_CPU_AVX2 = 1,   /* with FMA */
+    MMI_CPU_AVX512 = 2, /* F, VL, DQ, BW */
+    MMI_CPU_NEON = 4
+};
+unsigned mmi_cpu_flags(void);
+
+/* How a matrix is read: element (i, j) at p + i * rs + j * cs. */
+typedef struct mmi_kernels {
+    const char *name; /* "c", "avx2", "avx512", "neon" */
+
+    /* --- Vectors of n --- */
+    void (*add)(float *y, const float *x, int64_t n);                 /* y += x */
+    void (*axpy)(float *y, float a, const float *x, int64_t n);       /* y += a x */
+    void (*scale)(float *y, float a, int64_t n);                      /* y *= a */
+    double (*sum_squares)(const float *x, int64_t n);                 /* Σ x², accumulated in double */
+    float (*dot)(const float *a, const float *b, int64_t n);
+    void (*widen)(float *y, const void *x, int32_t dtype, int64_t n); /* y = x as float32; x f32, bf16 or f16 */
+    void (*narrow)(void *y, const float *x, int32_t dtype, int64_t n); /* to nearest, ties to even; NaN stays NaN */
+
+    /* --- Rows: N rows of C, row i at x + i * ld --- */
+
+    /* y = w * x * rstd, rstd = 1 / sqrt(mean(x²) + eps). rstd [N] may be NULL. y may be x. */
+    void (*rmsnorm_forward)(float *y, int64_t ldy, float *rstd, const float *x, int64_t ldx, const float *w, int64_t N,
+                            int64_t C, float eps);
+    /* dx += …, dw [C] += … over all N rows. dx NULL or dw NULL: left out. */
+    void (*rmsnorm_backward)(float *dx, int64_t lddx, float *dw, const float *dy, int64_t lddy, const float *x,
+                             int64_t ldx, const float *w, const float *rstd, int64_t N, int64_t C);
+
+    /* y = w * (x - mean) * rstd + b (biased variance); mean, rstd [N] may be NULL. y may be x. */
+    void (*layernorm_forward)(float *y, int64_t ldy, float *mean, float *rstd, const float *x, int64_t ldx,
+                              const float *w, const float *b, int64_t N, int64_t C, float eps);
+    /* dx += …, dw [C] += …, db [C] += …; each may be NULL. */
+    void (*layernorm_backward)(float *dx, int64_t lddx, float *dw, float *db, const float *dy, int64_t lddy,
+                               const float *x, int64_t ldx, const float *w, const float *mean, const float *rstd,
+                               int64_t N, int64_t C);
+
+    /* In place, on n_heads heads of D at x: pair (j, j + D/2) turned by the angle whose cos and sin (amplitude included)
+     * are cos[j], sin[j], j < D/2. `inverse`: by the opposite angle, which is also the backward pass. */
+    void (*rope)(float *x, const float *cos, const float *sin, int64_t n_heads, int64_t D, int32_t inverse);
+
+    /* out = act(gate) * up; act is MMI_ACT_…. gate NULL: out = act(up). out may be gate or up. */
+    void (*activate)(float *out, const float *gate, const float *up, int32_t act, int64_t n);
+    /* From d = gradient by out: d_gate = d * up * act'(gate), d_up = d * act(gate), and out = act(gate) * up again (for
+     * the product that reads it), out may be d. gate and d_gate NULL: d_up = d * act'(up), out = act(up). Overwrites. */
+    void (*activate_backward)(float *d_gate, float *d_up, float *out, const float *d, const float *gate,
+                              const float *up, int32_t act, int64_t n);
+
+    /* --- Softmax and loss, one row of n --- */
+
+    /* log Σ exp(x); -inf for n = 0 or all -inf. */
+    float (*logsumexp)(const float *x, int64_t n);
+    /* x = a * exp(x - lse): the softmax, scaled. */
+    void (*softmax_scaled)(float *x, float lse, float a, int64_t n);
+    /* One tile row of running softmax: m' = max(m, max s), then s = exp(s - m'). Returns Σ s and sets *m = m'. With all
+     * s and m = -inf: s = 0, returns 0. */
+    float (*softmax_tile)(float *s, float *m, int64_t n);
+
+    /* --- Products --- */
+
+    /* C[M, N] = or += A[M, K] · B[K, N]. A at (i, p): a + i * ars + p * acs. B's rows contiguous, ldb apart; C's ldc
+     * apart. Made for tiles that lie in a cache (M, N, K up to a few hundred). */
+    void (*gemm_tile)(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b, int64_t ldb,
+                      int64_t M, int64_t N, int64_t K, int32_t accumulate);
+    /* y[M, N] = x[M, K] · W[N, K]ᵀ for few rows (M up to 8 or so), W of any dtype, reading W once. */
+    void (*gemv_rows)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype, int64_t ldw,
+                      int64_t M, int64_t N, int64_t K);
+    /* C[M, N] = or += op(A) · op(B) for one slice of a large product, packing into `scratch` (gemm_scratch floats).
+     * A at (i, p): a + i * ars + p * acs; B at (p, j): b + p * brs + j * bcs; any strides. */
+    void (*gemm_slice)(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b, int64_t brs,
+                       int64_t bcs, int64_t M, int64_t N, int64_t K, int32_t accumulate, float *scratch);
+    int64_t gemm_scratch; /* floats that gemm_slice needs, whatever the shape */
+
+    /* --- Optimizer --- */
+
+    /* One AdamW step on n parameters, as ../docs and the golden README define it: g is first times grad_scale;
+     * w *= 1 - lr·decay; m, v moments; w -= lr · (m / correction1) / (sqrt(v / correction2) + eps). */
+    void (*adamw)(float *w, float *m, float *v, const float *g, int64_t n, double grad_scale, double lr, double beta1,
+                  double beta2, double eps, double decay, double correction1, double correction2);
+} mmi_kernels;
+
+/* As mmi_act in model/arch.h, which sits above this folder; a static assertion there holds them equal. */
+enum { MMI_ACT_SILU = 0, MMI_ACT_GELU = 1, MMI_ACT_GELU_TANH = 2, MMI_ACT_RELU = 3 };
+
+/* The best table for a processor with `cpu` (mmi_cpu_flags(), or fewer in a test). */
+void mmi_kernels_init(mmi_kernels *k, unsigned cpu);
+void mmi_kernels_init_c(mmi_kernels *k);
+
+/* The paths that mm_kernels_name() lists: one per instruction set with the library's own products, and the best of them
+ * with OpenBLAS's ("openblas") where it is built in. */
+typedef struct mmi_path {
+    const char *name;
+    unsigned cpu;
+    int32_t blas;
+} mmi_path;
+int32_t mmi_path_count(void);
+const mmi_path *mmi_path_get(int32_t index);
+/* By name; NULL or "" gives the fastest here. NULL result: no such path. */
+const mmi_path *mmi_path_find(const char *name);
+
+#endif

@@ -1,0 +1,324 @@
+#define _POSIX_C_SOURCE 200809L
+#define _XOPEN_SOURCE 700
+#define _DEFAULT_SOURCE
+
+#include "base/files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+
+#define BUFFER_SIZE ((size_t)1 << 16)
+
+static mm_status fail_errno(const char *path, const char *verb)
+{
+    int error = errno;
+    char text[128];
+    /* XSI strerror_r: the message lands in `text` */
+    if (strerror_r(error, text, sizeof text) != 0)
+        snprintf(text, sizeof text, "error %d", error);
+    return mmi_fail(error == ENOMEM ? MM_ERR_MEMORY : MM_ERR_IO, "%s: can't %s: %s", path, verb, text);
+}
+
+char *mmi_path_join(const char *directory, const char *name)
+{
+    size_t a = strlen(directory), b = strlen(name);
+    char *path = mmi_alloc(a + b + 2, 1);
+    if (!path)
+        return NULL;
+    memcpy(path, directory, a);
+    if (a > 0 && directory[a - 1] != '/')
+        path[a++] = '/';
+    memcpy(path + a, name, b + 1);
+    return path;
+}
+
+bool mmi_is_directory(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+bool mmi_file_exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+mm_status mmi_make_directory(const char *path)
+{
+    if (mmi_is_directory(path))
+        return MM_OK;
+    char *part = mmi_strdup(path);
+    if (!part)
+        return mmi_fail_memory(strlen(path) + 1, "a path");
+    mm_status status = MM_OK;
+    for (char *end = part + 1; status == MM_OK; end++) {
+        if (*end != '/' && *end != '\0')
+            continue;
+        char kept = *end;
+        *end = '\0';
+        if (mkdir(part, 0777) != 0 && !(errno == EEXIST && mmi_is_directory(part)))
+            status = fail_errno(part, "make the directory");
+        *end = kept;
+        if (kept == '\0')
+            break;
+    }
+    mmi_free(part);
+    return status;
+}
+
+static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *walk)
+{
+    (void)info;
+    (void)kind;
+    (void)walk;
+    return remove(path);
+}
+
+mm_status mmi_remove_tree(const char *path)
+{
+    struct stat info;
+    if (lstat(path, &info) != 0 && errno == ENOENT)
+        return MM_OK;
+    if (nftw(path, remove_entry, 8, FTW_DEPTH | FTW_PHYS) != 0)
+        return fail_errno(path, "remove");
+    return MM_OK;
+}
+
+static mm_status open_for_reading(const char *path, int *fd, size_t *size)
+{
+    *fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (*fd < 0)
+        return fail_errno(path, "open");
+    struct stat info;
+    mm_status status = MM_OK;
+    if (fstat(*fd, &info) != 0)
+        status = fail_errno(path, "look at");
+    else if (!S_ISREG(info.st_mode))
+        status = mmi_fail(MM_ERR_IO, "%s: is not a regular file", path);
+    else if ((uintmax_t)info.st_size > SIZE_MAX / 2)
+        status = mmi_fail(MM_ERR_IO, "%s: is too large for this machine", path);
+    else
+        *size = (size_t)info.st_size;
+    if (status != MM_OK)
+        close(*fd);
+    return status;
+}
+
+mm_status mmi_read_file(const char *path, char **data, size_t *size)
+{
+    int fd = -1;
+    size_t length = 0;
+    mm_status status = open_for_reading(path, &fd, &length);
+    if (status != MM_OK)
+        return status;
+    char *text = mmi_alloc(length + 1, 1);
+    if (!text) {
+        close(fd);
+        return mmi_fail_memory(length + 1, path);
+    }
+    size_t have = 0;
+    while (have < length && status == MM_OK) {
+        ssize_t n = read(fd, text + have, length - have);
+        if (n < 0 && errno != EINTR)
+            status = fail_errno(path, "read");
+        else if (n == 0)
+            status = mmi_fail(MM_ERR_IO, "%s: became shorter while it was read", path);
+        else if (n > 0)
+            have += (size_t)n;
+    }
+    close(fd);
+    if (status != MM_OK) {
+        mmi_free(text);
+        return status;
+    }
+    text[length] = '\0';
+    *data = text;
+    *size = length;
+    return MM_OK;
+}
+
+mm_status mmi_map_file(const char *path, mmi_mapping *out)
+{
+    int fd = -1;
+    size_t size = 0;
+    mm_status status = open_for_reading(path, &fd, &size);
+    if (status != MM_OK)
+        return status;
+    void *data = NULL;
+    if (size > 0) {
+        data = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+        if (data == MAP_FAILED) {
+            status = fail_errno(path, "map");
+            data = NULL;
+        }
+    }
+    close(fd);
+    if (status == MM_OK) {
+        out->data = data;
+        out->size = size;
+    }
+    return status;
+}
+
+void mmi_unmap_file(mmi_mapping *mapping)
+{
+    if (mapping->data)
+        munmap(mapping->data, mapping->size);
+    mapping->data = NULL;
+    mapping->size = 0;
+}
+
+static mm_status sync_parent(const char *path)
+{
+    char *parent = mmi_strdup(path);
+    if (!parent)
+        return mmi_fail_memory(strlen(path) + 1, "a path");
+    char *slash = strrchr(parent, '/');
+    if (slash)
+        slash[slash == parent] = '\0';
+    const char *directory = slash ? parent : ".";
+    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    mm_status status = MM_OK;
+    if (fd < 0)
+        status = fail_errno(directory, "open");
+    else if (fsync(fd) != 0 && errno != EINVAL && errno != EROFS) /* some file systems can't sync a directory */
+        status = fail_errno(directory, "sync");
+    if (fd >= 0)
+        close(fd);
+    mmi_free(parent);
+    return status;
+}
+
+mm_status mmi_rename_synced(const char *from, const char *to)
+{
+    if (rename(from, to) != 0)
+        return fail_errno(to, "rename into place");
+    return sync_parent(to);
+}
+
+static void writer_release(mmi_writer *w)
+{
+    mmi_free(w->path);
+    mmi_free(w->temporary);
+    mmi_free(w->buffer);
+    w->path = w->temporary = NULL;
+    w->buffer = NULL;
+    w->open = false;
+}
+
+static atomic_uint serial;
+
+mm_status mmi_writer_open(mmi_writer *w, const char *path)
+{
+    memset(w, 0, sizeof *w);
+    w->fd = -1;
+    w->path = mmi_strdup(path);
+    size_t room = strlen(path) + 48;
+    w->temporary = mmi_alloc(room, 1);
+    w->buffer = mmi_alloc(BUFFER_SIZE, 1);
+    if (!w->path || !w->temporary || !w->buffer) {
+        writer_release(w);
+        return w->status = mmi_fail_memory(BUFFER_SIZE, path);
+    }
+    do { /* several threads, or processes, may write side by side; a killed one may have left its file */
+        snprintf(w->temporary, room, "%s.%ld-%u.tmp", path, (long)getpid(), atomic_fetch_add(&serial, 1));
+        w->fd = open(w->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    } while (w->fd < 0 && errno == EEXIST);
+    if (w->fd < 0) {
+        w->status = fail_errno(path, "create");
+        writer_release(w);
+        return w->status;
+    }
+    w->open = true;
+    return MM_OK;
+}
+
+static void writer_flush(mmi_writer *w, const unsigned char *data, size_t size)
+{
+    while (size > 0 && w->status == MM_OK) {
+        ssize_t n = write(w->fd, data, size);
+        if (n < 0) {
+            if (errno != EINTR)
+                w->status = fail_errno(w->path, "write");
+        } else {
+            data += n;
+            size -= (size_t)n;
+        }
+    }
+}
+
+mm_status mmi_writer_put(mmi_writer *w, const void *data, size_t size)
+{
+    if (!w->open)
+        return w->status;
+    w->written += size;
+    if (size >= BUFFER_SIZE - w->filled) {
+        writer_flush(w, w->buffer, w->filled);
+        w->filled = 0;
+        if (size >= BUFFER_SIZE) {
+            writer_flush(w, data, size);
+            return w->status;
+        }
+    }
+    memcpy(w->buffer + w->filled, data, size);
+    w->filled += size;
+    return w->status;
+}
+
+mm_status mmi_writer_commit(mmi_writer *w)
+{
+    if (!w->open)
+        return w->status;
+    writer_flush(w, w->buffer, w->filled);
+    w->filled = 0;
+    if (w->status == MM_OK && fsync(w->fd) != 0)
+        w->status = fail_errno(w->path, "sync");
+    if (close(w->fd) != 0 && w->status == MM_OK)
+        w->status = fail_errno(w->path, "close");
+    w->fd = -1;
+    if (w->status == MM_OK && rename(w->temporary, w->path) != 0)
+        w->status = fail_errno(w->path, "rename into place");
+    if (w->status != MM_OK)
+        unlink(w->temporary);
+    else
+        w->status = sync_parent(w->path);
+    writer_release(w);
+    return w->status;
+}
+
+void mmi_writer_abandon(mmi_writer *w)
+{
+    if (!w->open)
+        return;
+    close(w->fd);
+    unlink(w->temporary);
+    writer_release(w);
+}
+
+mm_status mmi_write_file(const char *path, const void *data, size_t size)
+{
+    mmi_writer w;
+    mm_status status = mmi_writer_open(&w, path);
+    if (status != MM_OK)
+        return status;
+    mmi_writer_put(&w, data, size);
+    return mmi_writer_commit(&w);
+}
+
+double mmi_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}

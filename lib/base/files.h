@@ -1,0 +1,64 @@
+/* Files, read whole or mapped, and written so that a reader sees the old or the new one, never half of it. */
+#ifndef MMI_BASE_FILES_H
+#define MMI_BASE_FILES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* "directory/name" in memory of the caller's (mmi_free), or NULL. */
+char *mmi_path_join(const char *directory, const char *name);
+
+bool mmi_is_directory(const char *path);
+bool mmi_file_exists(const char *path);
+
+/* Make a directory, its parents too; one that is there is fine. */
+mm_status mmi_make_directory(const char *path);
+
+/* Remove a directory and all in it; one that is missing is fine. */
+mm_status mmi_remove_tree(const char *path);
+
+/* The whole file, NUL-terminated behind its `size` bytes; free with mmi_free. */
+mm_status mmi_read_file(const char *path, char **data, size_t *size);
+
+/* A file mapped read-only. An empty file has data NULL. */
+typedef struct mmi_mapping {
+    void *data;
+    size_t size;
+} mmi_mapping;
+mm_status mmi_map_file(const char *path, mmi_mapping *out);
+void mmi_unmap_file(mmi_mapping *mapping);
+
+/* Writing a file under a temporary name beside its own, to be renamed when all is on disk.
+ *
+ *     mmi_writer w;
+ *     status = mmi_writer_open(&w, path);
+ *     … mmi_writer_put(&w, data, size); …          errors stick: only the last call need be looked at
+ *     status = mmi_writer_commit(&w);              syncs, renames, syncs the directory; or removes what there is
+ * mmi_writer_abandon(&w) drops it; after commit, or on a zeroed struct, it does nothing. */
+typedef struct mmi_writer {
+    int fd;
+    char *path, *temporary;
+    unsigned char *buffer;
+    size_t filled;
+    uint64_t written; /* bytes so far */
+    mm_status status;
+    bool open;
+} mmi_writer;
+mm_status mmi_writer_open(mmi_writer *w, const char *path);
+mm_status mmi_writer_put(mmi_writer *w, const void *data, size_t size);
+mm_status mmi_writer_commit(mmi_writer *w);
+void mmi_writer_abandon(mmi_writer *w);
+
+/* The three in one. */
+mm_status mmi_write_file(const char *path, const void *data, size_t size);
+
+/* Rename a finished directory into place and sync its parent. */
+mm_status mmi_rename_synced(const char *from, const char *to);
+
+/* Seconds of a clock that only goes forward. */
+double mmi_now(void);
+
+#endif

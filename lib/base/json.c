@@ -1,0 +1,223 @@
+#include "base/json.h"
+
+#include <jansson.h>
+#include <string.h>
+
+#include "base/files.h"
+#include "base/memory.h"
+
+/* Jansson recurses per level; it stops by itself at JSON_PARSER_MAX_DEPTH (2048). */
+#define READ_FLAGS (JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY)
+
+mm_status mmi_json_parse(const char *text, size_t length, const char *what, mmi_json **out)
+{
+    json_error_t error;
+    json_t *value = json_loadb(text, length, READ_FLAGS, &error);
+    if (!value) {
+        if (json_error_code(&error) == json_error_out_of_memory)
+            return mmi_fail_memory(length, what);
+        return mmi_fail(MM_ERR_FORMAT, "%s: line %d, column %d: %s", what, error.line, error.column, error.text);
+    }
+    *out = value;
+    return MM_OK;
+}
+
+mm_status mmi_json_read_file(const char *path, mmi_json **out)
+{
+    char *text = NULL;
+    size_t length = 0;
+    mm_status status = mmi_read_file(path, &text, &length);
+    if (status != MM_OK)
+        return status;
+    status = mmi_json_parse(text, length, path, out);
+    mmi_free(text);
+    return status;
+}
+
+void mmi_json_free(mmi_json *value)
+{
+    json_decref(value);
+}
+
+mmi_json_kind mmi_json_what(const mmi_json *value)
+{
+    if (!value)
+        return MMI_JSON_NONE;
+    switch (json_typeof(value)) {
+    case JSON_OBJECT:
+        return MMI_JSON_OBJECT;
+    case JSON_ARRAY:
+        return MMI_JSON_ARRAY;
+    case JSON_STRING:
+        return MMI_JSON_STRING;
+    case JSON_INTEGER:
+        return MMI_JSON_INT;
+    case JSON_REAL:
+        return MMI_JSON_REAL;
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return MMI_JSON_BOOL;
+    default:
+        return MMI_JSON_NULL;
+    }
+}
+
+const char *mmi_json_kind_name(mmi_json_kind kind)
+{
+    static const char *const names[] = { "null",     "true or false", "an integer", "a number",
+                                         "a string", "an array",      "an object",  "absent" };
+    return names[kind];
+}
+
+mmi_json *mmi_json_get(const mmi_json *object, const char *key)
+{
+    return json_object_get(object, key);
+}
+
+size_t mmi_json_size(const mmi_json *value)
+{
+    return json_is_array(value) ? json_array_size(value) : json_object_size(value);
+}
+
+mmi_json *mmi_json_at(const mmi_json *array, size_t index)
+{
+    return json_array_get(array, index);
+}
+
+bool mmi_json_bool(const mmi_json *value, bool fallback)
+{
+    return json_is_boolean(value) ? json_is_true(value) : fallback;
+}
+
+int64_t mmi_json_int(const mmi_json *value, int64_t fallback)
+{
+    return json_is_integer(value) ? (int64_t)json_integer_value(value) : fallback;
+}
+
+double mmi_json_number(const mmi_json *value, double fallback)
+{
+    return json_is_number(value) ? json_number_value(value) : fallback;
+}
+
+const char *mmi_json_string(const mmi_json *value, size_t *length)
+{
+    if (!json_is_string(value))
+        return NULL;
+    if (length)
+        *length = json_string_length(value);
+    return json_string_value(value);
+}
+
+void *mmi_json_first(mmi_json *object)
+{
+    return json_object_iter(object);
+}
+
+void *mmi_json_next(mmi_json *object, void *place)
+{
+    return json_object_iter_next(object, place);
+}
+
+const char *mmi_json_key(void *place)
+{
+    return json_object_iter_key(place);
+}
+
+mmi_json *mmi_json_value(void *place)
+{
+    return json_object_iter_value(place);
+}
+
+mmi_json *mmi_json_new_object(void)
+{
+    return json_object();
+}
+
+mmi_json *mmi_json_new_array(void)
+{
+    return json_array();
+}
+
+mmi_json *mmi_json_new_null(void)
+{
+    return json_null();
+}
+
+mmi_json *mmi_json_new_bool(bool value)
+{
+    return json_boolean(value);
+}
+
+mmi_json *mmi_json_new_int(int64_t value)
+{
+    return json_integer(value);
+}
+
+mmi_json *mmi_json_new_real(double value)
+{
+    return json_real(value);
+}
+
+mmi_json *mmi_json_new_string(const char *text, size_t length)
+{
+    return json_stringn(text, length);
+}
+
+mmi_json *mmi_json_share(mmi_json *value)
+{
+    return json_incref(value);
+}
+
+mmi_json *mmi_json_copy(const mmi_json *value)
+{
+    return json_deep_copy(value);
+}
+
+bool mmi_json_set(mmi_json *object, const char *key, mmi_json *value)
+{
+    return json_object_set_new(object, key, value) == 0;
+}
+
+bool mmi_json_append(mmi_json *array, mmi_json *value)
+{
+    return json_array_append_new(array, value) == 0;
+}
+
+void mmi_json_remove(mmi_json *object, const char *key)
+{
+    json_object_del(object, key);
+}
+
+mm_status mmi_json_write(const mmi_json *value, int indent, char **text, size_t *length)
+{
+    size_t flags = JSON_ENCODE_ANY | JSON_REAL_PRECISION(17) | JSON_INDENT((size_t)indent);
+    if (indent == 0)
+        flags |= JSON_COMPACT;
+    size_t size = json_dumpb(value, NULL, 0, flags);
+    if (size == 0)
+        return mmi_fail(MM_ERR_INTERNAL, "a JSON value can't be written");
+    char *buffer = mmi_alloc(size + 1, 1);
+    if (!buffer)
+        return mmi_fail_memory(size + 1, "JSON text");
+    if (json_dumpb(value, buffer, size, flags) != size) {
+        mmi_free(buffer);
+        return mmi_fail_memory(size, "JSON text");
+    }
+    buffer[size] = '\0';
+    *text = buffer;
+    *length = size;
+    return MM_OK;
+}
+
+mm_status mmi_json_write_file(const mmi_json *value, int indent, const char *path)
+{
+    char *text = NULL;
+    size_t length = 0;
+    mm_status status = mmi_json_write(value, indent, &text, &length);
+    if (status != MM_OK)
+        return status;
+    text[length] = '\n'; /* in place of the NUL */
+    status = mmi_write_file(path, text, length + 1);
+    mmi_free(text);
+    return status;
+}

@@ -1,0 +1,52 @@
+/* The one place memory comes from: counted, overflow-checked, 64-byte aligned, and able to fail on demand. */
+#ifndef MMI_BASE_MEMORY_H
+#define MMI_BASE_MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* Alignment of every block: a cache line, and the widest vector. */
+#define MMI_ALIGN 64
+
+/* count · size bytes, or NULL (overflow included; no message). Zero bytes give a block that can be freed. */
+void *mmi_alloc(size_t count, size_t size);
+void *mmi_calloc(size_t count, size_t size);
+
+/* Grow or shrink; on failure NULL, and `memory` is untouched. mmi_realloc(NULL, …) allocates. */
+void *mmi_realloc(void *memory, size_t count, size_t size);
+
+/* NULL is fine. */
+void mmi_free(void *memory);
+
+/* A copy of `length` bytes with a NUL behind them, or NULL. */
+char *mmi_strndup(const char *text, size_t length);
+char *mmi_strdup(const char *text);
+
+/* MM_ERR_MEMORY with a message that says how much was wanted for what. */
+mm_status mmi_fail_memory(size_t bytes, const char *what);
+
+/* `size` rounded up to MMI_ALIGN. */
+size_t mmi_align_up(size_t size);
+
+/* Make room for one more element in a growing array: at least doubles `*capacity`. False when memory ran out. */
+bool mmi_grow(void *array_pointer, size_t *capacity, size_t needed, size_t size);
+
+/* Cutting one block into parts. With base NULL nothing is touched: `used` then says how large the block must be. Run
+ * the same cuts twice, first to measure, then to place, and a plan can't disagree with its allocation. */
+typedef struct mmi_carve {
+    unsigned char *base;
+    size_t used;
+    bool overflow;
+} mmi_carve;
+
+/* `count` elements of `size` bytes, aligned; NULL while measuring. */
+void *mmi_carve_take(mmi_carve *carve, int64_t count, size_t size);
+
+/* For tests: the n-th allocation from now on fails (1 is the next one), and all later ones with `forever`. 0 ends it.
+ * Returns how many allocations were counted since the last call. */
+uint64_t mmi_memory_fail_at(uint64_t n, bool forever);
+
+#endif

@@ -1,0 +1,56 @@
+#include "base/options.h"
+
+#include <string.h>
+
+static mm_status read_size(const void *src, size_t *given, const char *what)
+{
+    memcpy(given, src, sizeof *given);
+    /* An uninitialised struct is likelier than one of a megabyte. */
+    if (*given < sizeof(size_t) || *given > 65536)
+        return mmi_fail(MM_ERR_ARG, "%s: struct_size is %zu; set it up with its INIT macro or _init() first", what,
+                        *given);
+    return MM_OK;
+}
+
+mm_status mmi_options_read(void *dst, size_t known, const void *src, const char *what)
+{
+    if (!src)
+        return MM_OK;
+    size_t given;
+    mm_status status = read_size(src, &given, what);
+    if (status != MM_OK)
+        return status;
+    const unsigned char *bytes = src;
+    for (size_t i = known; i < given; i++)
+        if (bytes[i] != 0)
+            return mmi_fail(MM_ERR_UNSUPPORTED, "%s: a field newer than this library is set", what);
+    memcpy((unsigned char *)dst + sizeof(size_t), bytes + sizeof(size_t),
+           (given < known ? given : known) - sizeof(size_t));
+    return MM_OK;
+}
+
+mm_status mmi_result_write(void *dst, const void *src, size_t known, const char *what)
+{
+    if (!dst)
+        return mmi_fail(MM_ERR_ARG, "%s: the pointer for the result is NULL", what);
+    size_t given;
+    mm_status status = read_size(dst, &given, what);
+    if (status != MM_OK)
+        return status;
+    unsigned char *bytes = dst;
+    memcpy(bytes + sizeof(size_t), (const unsigned char *)src + sizeof(size_t),
+           (given < known ? given : known) - sizeof(size_t));
+    if (given > known)
+        memset(bytes + known, 0, given - known);
+    return MM_OK;
+}
+
+void mmi_options_defaults(void *dst, size_t given, const void *defaults, size_t known)
+{
+    if (!dst || given < sizeof(size_t))
+        return;
+    memcpy(dst, defaults, given < known ? given : known);
+    if (given > known)
+        memset((unsigned char *)dst + known, 0, given - known);
+    memcpy(dst, &given, sizeof given);
+}

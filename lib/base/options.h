@@ -1,0 +1,27 @@
+/* Structs that can grow: how options are read and results are written across versions. */
+#ifndef MMI_BASE_OPTIONS_H
+#define MMI_BASE_OPTIONS_H
+
+#include <stddef.h>
+
+#include "base/status.h"
+
+/* `dst` holds this version's defaults and its own struct_size; take what the caller's struct has. Fields that an
+ * older program lacks keep their defaults; a field that only a newer library knows must be zero. `src` NULL: defaults. */
+mm_status mmi_options_read(void *dst, size_t known, const void *src, const char *what);
+
+/* Give a result to the caller: as much of `src` as the caller's struct_size has room for, which stays as it is. */
+mm_status mmi_result_write(void *dst, const void *src, size_t known, const char *what);
+
+/* The body of mm_…_init(): the first `given` bytes of this version's defaults. */
+void mmi_options_defaults(void *dst, size_t given, const void *defaults, size_t known);
+
+/* Defines mm_…_init() from the MM_…_INIT macro, so that the two can't differ. */
+#define MMI_OPTIONS_INIT(type, ...)                                                                                     \
+    void type##_init(type *options, size_t struct_size)                                                                \
+    {                                                                                                                   \
+        const type defaults = __VA_ARGS__;                                                                              \
+        mmi_options_defaults(options, struct_size, &defaults, sizeof defaults);                                        \
+    }
+
+#endif

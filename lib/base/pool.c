@@ -1,0 +1,216 @@
+#define _GNU_SOURCE /* sched_getaffinity, CPU_COUNT */
+
+#include "base/pool.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+
+/* How long a thread that has nothing to do looks around before it sleeps: a few microseconds, about what waking it costs.
+ * No longer, or a third program on the machine would wait for a thread that does nothing. */
+#define SPINS 2000
+
+/* The ticket is the job's number in the upper half and its next piece in the lower. One compare-and-swap both claims a
+ * piece and proves that the job is still the one whose fields were read. */
+#define PIECE_BITS 32
+#define PIECE_MASK (((uint64_t)1 << PIECE_BITS) - 1)
+
+struct mmi_pool {
+    int threads;
+    int started;
+    _Alignas(64) atomic_uint_fast64_t ticket;
+    _Atomic(mmi_piece_fn) fn;
+    _Atomic(void *) arg;
+    atomic_int_fast64_t pieces;
+    _Alignas(64) atomic_int_fast64_t done;
+    _Alignas(64) atomic_int sleepers;
+    atomic_int caller_sleeps;
+    atomic_bool quit;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    pthread_cond_t finished;
+    pthread_t handles[];
+};
+
+typedef struct start {
+    mmi_pool *pool;
+    int worker;
+    atomic_bool read;
+} start;
+
+static inline void pause_briefly(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Work on job `job` until it has no piece left. */
+static void work(mmi_pool *pool, uint64_t job, int worker)
+{
+    for (;;) {
+        uint64_t ticket = atomic_load(&pool->ticket);
+        mmi_piece_fn fn = atomic_load(&pool->fn);
+        void *arg = atomic_load(&pool->arg);
+        int64_t pieces = atomic_load(&pool->pieces);
+        int64_t piece = (int64_t)(ticket & PIECE_MASK);
+        if (ticket >> PIECE_BITS != job || piece >= pieces)
+            return;
+        if (!atomic_compare_exchange_weak(&pool->ticket, &ticket, ticket + 1))
+            continue;
+        fn(arg, piece, worker);
+        if (atomic_fetch_add(&pool->done, 1) + 1 == pieces && atomic_load(&pool->caller_sleeps)) {
+            pthread_mutex_lock(&pool->lock);
+            pthread_cond_signal(&pool->finished);
+            pthread_mutex_unlock(&pool->lock);
+        }
+    }
+}
+
+/* Wait until there is a job after `seen`; its number, or `seen` when the pool ends. */
+static uint64_t wait_for_job(mmi_pool *pool, uint64_t seen)
+{
+    for (int i = 0; i < SPINS; i++) {
+        uint64_t job = atomic_load(&pool->ticket) >> PIECE_BITS;
+        if (job != seen || atomic_load_explicit(&pool->quit, memory_order_relaxed))
+            return job;
+        pause_briefly();
+    }
+    pthread_mutex_lock(&pool->lock);
+    atomic_fetch_add(&pool->sleepers, 1);
+    uint64_t job;
+    while ((job = atomic_load(&pool->ticket) >> PIECE_BITS) == seen && !atomic_load(&pool->quit))
+        pthread_cond_wait(&pool->wake, &pool->lock);
+    atomic_fetch_sub(&pool->sleepers, 1);
+    pthread_mutex_unlock(&pool->lock);
+    return job;
+}
+
+static void *run_worker(void *arg)
+{
+    start *s = arg;
+    mmi_pool *pool = s->pool;
+    int worker = s->worker;
+    atomic_store(&s->read, true);
+    uint64_t seen = 0;
+    while (!atomic_load(&pool->quit)) {
+        uint64_t job = wait_for_job(pool, seen);
+        if (job != seen)
+            work(pool, job, worker);
+        seen = job;
+    }
+    return NULL;
+}
+
+size_t mmi_pool_bytes(int threads)
+{
+    return sizeof(mmi_pool) + (size_t)(threads - 1) * sizeof(pthread_t);
+}
+
+mm_status mmi_pool_create(int threads, mmi_pool **out)
+{
+    mmi_pool *pool = mmi_calloc(1, mmi_pool_bytes(threads));
+    if (!pool)
+        return mmi_fail_memory(mmi_pool_bytes(threads), "the thread pool");
+    pool->threads = threads;
+    pthread_mutex_init(&pool->lock, NULL);
+    pthread_cond_init(&pool->wake, NULL);
+    pthread_cond_init(&pool->finished, NULL);
+
+    /* Signals are the host's business: its handlers run on its own threads. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = 0;
+    for (int i = 1; i < threads && error == 0; i++) {
+        start s = { pool, i, false };
+        error = pthread_create(&pool->handles[i - 1], NULL, run_worker, &s);
+        if (error == 0) {
+            pool->started++;
+            while (!atomic_load(&s.read))
+                sched_yield();
+        }
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error != 0) {
+        mmi_pool_free(pool);
+        return mmi_fail(MM_ERR_MEMORY, "can't start %d threads", threads - 1);
+    }
+    *out = pool;
+    return MM_OK;
+}
+
+void mmi_pool_free(mmi_pool *pool)
+{
+    if (!pool)
+        return;
+    pthread_mutex_lock(&pool->lock);
+    atomic_store(&pool->quit, true);
+    pthread_cond_broadcast(&pool->wake);
+    pthread_mutex_unlock(&pool->lock);
+    for (int i = 0; i < pool->started; i++)
+        pthread_join(pool->handles[i], NULL);
+    pthread_cond_destroy(&pool->finished);
+    pthread_cond_destroy(&pool->wake);
+    pthread_mutex_destroy(&pool->lock);
+    mmi_free(pool);
+}
+
+int mmi_pool_threads(const mmi_pool *pool)
+{
+    return pool->threads;
+}
+
+void mmi_pool_run(mmi_pool *pool, int64_t pieces, mmi_piece_fn fn, void *arg)
+{
+    if (pool->threads == 1 || pieces <= 1) {
+        for (int64_t i = 0; i < pieces; i++)
+            fn(arg, i, 0);
+        return;
+    }
+    /* Close the old job first: a worker that is late must not claim one of its pieces by the new job's count. */
+    uint64_t old = atomic_fetch_or(&pool->ticket, PIECE_MASK) >> PIECE_BITS;
+    atomic_store(&pool->done, 0);
+    atomic_store(&pool->fn, fn);
+    atomic_store(&pool->arg, arg);
+    atomic_store(&pool->pieces, pieces);
+    uint64_t job = (old + 1) & PIECE_MASK;
+    atomic_store(&pool->ticket, job << PIECE_BITS);
+    if (atomic_load(&pool->sleepers) > 0) {
+        pthread_mutex_lock(&pool->lock);
+        pthread_cond_broadcast(&pool->wake);
+        pthread_mutex_unlock(&pool->lock);
+    }
+    work(pool, job, 0);
+
+    for (int i = 0; i < SPINS; i++) {
+        if (atomic_load(&pool->done) == pieces)
+            return;
+        pause_briefly();
+    }
+    pthread_mutex_lock(&pool->lock);
+    atomic_store(&pool->caller_sleeps, 1);
+    while (atomic_load(&pool->done) != pieces)
+        pthread_cond_wait(&pool->finished, &pool->lock);
+    atomic_store(&pool->caller_sleeps, 0);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+int mmi_processor_count(void)
+{
+#ifdef CPU_COUNT
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
+        return CPU_COUNT(&set);
+#endif
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 ? (int)n : 1;
+}

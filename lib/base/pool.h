@@ -1,0 +1,30 @@
+/* A pool of threads for short, similar pieces of work. The cutting is the caller's and follows shapes, never the number
+ * of threads, so results have the same bits with any number. */
+#ifndef MMI_BASE_POOL_H
+#define MMI_BASE_POOL_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef struct mmi_pool mmi_pool;
+
+/* Does piece `piece`; `worker` in [0, threads) tells whose scratch memory to use. */
+typedef void (*mmi_piece_fn)(void *arg, int64_t piece, int worker);
+
+/* `threads` counts the caller: 1 makes no thread at all. */
+mm_status mmi_pool_create(int threads, mmi_pool **out);
+void mmi_pool_free(mmi_pool *pool);
+int mmi_pool_threads(const mmi_pool *pool);
+
+/* Bytes that mmi_pool_create takes, for the estimate. */
+size_t mmi_pool_bytes(int threads);
+
+/* Call fn(arg, i, worker) for every i in [0, pieces), on the caller's thread and the pool's; return when all are done.
+ * Pieces start in order. Not reentrant, and one caller at a time. */
+void mmi_pool_run(mmi_pool *pool, int64_t pieces, mmi_piece_fn fn, void *arg);
+
+/* Processors this process may run on. */
+int mmi_processor_count(void);
+
+#endif

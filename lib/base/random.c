@@ -1,0 +1,79 @@
+#include "base/random.h"
+
+#include <math.h>
+
+#define PI 3.14159265358979323846
+
+void mmi_random_block(uint32_t out[4], uint64_t seed, uint64_t stream, uint64_t index)
+{
+    uint32_t x0 = (uint32_t)index, x1 = (uint32_t)(index >> 32);
+    uint32_t x2 = (uint32_t)stream, x3 = (uint32_t)(stream >> 32);
+    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+    for (int round = 0; round < 10; round++) {
+        uint64_t p0 = (uint64_t)0xD2511F53u * x0;
+        uint64_t p1 = (uint64_t)0xCD9E8D57u * x2;
+        x0 = (uint32_t)(p1 >> 32) ^ x1 ^ k0;
+        x1 = (uint32_t)p1;
+        x2 = (uint32_t)(p0 >> 32) ^ x3 ^ k1;
+        x3 = (uint32_t)p0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    out[0] = x0;
+    out[1] = x1;
+    out[2] = x2;
+    out[3] = x3;
+}
+
+static double to_unit(uint32_t high, uint32_t low)
+{
+    uint64_t bits = ((uint64_t)high << 32 | low) >> 11;
+    return (double)bits * 0x1p-53;
+}
+
+double mmi_random_uniform(uint64_t seed, uint64_t stream, uint64_t index)
+{
+    uint32_t block[4];
+    mmi_random_block(block, seed, stream, index);
+    return to_unit(block[0], block[1]);
+}
+
+void mmi_random_normal(float *out, int64_t n, float deviation, uint64_t seed, uint64_t stream, uint64_t first)
+{
+    for (int64_t i = 0; i < n;) {
+        uint64_t number = first + (uint64_t)i;
+        uint32_t block[4];
+        mmi_random_block(block, seed, stream, number / 2);
+        double radius = sqrt(-2.0 * log(1.0 - to_unit(block[0], block[1]))); /* 1 - u is never 0 */
+        double angle = 2.0 * PI * to_unit(block[2], block[3]);
+        double pair[2] = { radius * cos(angle), radius * sin(angle) };
+        for (uint64_t half = number % 2; half < 2 && i < n; half++, i++)
+            out[i] = (float)(deviation * pair[half]);
+    }
+}
+
+static uint64_t feistel(uint64_t x, int half_bits, uint64_t seed, uint64_t stream)
+{
+    uint64_t mask = (UINT64_C(1) << half_bits) - 1;
+    uint64_t left = x >> half_bits, right = x & mask;
+    for (uint64_t round = 0; round < 4; round++) {
+        uint32_t block[4];
+        mmi_random_block(block, seed, stream, right << 2 | round);
+        uint64_t next = left ^ (block[0] & mask);
+        left = right;
+        right = next;
+    }
+    return left << half_bits | right;
+}
+
+uint64_t mmi_random_permute(uint64_t index, uint64_t n, uint64_t seed, uint64_t stream)
+{
+    int half_bits = 1;
+    while (half_bits < 31 && (UINT64_C(1) << (2 * half_bits)) < n)
+        half_bits++;
+    uint64_t x = index;
+    do /* the network permutes [0, 4^half_bits); following the cycle back into [0, n) permutes that */
+        x = feistel(x, half_bits, seed, stream);
+    while (x >= n);
+    return x;
+}

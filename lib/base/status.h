@@ -1,0 +1,14 @@
+/* Failing with a story: a status for programs, a line for people. */
+#ifndef MMI_BASE_STATUS_H
+#define MMI_BASE_STATUS_H
+
+#include <minimind/status.h>
+
+/* Keep the message for mm_last_error() on this thread and return `status`, so that `return mmi_fail(…)` reads well.
+ * A message longer than its buffer is cut at a character. */
+mm_status mmi_fail(mm_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Put "prefix: " before the message at hand, for a caller that knows the file or the line. Returns `status`. */
+mm_status mmi_fail_within(mm_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

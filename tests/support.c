@@ -1,0 +1,97 @@
+#define _XOPEN_SOURCE 700
+#include "support.h"
+
+#include <ftw.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char scratch[256];
+static pid_t scratch_owner;
+
+static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *walk)
+{
+    (void)info;
+    (void)kind;
+    (void)walk;
+    return remove(path);
+}
+
+static void remove_scratch(void)
+{
+    if (scratch_owner == getpid() && scratch[0] != '\0')
+        nftw(scratch, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+int run_suite(Suite *suite)
+{
+    /* The tests run in forked children: the parent makes one root and removes it with all they left. */
+    const char *tmp = getenv("TMPDIR");
+    snprintf(scratch, sizeof scratch, "%s/minimind-test-XXXXXX", tmp ? tmp : "/tmp");
+    if (!mkdtemp(scratch)) {
+        perror(scratch);
+        return EXIT_FAILURE;
+    }
+    scratch_owner = getpid();
+    SRunner *runner = srunner_create(suite);
+    srunner_set_tap(runner, "-");
+    srunner_run_all(runner, CK_SILENT);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    remove_scratch();
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+const char *shared_path(const char *name)
+{
+    static char path[1024];
+    snprintf(path, sizeof path, "%s/%s", MM_SHARED, name);
+    return access(path, R_OK) == 0 ? path : NULL;
+}
+
+const char *scratch_directory(void)
+{
+    static char path[320];
+    snprintf(path, sizeof path, "%s/XXXXXX", scratch);
+    if (!mkdtemp(path))
+        ck_abort_msg("can't make a directory in %s", scratch);
+    return path;
+}
+
+double relative_error(const float *a, const float *b, size_t n)
+{
+    double difference = 0, size = 0;
+    for (size_t i = 0; i < n; i++) {
+        difference += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+        size += (double)b[i] * b[i];
+    }
+    return size > 0 ? sqrt(difference / size) : sqrt(difference);
+}
+
+unsigned int rng_next(test_rng *rng)
+{
+    rng->state += 0x9E3779B97F4A7C15ull;
+    unsigned long long z = rng->state;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+    return (unsigned int)((z ^ (z >> 31)) >> 32);
+}
+
+double rng_uniform(test_rng *rng)
+{
+    return rng_next(rng) / 4294967296.0;
+}
+
+int rng_between(test_rng *rng, int low, int high)
+{
+    return low + (int)(rng_uniform(rng) * (high - low + 1));
+}
+
+void rng_fill(test_rng *rng, float *x, size_t n, float scale)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = scale * (float)(2 * rng_uniform(rng) - 1);
+}

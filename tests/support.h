@@ -1,0 +1,53 @@
+/* What the test programs share. */
+#ifndef MM_TESTS_SUPPORT_H
+#define MM_TESTS_SUPPORT_H
+
+#include <check.h>
+#include <minimind.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Run the suite with TAP on standard output; main()'s result. */
+int run_suite(Suite *suite);
+
+/* Fail the test with the library's own story unless `status` is what was expected. */
+#define ck_ok(call) ck_status(call, MM_OK)
+#define ck_status(call, expected)                                                                                       \
+    do {                                                                                                                \
+        mm_status ck_got = (call);                                                                                      \
+        ck_assert_msg(ck_got == (expected), "%s is %s (%s), not %s", #call, mm_status_name(ck_got), mm_last_error(),   \
+                      mm_status_name(expected));                                                                        \
+    } while (0)
+
+/* Fail unless mm_last_error() mentions `words`. */
+#define ck_error_mentions(words)                                                                                        \
+    ck_assert_msg(strstr(mm_last_error(), words) != NULL, "the message \"%s\" does not mention \"%s\"", mm_last_error(), words)
+
+/* MM_SHARED "/name" if it is there; NULL when this checkout has no shared fixtures beside it. */
+const char *shared_path(const char *name);
+
+/* In a test that needs shared fixtures: say so and pass over it when they are absent. */
+#define REQUIRE_SHARED(name)                                                                                            \
+    do {                                                                                                                \
+        if (!shared_path(name)) {                                                                                       \
+            fprintf(stderr, "# skipped: no shared fixtures (%s)\n", name);                                              \
+            return;                                                                                                     \
+        }                                                                                                               \
+    } while (0)
+
+/* A fresh empty directory, removed again when the test program ends. Static until the next call. */
+const char *scratch_directory(void);
+
+/* ‖a - b‖ / ‖b‖ over n floats, in double precision; ‖a - b‖ when b is 0. */
+double relative_error(const float *a, const float *b, size_t n);
+
+/* A small deterministic generator for test inputs, independent of the library's own. */
+typedef struct test_rng {
+    unsigned long long state;
+} test_rng;
+unsigned int rng_next(test_rng *rng);
+double rng_uniform(test_rng *rng);              /* [0, 1) */
+int rng_between(test_rng *rng, int low, int high); /* both ends included */
+void rng_fill(test_rng *rng, float *x, size_t n, float scale); /* uniform in ±scale */
+
+#endif
