@@ -38,7 +38,8 @@ MM_API mm_status mm_cache_truncate(mm_cache *cache, int32_t sequence, int32_t le
 
 /**
  * How the next token is drawn from logits, in this order: repetition penalty, temperature, top-k, top-p, min-p.
- * Ties go to the lower id. The same seed, options and build give the same tokens, whatever else is in the batch.
+ * Ties go to the lower id. Each token's random number depends on the seed, the sequence's number and its position alone;
+ * the company a sequence has in its batch can change its tokens only through the last digits of its logits.
  */
 typedef struct mm_sampling {
     size_t struct_size;       /**< sizeof(mm_sampling) */
@@ -101,7 +102,8 @@ MM_API void mm_generate_result_init(mm_generate_result *result, size_t struct_si
  * Continue prompts, each as if it were alone.
  *
  * Prompts are read in chunks of at most the context's max_length; prompt and new tokens together may reach the
- * context's max_context. A context planned with MM_OUT_LAST_LOGITS is needed.
+ * context's max_context. A context planned with MM_OUT_LAST_LOGITS is needed. A caller's cache then holds the prompts and
+ * all new tokens but the last of each sequence, which has not been fed yet: to go on, begin the next prompt with it.
  *
  * @return MM_OK; MM_ERR_ARG; MM_ERR_STATE, no last logits were planned; MM_ERR_MEMORY;
  *         MM_ERR_CANCELLED. On failure a caller's cache is cut back to where it stood. Since: 0.1

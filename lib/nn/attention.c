@@ -1,0 +1,296 @@
+#include "nn/attention.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A tile is QUERY_ROWS query rows (tokens x the heads that share a key head) by KEYS keys. Scores and one operand then lie in
+ * the second-level cache, and turning a tile of keys costs little beside the products that read it. */
+#define QUERY_ROWS 256
+#define KEYS 64
+#define FEW_ROWS 8 /* up to so many, keys are read in place instead of turned */
+#define HIDDEN (-1e9f) /* what a masked key's score gets added: finite, so that a row that sees only such keys stays so */
+
+/* One worker's scratch. R rows, at most QUERY_ROWS rounded up to whole tokens. */
+typedef struct tile {
+    int64_t rows, keys;        /* filled part */
+    int64_t first_query, first_key;
+    float *q;                  /* [R, D], times 1/sqrt(D) */
+    float *out;                /* [R, D] forward's sum; backward's dq */
+    float *dout;               /* [R, D] */
+    float *s, *dp;             /* [R, KEYS] */
+    float *kt, *vt;            /* [D, KEYS] */
+    float *m, *l;              /* [R] running maximum and sum; backward: lse and delta */
+} tile;
+
+typedef struct job {
+    const mmi_exec *x;
+    const mmi_attention *a;
+    float *out, *lse;               /* forward */
+    float *dq, *dk, *dv;            /* backward */
+    const float *dout, *out_in, *lse_in;
+    int64_t heads;                  /* query heads per key head */
+    int64_t tokens;                 /* per query tile */
+    float scale;
+} job;
+
+static int64_t tile_tokens(int64_t heads)
+{
+    return heads < QUERY_ROWS ? QUERY_ROWS / heads : 1;
+}
+
+int64_t mmi_attention_scratch(int64_t H, int64_t G, int64_t D)
+{
+    int64_t R = tile_tokens(H / G) * (H / G);
+    return 3 * R * D + 2 * R * KEYS + 2 * D * KEYS + 2 * R;
+}
+
+static tile tile_place(const job *j, int worker)
+{
+    int64_t R = j->tokens * j->heads, D = j->a->D;
+    float *p = mmi_exec_scratch(j->x, worker);
+    tile t = { .q = p, .out = p + R * D, .dout = p + 2 * R * D, .s = p + 3 * R * D };
+    t.dp = t.s + R * KEYS;
+    t.kt = t.dp + R * KEYS;
+    t.vt = t.kt + D * KEYS;
+    t.m = t.vt + D * KEYS;
+    t.l = t.m + R;
+    return t;
+}
+
+static const float *key_at(const mmi_attention *a, const float *base, const mmi_segment *s, int64_t g, int64_t key)
+{
+    int64_t row = a->sequence_stride ? key : s->row + key;
+    return base + s->sequence * a->sequence_stride + row * a->ldk + g * a->D;
+}
+
+/* Rows of the tile in the order (token, head): row r is token r / heads, head g * heads + r % heads. */
+static void load_rows(float *tile_rows, const float *from, int64_t ld, const job *j, const mmi_segment *s, int64_t g,
+                      int64_t first, int64_t tokens)
+{
+    int64_t width = j->heads * j->a->D;
+    for (int64_t t = 0; t < tokens; t++)
+        memcpy(tile_rows + t * width, from + (s->row + first + t) * ld + g * width, (size_t)width * sizeof(float));
+}
+
+static void store_rows(float *to, int64_t ld, const float *tile_rows, const job *j, const mmi_segment *s, int64_t g,
+                       int64_t first, int64_t tokens)
+{
+    int64_t width = j->heads * j->a->D;
+    for (int64_t t = 0; t < tokens; t++)
+        memcpy(to + (s->row + first + t) * ld + g * width, tile_rows + t * width, (size_t)width * sizeof(float));
+}
+
+/* turned [D, KEYS] = the tile's keys (or values), one per column. */
+static void turn(float *turned, const float *rows, int64_t ld, int64_t keys, int64_t D)
+{
+    for (int64_t d = 0; d < D; d += 8)
+        for (int64_t k = 0; k < keys; k++)
+            for (int64_t e = d; e < d + 8 && e < D; e++)
+                turned[e * KEYS + k] = rows[k * ld + e];
+}
+
+/* Keys that row r of the tile may see, of the tile's `keys`: none beyond the row's own position. */
+static int64_t visible(const tile *t, const job *j, const mmi_segment *s, int64_t row)
+{
+    int64_t position = s->past + t->first_query + row / j->heads;
+    int64_t n = position - t->first_key + 1;
+    return n < 0 ? 0 : n < t->keys ? n : t->keys;
+}
+
+/* s [rows, KEYS] = q · kᵀ, masked keys pushed down. */
+static void scores(tile *t, const job *j, const mmi_segment *s, int64_t g)
+{
+    const mmi_attention *a = j->a;
+    const mmi_kernels *k = &j->x->k;
+    const float *keys = key_at(a, a->k, s, g, t->first_key);
+    if (t->rows <= FEW_ROWS) {
+        k->gemv_rows(t->s, KEYS, t->q, a->D, keys, MM_F32, a->ldk, t->rows, t->keys, a->D);
+    } else {
+        turn(t->kt, keys, a->ldk, t->keys, a->D);
+        k->gemm_tile(t->s, KEYS, t->q, a->D, 1, t->kt, KEYS, t->rows, t->keys, a->D, 0);
+    }
+    if (s->key_mask)
+        for (int64_t i = 0; i < t->keys; i++)
+            if (s->key_mask[t->first_key + i] == 0)
+                for (int64_t r = 0; r < t->rows; r++)
+                    t->s[r * KEYS + i] += HIDDEN;
+}
+
+/* Fold one tile of keys into the running softmax: out = out * exp(m - m') + exp(s - m') · v. */
+static void fold(tile *t, const job *j, const mmi_segment *s, int64_t g)
+{
+    const mmi_kernels *k = &j->x->k;
+    int64_t D = j->a->D;
+    for (int64_t r = 0; r < t->rows; r++) {
+        int64_t n = visible(t, j, s, r);
+        float before = t->m[r], *row = t->s + r * KEYS;
+        float sum = k->softmax_tile(row, &t->m[r], n);
+        memset(row + n, 0, (size_t)(t->keys - n) * sizeof(float));
+        if (before != t->m[r]) {
+            float shrink = expf(before - t->m[r]);
+            t->l[r] *= shrink;
+            k->scale(t->out + r * D, shrink, D);
+        }
+        t->l[r] += sum;
+    }
+    k->gemm_tile(t->out, D, t->s, KEYS, 1, key_at(j->a, j->a->v, s, g, t->first_key), j->a->ldk, t->rows, D, t->keys, 1);
+}
+
+static void finish(tile *t, const job *j, const mmi_segment *s, int64_t g, int64_t tokens)
+{
+    int64_t D = j->a->D;
+    for (int64_t r = 0; r < t->rows; r++)
+        j->x->k.scale(t->out + r * D, 1 / t->l[r], D);
+    store_rows(j->out, j->a->H * D, t->out, j, s, g, t->first_query, tokens);
+    if (!j->lse)
+        return;
+    for (int64_t r = 0; r < t->rows; r++) {
+        int64_t token = s->row + t->first_query + r / j->heads;
+        j->lse[token * j->a->H + g * j->heads + r % j->heads] = t->m[r] + logf(t->l[r]);
+    }
+}
+
+/* Which segment a piece belongs to: the last whose pieces begin at or before it. */
+static int64_t segment_of(const mmi_attention *a, int64_t piece)
+{
+    int64_t low = 0, high = a->segment_count;
+    while (high - low > 1) {
+        int64_t middle = (low + high) / 2;
+        if (a->piece_first[middle] <= piece)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* A piece: one segment, one key head, one tile of queries against all keys they see. */
+static void forward_piece(void *arg, int64_t piece, int worker)
+{
+    const job *j = arg;
+    const mmi_attention *a = j->a;
+    int64_t index = segment_of(a, piece);
+    const mmi_segment *s = &a->segments[index];
+    int64_t local = piece - a->piece_first[index], g = local % a->G;
+    tile t = tile_place(j, worker);
+    int64_t first, last;
+    /* the longest tiles first: the last pieces to be handed out are then the shortest */
+    mmi_piece_rows(mmi_pieces(s->count, j->tokens) - 1 - local / a->G, j->tokens, s->count, &first, &last);
+    t.first_query = first;
+    t.rows = (last - first) * j->heads;
+    load_rows(t.q, a->q, a->ldq, j, s, g, first, last - first);
+    j->x->k.scale(t.q, j->scale, t.rows * a->D);
+    memset(t.out, 0, (size_t)(t.rows * a->D) * sizeof(float));
+    for (int64_t r = 0; r < t.rows; r++) {
+        t.m[r] = -INFINITY;
+        t.l[r] = 0;
+    }
+    int64_t seen = s->past + last;
+    for (t.first_key = 0; t.first_key < seen; t.first_key += KEYS) {
+        t.keys = seen - t.first_key < KEYS ? seen - t.first_key : KEYS;
+        scores(&t, j, s, g);
+        fold(&t, j, s, g);
+    }
+    finish(&t, j, s, g, last - first);
+}
+
+static job job_for(const mmi_exec *x, const mmi_attention *a)
+{
+    int64_t heads = a->H / a->G;
+    return (job){ .x = x, .a = a, .heads = heads, .tokens = tile_tokens(heads), .scale = 1 / sqrtf((float)a->D) };
+}
+
+void mmi_attention_forward(const mmi_exec *x, float *out, float *lse, const mmi_attention *a)
+{
+    job j = job_for(x, a);
+    j.out = out;
+    j.lse = lse;
+    a->piece_first[0] = 0;
+    for (int64_t i = 0; i < a->segment_count; i++)
+        a->piece_first[i + 1] = a->piece_first[i] + a->G * mmi_pieces(a->segments[i].count, j.tokens);
+    mmi_pool_run(x->pool, a->piece_first[a->segment_count], forward_piece, &j);
+}
+
+/* s = p = exp(s - lse), then dp = scale-free score gradient p * (dp - delta). Keys a row can't see get 0. */
+static void softmax_backward(tile *t, const job *j, const mmi_segment *s)
+{
+    for (int64_t r = 0; r < t->rows; r++) {
+        int64_t n = visible(t, j, s, r);
+        float *p = t->s + r * KEYS, *dp = t->dp + r * KEYS;
+        j->x->k.softmax_scaled(p, t->m[r], 1, n);
+        for (int64_t i = 0; i < n; i++)
+            dp[i] = p[i] * (dp[i] - t->l[r]);
+        memset(p + n, 0, (size_t)(t->keys - n) * sizeof(float));
+        memset(dp + n, 0, (size_t)(t->keys - n) * sizeof(float));
+    }
+}
+
+/* One tile of queries against one tile of keys. With P the probabilities: dV += Pᵀ dO, dP = dO Vᵀ, dS = P (dP - delta),
+ * dQ += dS K / sqrt(D), dK += dSᵀ Q / sqrt(D); the factor is in t->q for dK and comes last for dQ. */
+static void backward_tile(tile *t, const job *j, const mmi_segment *s, int64_t g)
+{
+    const mmi_attention *a = j->a;
+    const mmi_kernels *k = &j->x->k;
+    int64_t D = a->D, ld = a->ldk, at = (s->row + t->first_key) * ld + g * D;
+    scores(t, j, s, g);
+    turn(t->vt, a->v + at, ld, t->keys, D);
+    k->gemm_tile(t->dp, KEYS, t->dout, D, 1, t->vt, KEYS, t->rows, t->keys, D, 0);
+    softmax_backward(t, j, s);
+    k->gemm_tile(j->dv + at, ld, t->s, 1, KEYS, t->dout, D, t->keys, D, t->rows, 1);
+    k->gemm_tile(j->dk + at, ld, t->dp, 1, KEYS, t->q, D, t->keys, D, t->rows, 1);
+    k->gemm_tile(t->out, D, t->dp, KEYS, 1, a->k + at, ld, t->rows, D, t->keys, 1);
+}
+
+static void load_backward_rows(tile *t, const job *j, const mmi_segment *s, int64_t g, int64_t tokens)
+{
+    const mmi_attention *a = j->a;
+    int64_t D = a->D, width = a->H * D;
+    load_rows(t->q, a->q, a->ldq, j, s, g, t->first_query, tokens);
+    j->x->k.scale(t->q, j->scale, t->rows * D);
+    load_rows(t->dout, j->dout, width, j, s, g, t->first_query, tokens);
+    memset(t->out, 0, (size_t)(t->rows * D) * sizeof(float));
+    for (int64_t r = 0; r < t->rows; r++) {
+        int64_t token = s->row + t->first_query + r / j->heads, head = g * j->heads + r % j->heads;
+        t->m[r] = j->lse_in[token * a->H + head];
+        t->l[r] = j->x->k.dot(t->dout + r * D, j->out_in + token * width + head * D, D); /* delta = Σ dP P */
+    }
+}
+
+/* A piece: one segment and one key head; nobody else writes its dk and dv. */
+static void backward_piece(void *arg, int64_t piece, int worker)
+{
+    const job *j = arg;
+    const mmi_attention *a = j->a;
+    const mmi_segment *s = &a->segments[piece / a->G];
+    int64_t g = piece % a->G, D = a->D;
+    tile t = tile_place(j, worker);
+    for (int64_t i = 0; i < s->count; i++) {
+        memset(j->dk + (s->row + i) * a->ldk + g * D, 0, (size_t)D * sizeof(float));
+        memset(j->dv + (s->row + i) * a->ldk + g * D, 0, (size_t)D * sizeof(float));
+    }
+    for (int64_t first = 0; first < s->count; first += j->tokens) {
+        int64_t last = first + j->tokens < s->count ? first + j->tokens : s->count;
+        t.first_query = first;
+        t.rows = (last - first) * j->heads;
+        load_backward_rows(&t, j, s, g, last - first);
+        for (t.first_key = 0; t.first_key < last; t.first_key += KEYS) {
+            t.keys = last - t.first_key < KEYS ? last - t.first_key : KEYS;
+            backward_tile(&t, j, s, g);
+        }
+        j->x->k.scale(t.out, j->scale, t.rows * D);
+        store_rows(j->dq, a->ldq, t.out, j, s, g, first, last - first);
+    }
+}
+
+void mmi_attention_backward(const mmi_exec *x, float *dq, float *dk, float *dv, const float *dout, const float *out,
+                            const float *lse, const mmi_attention *a)
+{
+    job j = job_for(x, a);
+    j.dq = dq;
+    j.dk = dk;
+    j.dv = dv;
+    j.dout = dout;
+    j.out_in = out;
+    j.lse_in = lse;
+    mmi_pool_run(x->pool, a->segment_count * a->G, backward_piece, &j);
+}

@@ -1,0 +1,74 @@
+#include "nn/embedding.h"
+
+#include <math.h>
+
+#define ROWS 64    /* tokens per piece */
+#define COLUMNS 64 /* of the gradient table, per piece */
+
+typedef struct job {
+    const mmi_exec *x;
+    float *out;
+    const float *in;
+    mmi_weight table;
+    const int32_t *ids;
+    int64_t N, C;
+} job;
+
+static void gather(void *arg, int64_t piece, int worker)
+{
+    (void)worker;
+    const job *j = arg;
+    int64_t first, last;
+    mmi_piece_rows(piece, ROWS, j->N, &first, &last);
+    size_t row = (size_t)j->C * mm_dtype_size(j->table.dtype);
+    for (int64_t i = first; i < last; i++)
+        j->x->k.widen(j->out + i * j->C, (const char *)j->table.data + (size_t)j->ids[i] * row, j->table.dtype, j->C);
+}
+
+void mmi_embedding_forward(const mmi_exec *x, float *y, mmi_weight table, const int32_t *ids, int64_t N)
+{
+    job j = { .x = x, .out = y, .table = table, .ids = ids, .N = N, .C = table.cols };
+    mmi_pool_run(x->pool, mmi_pieces(N, ROWS), gather, &j);
+}
+
+/* One stripe of columns for all tokens: two tokens of the same id meet in the same piece, in order. */
+static void scatter(void *arg, int64_t piece, int worker)
+{
+    (void)worker;
+    const job *j = arg;
+    int64_t first, last;
+    mmi_piece_rows(piece, COLUMNS, j->C, &first, &last);
+    for (int64_t i = 0; i < j->N; i++)
+        j->x->k.add(j->out + j->ids[i] * j->C + first, j->in + i * j->C + first, last - first);
+}
+
+void mmi_embedding_backward(const mmi_exec *x, float *dtable, const float *dy, const int32_t *ids, int64_t N, int64_t C)
+{
+    job j = { .x = x, .out = dtable, .in = dy, .ids = ids, .N = N, .C = C };
+    mmi_pool_run(x->pool, mmi_pieces(C, COLUMNS), scatter, &j);
+}
+
+void mmi_sinusoid_table(float *table, int64_t P, int64_t C)
+{
+    for (int64_t t = 0; t < P; t++)
+        for (int64_t c = 0; c < C; c++) {
+            double angle = (double)t * pow(10000.0, -(double)(c - c % 2) / (double)C);
+            table[t * C + c] = (float)(c % 2 == 0 ? sin(angle) : cos(angle));
+        }
+}
+
+static void add_positions(void *arg, int64_t piece, int worker)
+{
+    (void)worker;
+    const job *j = arg;
+    int64_t first, last;
+    mmi_piece_rows(piece, ROWS, j->N, &first, &last);
+    for (int64_t i = first; i < last; i++)
+        j->x->k.add(j->out + i * j->C, j->in + j->ids[i] * j->C, j->C);
+}
+
+void mmi_sinusoid_add(const mmi_exec *x, float *y, const float *table, const int32_t *positions, int64_t N, int64_t C)
+{
+    job j = { .x = x, .out = y, .in = table, .ids = positions, .N = N, .C = C };
+    mmi_pool_run(x->pool, mmi_pieces(N, ROWS), add_positions, &j);
+}

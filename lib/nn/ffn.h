@@ -1,0 +1,25 @@
+/* The feed-forward network: down(act(gate(x)) * up(x)), or down(act(up(x))) where there is no gate (Shazeer, 2020). */
+#ifndef MMI_NN_FFN_H
+#define MMI_NN_FFN_H
+
+#include "nn/linear.h"
+
+typedef struct mmi_ffn {
+    mmi_param gate, gate_bias, up, up_bias, down, down_bias; /* gate.w.data NULL: plain */
+    int32_t act;                                             /* MMI_ACT_… */
+} mmi_ffn;
+
+/* Floats per row of `inner`: what the gate and up products gave. */
+int64_t mmi_ffn_inner(const mmi_ffn *f);
+
+/* y [N, C] += the network of h [N, C]. inner [N, mmi_ffn_inner] is kept for the backward pass; mid [N, F] and delta [N, C] are
+ * scratch. */
+void mmi_ffn_forward(const mmi_exec *x, float *y, float *inner, float *mid, const float *h, const mmi_ffn *f, int64_t N,
+                     float *panel, float *delta);
+
+/* dh [N, C] = gradient by h, and the weights' gradients += …. inner as forward left it; d_inner [N, mmi_ffn_inner] and
+ * mid [N, F] are scratch. */
+void mmi_ffn_backward(const mmi_exec *x, float *dh, float *d_inner, float *mid, const float *dy, const float *h,
+                      const float *inner, const mmi_ffn *f, int64_t N);
+
+#endif

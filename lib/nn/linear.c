@@ -1,0 +1,95 @@
+#include "nn/linear.h"
+
+#include "backend/gemm.h"
+
+#define FEW_ROWS 8 /* up to so many, a product reads the weights row by row */
+#define ROWS 64    /* per piece, where a bias is added */
+#define COLUMNS 64 /* per piece, where a bias's gradient is summed */
+
+typedef struct bias_job {
+    const mmi_exec *x;
+    float *out;
+    const float *in;
+    int64_t ld, ld_in; /* ld_in 0: the same row for all */
+    int64_t N, C;
+} bias_job;
+
+bool mmi_param_join(mmi_param *joined, const mmi_param *parts, int count)
+{
+    *joined = parts[0];
+    for (int i = 1; i < count; i++) {
+        const mmi_param *p = &parts[i];
+        size_t taken = (size_t)(joined->w.rows * joined->w.cols);
+        if (!p->w.data || p->w.dtype != joined->w.dtype || p->w.cols != joined->w.cols)
+            return false;
+        if ((const char *)p->w.data != (const char *)joined->w.data + taken * mm_dtype_size(p->w.dtype))
+            return false;
+        if (joined->grad ? p->grad != joined->grad + taken : p->grad != NULL)
+            return false;
+        joined->w.rows += p->w.rows;
+    }
+    return true;
+}
+
+static void add_rows(void *arg, int64_t piece, int worker)
+{
+    (void)worker;
+    const bias_job *j = arg;
+    int64_t first, last;
+    mmi_piece_rows(piece, ROWS, j->N, &first, &last);
+    for (int64_t i = first; i < last; i++)
+        j->x->k.add(j->out + i * j->ld, j->in + i * j->ld_in, j->C);
+}
+
+static void bias_rows(const mmi_exec *x, float *y, int64_t ldy, mmi_param b, int64_t N, int64_t C)
+{
+    if (!b.w.data)
+        return;
+    bias_job j = { .x = x, .out = y, .in = b.w.data, .ld = ldy, .N = N, .C = C };
+    mmi_pool_run(x->pool, mmi_pieces(N, ROWS), add_rows, &j);
+}
+
+void mmi_linear_forward(const mmi_exec *x, float *y, int64_t ldy, const float *in, int64_t ldin, mmi_param w, mmi_param b,
+                        int64_t N, float *panel)
+{
+    mmi_gemm_weight(x, N, w.w.rows, w.w.cols, in, ldin, w.w.data, w.w.dtype, panel, y, ldy);
+    bias_rows(x, y, ldy, b, N, w.w.rows);
+}
+
+void mmi_linear_add(const mmi_exec *x, float *y, const float *in, mmi_param w, mmi_param b, int64_t N, float *panel,
+                    float *delta)
+{
+    int64_t C = w.w.rows;
+    if (w.w.dtype == MM_F32 && N > FEW_ROWS) {
+        mmi_gemm(x, false, true, N, C, w.w.cols, in, w.w.cols, w.w.data, w.w.cols, true, y, C);
+    } else { /* the products for few rows, and those through a panel, can't add */
+        mmi_gemm_weight(x, N, C, w.w.cols, in, w.w.cols, w.w.data, w.w.dtype, panel, delta, C);
+        bias_job j = { .x = x, .out = y, .in = delta, .ld = C, .ld_in = C, .N = N, .C = C };
+        mmi_pool_run(x->pool, mmi_pieces(N, ROWS), add_rows, &j);
+    }
+    bias_rows(x, y, C, b, N, C);
+}
+
+static void sum_columns(void *arg, int64_t piece, int worker)
+{
+    (void)worker;
+    const bias_job *j = arg;
+    int64_t first, last;
+    mmi_piece_rows(piece, COLUMNS, j->C, &first, &last);
+    for (int64_t i = 0; i < j->N; i++)
+        j->x->k.add(j->out + first, j->in + i * j->ld + first, last - first);
+}
+
+void mmi_linear_backward(const mmi_exec *x, float *din, int64_t lddin, const float *dy, int64_t lddy, const float *in,
+                         int64_t ldin, mmi_param w, mmi_param b, int64_t N, bool accumulate)
+{
+    int64_t rows = w.w.rows, cols = w.w.cols;
+    if (din)
+        mmi_gemm(x, false, false, N, cols, rows, dy, lddy, w.w.data, cols, accumulate, din, lddin);
+    if (w.grad)
+        mmi_gemm(x, true, false, rows, cols, N, dy, lddy, in, ldin, true, w.grad, cols);
+    if (b.grad) {
+        bias_job j = { .x = x, .out = b.grad, .in = dy, .ld = lddy, .N = N, .C = rows };
+        mmi_pool_run(x->pool, mmi_pieces(rows, COLUMNS), sum_columns, &j);
+    }
+}

@@ -1,0 +1,159 @@
+#include "nn/loss.h"
+
+#include <string.h>
+
+#include "backend/gemm.h"
+
+/* About 16 MB of logits: enough rows for the products to run at full speed. */
+#define CHUNK_LOGITS (4 << 20)
+#define LEAST_CHUNK 16
+#define MOST_CHUNK 512
+#define ROWS 8 /* of a chunk, per piece */
+
+typedef struct job {
+    const mmi_exec *x;
+    float *lse, *logprobs, *logits, *to;
+    const float *from, *weights, *lse_in;
+    const int32_t *rows, *targets;
+    int64_t n, C, V;
+    float scale;
+} job;
+
+int64_t mmi_head_chunk(int64_t V)
+{
+    int64_t rows = CHUNK_LOGITS / V;
+    return rows < LEAST_CHUNK ? LEAST_CHUNK : rows > MOST_CHUNK ? MOST_CHUNK : rows;
+}
+
+/* The next rows, from *at on, that have a target; how many. */
+static int64_t next_rows(const mmi_head_scratch *s, const int32_t *targets, int64_t N, int64_t *at)
+{
+    int64_t n = 0;
+    for (; *at < N && n < s->chunk; ++*at)
+        if (targets[*at] >= 0)
+            s->rows[n++] = (int32_t)*at;
+    return n;
+}
+
+static void gather(void *arg, int64_t piece, int worker)
+{
+    (void)worker;
+    const job *j = arg;
+    int64_t first, last;
+    mmi_piece_rows(piece, ROWS, j->n, &first, &last);
+    for (int64_t i = first; i < last; i++)
+        memcpy(j->to + i * j->C, j->from + j->rows[i] * j->C, (size_t)j->C * sizeof(float));
+}
+
+static void scatter_add(void *arg, int64_t piece, int worker)
+{
+    (void)worker;
+    const job *j = arg;
+    int64_t first, last;
+    mmi_piece_rows(piece, ROWS, j->n, &first, &last);
+    for (int64_t i = first; i < last; i++)
+        j->x->k.add(j->to + j->rows[i] * j->C, j->from + i * j->C, j->C);
+}
+
+static void look_up(void *arg, int64_t piece, int worker)
+{
+    (void)worker;
+    const job *j = arg;
+    int64_t first, last;
+    mmi_piece_rows(piece, ROWS, j->n, &first, &last);
+    for (int64_t i = first; i < last; i++) {
+        int64_t row = j->rows[i];
+        const float *logits = j->logits ? j->logits + i * j->V : j->from + row * j->V;
+        j->lse[row] = j->x->k.logsumexp(logits, j->V);
+        j->logprobs[row] = logits[j->targets[row]] - j->lse[row];
+    }
+}
+
+static void gather_hidden(const mmi_exec *x, const mmi_head_scratch *s, const float *hidden, int64_t n, int64_t C)
+{
+    job j = { .x = x, .to = s->hidden, .from = hidden, .rows = s->rows, .n = n, .C = C };
+    mmi_pool_run(x->pool, mmi_pieces(n, ROWS), gather, &j);
+}
+
+void mmi_head_logprobs(const mmi_exec *x, float *logprobs, float *lse, const float *hidden, const float *all_logits,
+                       const int32_t *targets, mmi_param head, int64_t N, float *panel, const mmi_head_scratch *s)
+{
+    int64_t C = head.w.cols, V = head.w.rows, n, at = 0;
+    memset(lse, 0, (size_t)N * sizeof(float));
+    memset(logprobs, 0, (size_t)N * sizeof(float));
+    while ((n = next_rows(s, targets, N, &at)) > 0) {
+        job j = { .x = x, .lse = lse, .logprobs = logprobs, .from = all_logits, .rows = s->rows, .targets = targets,
+                  .n = n, .V = V };
+        if (!all_logits) {
+            gather_hidden(x, s, hidden, n, C);
+            mmi_gemm_weight(x, n, V, C, s->hidden, C, head.w.data, head.w.dtype, panel, s->logits, V);
+            j.logits = s->logits;
+        }
+        mmi_pool_run(x->pool, mmi_pieces(n, ROWS), look_up, &j);
+    }
+}
+
+/* logits = weight * (softmax - onehot), row by row. */
+static void turn_to_gradient(void *arg, int64_t piece, int worker)
+{
+    (void)worker;
+    const job *j = arg;
+    int64_t first, last;
+    mmi_piece_rows(piece, ROWS, j->n, &first, &last);
+    for (int64_t i = first; i < last; i++) {
+        int64_t row = j->rows[i];
+        j->x->k.softmax_scaled(j->logits + i * j->V, j->lse_in[row], j->weights[row], j->V);
+        j->logits[i * j->V + j->targets[row]] -= j->weights[row];
+    }
+}
+
+/* From d(logits) in s->logits of the n rows in s->rows. */
+static void backward_chunk(const mmi_exec *x, float *d_hidden, mmi_param head, int64_t n, const mmi_head_scratch *s)
+{
+    int64_t C = head.w.cols, V = head.w.rows;
+    mmi_param none = { 0 };
+    mmi_linear_backward(x, s->d_hidden, C, s->logits, V, s->hidden, C, head, none, n, false);
+    job j = { .x = x, .to = d_hidden, .from = s->d_hidden, .rows = s->rows, .n = n, .C = C };
+    mmi_pool_run(x->pool, mmi_pieces(n, ROWS), scatter_add, &j);
+}
+
+void mmi_head_backward(const mmi_exec *x, float *d_hidden, const float *weights, const float *lse, const float *hidden,
+                       const int32_t *targets, mmi_param head, int64_t N, const mmi_head_scratch *s)
+{
+    int64_t C = head.w.cols, V = head.w.rows, n, at = 0;
+    while ((n = next_rows(s, targets, N, &at)) > 0) {
+        gather_hidden(x, s, hidden, n, C);
+        mmi_gemm_weight(x, n, V, C, s->hidden, C, head.w.data, head.w.dtype, NULL, s->logits, V);
+        job j = { .x = x, .logits = s->logits, .lse_in = lse, .weights = weights, .rows = s->rows, .targets = targets,
+                  .n = n, .V = V };
+        mmi_pool_run(x->pool, mmi_pieces(n, ROWS), turn_to_gradient, &j);
+        backward_chunk(x, d_hidden, head, n, s);
+    }
+}
+
+static void copy_scaled(void *arg, int64_t piece, int worker)
+{
+    (void)worker;
+    const job *j = arg;
+    int64_t first, last;
+    mmi_piece_rows(piece, ROWS, j->n, &first, &last);
+    for (int64_t i = first; i < last; i++) {
+        memcpy(j->logits + i * j->V, j->from + j->rows[i] * j->V, (size_t)j->V * sizeof(float));
+        j->x->k.scale(j->logits + i * j->V, j->scale, j->V);
+    }
+}
+
+void mmi_head_backward_logits(const mmi_exec *x, float *d_hidden, const float *d_logits, float scale,
+                              const float *hidden, mmi_param head, int64_t N, const mmi_head_scratch *s)
+{
+    int64_t C = head.w.cols, V = head.w.rows;
+    for (int64_t first = 0; first < N; first += s->chunk) {
+        int64_t n = N - first < s->chunk ? N - first : s->chunk;
+        for (int64_t i = 0; i < n; i++)
+            s->rows[i] = (int32_t)(first + i);
+        gather_hidden(x, s, hidden, n, C);
+        job j = { .x = x, .logits = s->logits, .from = d_logits, .rows = s->rows, .n = n, .V = V, .scale = scale };
+        mmi_pool_run(x->pool, mmi_pieces(n, ROWS), copy_scaled, &j);
+        backward_chunk(x, d_hidden, head, n, s);
+    }
+}

@@ -1,0 +1,215 @@
+#include "run/context.h"
+
+#include <string.h>
+
+#include "base/options.h"
+
+MMI_OPTIONS_INIT(mm_context_options, MM_CONTEXT_OPTIONS_INIT)
+MMI_OPTIONS_INIT(mm_batch, MM_BATCH_INIT)
+MMI_OPTIONS_INIT(mm_output, MM_OUTPUT_INIT)
+MMI_OPTIONS_INIT(mm_backward_options, MM_BACKWARD_OPTIONS_INIT)
+
+_Static_assert((int)MMI_SILU == MMI_ACT_SILU && (int)MMI_GELU == MMI_ACT_GELU && (int)MMI_GELU_TANH == MMI_ACT_GELU_TANH
+                   && (int)MMI_RELU == MMI_ACT_RELU,
+               "the architecture's activations are the kernels'");
+
+/* What this version computes; the rest it can only count. */
+static mm_status check_supported(const mmi_arch *a, int32_t mode)
+{
+    if (a->moe)
+        return mmi_fail(MM_ERR_UNSUPPORTED, "use_moe is true: this version runs dense models only");
+    if (mode == MM_TRAIN && (a->dropout > 0 || a->attention_dropout > 0))
+        return mmi_fail(MM_ERR_UNSUPPORTED, "dropout is %g and attention_dropout %g: this version trains without dropout only",
+                        a->dropout, a->attention_dropout);
+    return MM_OK;
+}
+
+static bool has_wide_weights(const mm_model *model, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (mmi_model_weight(model, i).dtype != MM_F32)
+            return true;
+    return false;
+}
+
+size_t mmi_context_handle_bytes(const mmi_layout *layout)
+{
+    return sizeof(mm_context) + (size_t)layout->count * sizeof(size_t);
+}
+
+/* Where each vector goes in plan.vectors: after one another in layout order. */
+static void place_vectors(mm_context *ctx)
+{
+    size_t next = 0;
+    for (int64_t i = 0; i < ctx->layout->count; i++) {
+        mmi_tensor t;
+        mmi_layout_tensor(ctx->layout, i, &t);
+        ctx->offsets[i] = next * sizeof(float);
+        if (t.rank == 1)
+            next += (size_t)t.elements;
+    }
+}
+
+static void fill_tables(mm_context *ctx)
+{
+    if (ctx->plan.cos)
+        mmi_rope_tables(ctx->plan.cos, ctx->plan.sin, ctx->arch, ctx->limits.max_context);
+    if (ctx->plan.sinusoid)
+        mmi_sinusoid_table(ctx->plan.sinusoid, ctx->limits.max_context, ctx->arch->C);
+}
+
+static mm_status allocate(mm_context *ctx)
+{
+    mmi_carve carve = { 0 };
+    if (!mmi_plan_place(&ctx->plan, &carve, ctx->arch, ctx->layout, &ctx->limits))
+        return mmi_fail(MM_ERR_ARG, "a context for %d sequences of %d tokens is beyond this machine",
+                        ctx->limits.max_batch, ctx->limits.max_length);
+    ctx->arena = mmi_alloc(1, carve.used);
+    if (!ctx->arena)
+        return mmi_fail_memory(carve.used, "a context's buffers");
+    carve = (mmi_carve){ .base = ctx->arena };
+    mmi_plan_place(&ctx->plan, &carve, ctx->arch, ctx->layout, &ctx->limits);
+    if (ctx->limits.mode == MM_TRAIN) {
+        ctx->grads_size = mmi_layout_place(ctx->layout, sizeof(float), ctx->offsets);
+        ctx->grads = mmi_calloc(1, ctx->grads_size);
+        if (!ctx->grads)
+            return mmi_fail_memory(ctx->grads_size, "gradients");
+    } else if (ctx->limits.wide_weights) {
+        place_vectors(ctx);
+    }
+    return mmi_pool_create(ctx->limits.threads, &ctx->exec.pool);
+}
+
+mm_status mm_context_create(mm_model *model, const mm_context_options *options, mm_context **out)
+{
+    if (!model || !out)
+        return mmi_fail(MM_ERR_ARG, "mm_context_create: model or out is NULL");
+    const mmi_arch *arch = mmi_model_arch(model);
+    const mmi_layout *layout = mmi_model_layout(model);
+    bool wide = has_wide_weights(model, layout->count);
+    mmi_limits limits;
+    mm_status status = mmi_limits_read(&limits, arch, options, wide);
+    if (status == MM_OK)
+        status = check_supported(arch, limits.mode);
+    if (status == MM_OK && limits.mode == MM_TRAIN && !mmi_model_can_train(model))
+        status = mmi_fail(MM_ERR_STATE, "the model can't be trained: its weights are %s",
+                          wide ? "not float32" : "mapped from a file");
+    if (status != MM_OK)
+        return status;
+    mm_context *ctx = mmi_calloc(1, mmi_context_handle_bytes(layout));
+    if (!ctx)
+        return mmi_fail_memory(mmi_context_handle_bytes(layout), "a context");
+    ctx->model = mmi_model_hold(model);
+    ctx->arch = arch;
+    ctx->layout = layout;
+    ctx->limits = limits;
+    ctx->widened = UINT64_MAX;
+    status = allocate(ctx);
+    if (status != MM_OK) {
+        mm_context_free(ctx);
+        return status;
+    }
+    mmi_kernels_init(&ctx->exec.k, limits.path->cpu);
+    ctx->exec.blas = limits.path->blas;
+    ctx->exec.scratch = ctx->plan.scratch;
+    ctx->exec.scratch_stride = ctx->plan.scratch_stride;
+    fill_tables(ctx);
+    *out = ctx;
+    return MM_OK;
+}
+
+void mm_context_free(mm_context *ctx)
+{
+    if (!ctx)
+        return;
+    mm_cache_free(ctx->generation.cache);
+    mmi_free(ctx->generation.block);
+    mmi_pool_free(ctx->exec.pool);
+    mmi_free(ctx->grads);
+    mmi_free(ctx->arena);
+    mm_model_free(ctx->model);
+    mmi_free(ctx);
+}
+
+mm_model *mm_context_model(const mm_context *ctx)
+{
+    return ctx ? ctx->model : NULL;
+}
+
+const char *mm_context_kernels(const mm_context *ctx)
+{
+    return ctx ? ctx->limits.path->name : NULL;
+}
+
+void mm_cancel(mm_context *ctx)
+{
+    if (ctx)
+        atomic_store(&ctx->cancelled, 1);
+}
+
+bool mmi_context_take_cancel(mm_context *ctx)
+{
+    return atomic_load_explicit(&ctx->cancelled, memory_order_relaxed) && atomic_exchange(&ctx->cancelled, 0);
+}
+
+mmi_param mmi_context_param(const mm_context *ctx, mmi_role role, int64_t layer)
+{
+    int64_t index = mmi_layout_index(ctx->layout, role, layer, 0);
+    mmi_param p = { 0 };
+    if (index < 0)
+        return p;
+    p.w = mmi_model_weight(ctx->model, index);
+    if (ctx->grads)
+        p.grad = ctx->grads + ctx->offsets[index] / sizeof(float);
+    else if (p.w.dtype != MM_F32 && p.w.rows == 1) {
+        mmi_tensor t;
+        mmi_layout_tensor(ctx->layout, index, &t);
+        if (t.rank == 1) {
+            p.w.data = ctx->plan.vectors + ctx->offsets[index] / sizeof(float);
+            p.w.dtype = MM_F32;
+        }
+    }
+    return p;
+}
+
+mmi_norm_params mmi_context_norm(const mm_context *ctx, mmi_role weight, mmi_role bias, int64_t layer)
+{
+    return (mmi_norm_params){ .weight = mmi_context_param(ctx, weight, layer),
+                              .bias = mmi_context_param(ctx, bias, layer),
+                              .eps = (float)ctx->arch->eps };
+}
+
+typedef struct copy_job {
+    float *to;
+    const float *from;
+    int64_t n;
+} copy_job;
+
+#define COPY_PIECE (1 << 16)
+
+static void copy_piece(void *arg, int64_t piece, int worker)
+{
+    (void)worker;
+    const copy_job *j = arg;
+    int64_t first, last;
+    mmi_piece_rows(piece, COPY_PIECE, j->n, &first, &last);
+    memcpy(j->to + first, j->from + first, (size_t)(last - first) * sizeof(float));
+}
+
+void mmi_context_copy(const mm_context *ctx, float *to, const float *from, int64_t n)
+{
+    if (to == from)
+        return;
+    copy_job j = { to, from, n };
+    mmi_pool_run(ctx->exec.pool, mmi_pieces(n, COPY_PIECE), copy_piece, &j);
+}
+
+const mmi_exec *mmi_context_exec(const mm_context *ctx)
+{
+    return &ctx->exec;
+}
+
+float *mmi_context_grads(const mm_context *ctx, int64_t index)
+{
+    return ctx->grads ? ctx->grads + ctx->offsets[index] / sizeof(float) : NULL;
+}

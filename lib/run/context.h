@@ -1,0 +1,70 @@
+/* A context from the inside, for the files of this folder; the functions at the end are for lib/train too. */
+#ifndef MMI_RUN_CONTEXT_H
+#define MMI_RUN_CONTEXT_H
+
+#include <stdatomic.h>
+
+#include "nn/embedding.h"
+#include "nn/linear.h"
+#include "nn/norm.h"
+#include "nn/rope.h"
+#include "run/cache.h"
+#include "run/plan.h"
+
+/* One run over rows of tokens: what mm_batch and mm_generate() both come down to. Its arrays are the plan's. */
+typedef struct mmi_pass {
+    int64_t N;            /* rows */
+    int64_t B, T;         /* for the shapes of what is shown; T = 0: ragged */
+    int64_t segments;
+    int64_t last;         /* rows whose last logits are wanted */
+    int32_t mode, outputs;
+    bool has_targets;
+    mm_cache *cache;      /* NULL: none */
+} mmi_pass;
+
+/* Memory for one mm_generate() call, grown when a call needs more than all before. */
+typedef struct mmi_generation {
+    void *block;
+    size_t size;
+    mm_cache *cache;      /* the context's own, when the caller brings none */
+} mmi_generation;
+
+struct mm_context {
+    mm_model *model;      /* held */
+    const mmi_arch *arch;
+    const mmi_layout *layout;
+    mmi_limits limits;
+    mmi_exec exec;
+    mmi_plan plan;
+    void *arena;
+    float *grads;         /* NULL: planned for evaluation */
+    uint64_t widened;     /* the model's version that plan.vectors holds */
+    atomic_int cancelled; /* lock-free, so that a signal handler may set it */
+    mmi_pass pass;        /* the last one */
+    bool can_go_back;
+    mmi_generation generation;
+    size_t grads_size;
+    size_t offsets[];     /* [tensors] bytes into grads, and into plan.vectors for vectors of wide weights */
+};
+
+/* What the handle takes, for the estimate. */
+size_t mmi_context_handle_bytes(const mmi_layout *layout);
+
+/* A parameter by role, with its gradient when there is one. */
+mmi_param mmi_context_param(const mm_context *ctx, mmi_role role, int64_t layer);
+mmi_norm_params mmi_context_norm(const mm_context *ctx, mmi_role weight, mmi_role bias, int64_t layer);
+
+/* Run a pass whose arrays are filled in: logits, log-probabilities, hidden states land in the plan. */
+mm_status mmi_run_forward(mm_context *ctx, const mmi_pass *pass);
+
+/* True, once, after mm_cancel(). */
+bool mmi_context_take_cancel(mm_context *ctx);
+
+/* Copy n floats on the pool. */
+void mmi_context_copy(const mm_context *ctx, float *to, const float *from, int64_t n);
+
+/* What the optimizer runs with, and the gradient of tensor `index` (NULL in evaluation). */
+const mmi_exec *mmi_context_exec(const mm_context *ctx);
+float *mmi_context_grads(const mm_context *ctx, int64_t index);
+
+#endif

@@ -1,0 +1,118 @@
+#include <minimind/count.h>
+
+#include "base/options.h"
+#include "base/pool.h"
+#include "model/adamw_layout.h"
+#include "run/cache.h"
+#include "run/context.h"
+
+MMI_OPTIONS_INIT(mm_workload, MM_WORKLOAD_INIT)
+MMI_OPTIONS_INIT(mm_memory, MM_MEMORY_INIT)
+MMI_OPTIONS_INIT(mm_flops, MM_FLOPS_INIT)
+
+static mm_status read_workload(mm_workload *out, mmi_arch *arch, mmi_limits *limits, const mm_config *config,
+                               const mm_workload *workload)
+{
+    if (!config || !workload)
+        return mmi_fail(MM_ERR_ARG, "an estimate needs a config and a workload");
+    *out = (mm_workload)MM_WORKLOAD_INIT;
+    mm_status status = mmi_options_read(out, sizeof *out, workload, "mm_workload");
+    if (status == MM_OK)
+        status = mmi_config_resolve(config, arch);
+    if (status != MM_OK)
+        return status;
+    mm_context_options o = { .struct_size = sizeof o,
+                             .mode = out->mode,
+                             .max_batch = out->max_batch,
+                             .max_length = out->max_length,
+                             .max_context = out->max_context,
+                             .outputs = out->outputs,
+                             .threads = out->threads,
+                             .kernels = out->kernels };
+    return mmi_limits_read(limits, arch, &o, false);
+}
+
+static mm_status add_cache(mm_memory *m, const mmi_arch *a, const mm_workload *w)
+{
+    m->cache_per_token = 2 * a->L * a->G * a->D * (int64_t)sizeof(float);
+    if (w->cache_sequences == 0)
+        return MM_OK;
+    size_t data, handle;
+    if (w->cache_sequences < 0 || w->cache_capacity < 1 || w->cache_capacity > a->max_positions
+        || !mmi_cache_bytes(a, w->cache_sequences, w->cache_capacity, &data, &handle))
+        return mmi_fail(MM_ERR_ARG, "a cache of %d sequences of %d tokens is not possible here", w->cache_sequences,
+                        w->cache_capacity);
+    m->cache = (int64_t)data;
+    m->handles += (int64_t)handle;
+    return MM_OK;
+}
+
+mm_status mm_estimate_memory(const mm_config *config, const mm_workload *workload, mm_memory *out)
+{
+    mm_workload w;
+    mmi_arch arch;
+    mmi_limits limits;
+    mm_status status = read_workload(&w, &arch, &limits, config, workload);
+    if (status != MM_OK)
+        return status;
+    mmi_layout layout;
+    mmi_layout_create(&layout, &arch);
+    mmi_carve carve = { 0 };
+    mmi_plan plan;
+    mmi_model_cost cost;
+    if (!mmi_plan_place(&plan, &carve, &arch, &layout, &limits))
+        return mmi_fail(MM_ERR_ARG, "%d sequences of %d tokens are beyond this machine", w.max_batch, w.max_length);
+    if ((status = mmi_model_estimate(config, w.weights_mapped, &cost)) != MM_OK)
+        return status;
+    mm_memory m = MM_MEMORY_INIT;
+    m.weights = (int64_t)cost.weights;
+    m.activations = (int64_t)carve.used;
+    m.handles = (int64_t)(cost.handle + mmi_context_handle_bytes(&layout) + mmi_pool_bytes(limits.threads));
+    if (limits.mode == MM_TRAIN)
+        m.gradients = (int64_t)mmi_layout_place(&layout, sizeof(float), NULL);
+    if (w.optimizer) {
+        size_t state, handle;
+        mmi_adamw_bytes(&layout, &state, &handle);
+        m.optimizer = (int64_t)state;
+        m.handles += (int64_t)handle;
+    }
+    if ((status = add_cache(&m, &arch, &w)) != MM_OK)
+        return status;
+    m.total = m.weights + m.gradients + m.optimizer + m.activations + m.cache + m.handles;
+    return mmi_result_write(out, &m, sizeof m, "mm_memory");
+}
+
+/* Parameters that stand in a product for each token: matrices, without the embedding unless it is also the head, and of the routed
+ * experts only the top k. */
+static double matrix_parameters(const mmi_layout *layout, const mmi_arch *a)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < layout->count; i++) {
+        mmi_tensor t;
+        mmi_layout_tensor(layout, i, &t);
+        if (t.rank != 2 || (t.role == MMI_EMBED && !a->tied))
+            continue;
+        double share = t.module == MM_MODULE_MOE_EXPERTS ? (double)a->top_k / (double)a->E : 1;
+        sum += share * (double)t.elements;
+    }
+    return sum;
+}
+
+mm_status mm_estimate_flops(const mm_config *config, const mm_workload *workload, mm_flops *out)
+{
+    mm_workload w;
+    mmi_arch a;
+    mmi_limits limits;
+    mm_status status = read_workload(&w, &a, &limits, config, workload);
+    if (status != MM_OK)
+        return status;
+    mmi_layout layout;
+    mmi_layout_create(&layout, &a);
+    double attention = 2.0 * (double)(a.L * a.H * a.D) * (double)(w.max_length + 1);
+    mm_flops f = MM_FLOPS_INIT;
+    f.forward = 2 * matrix_parameters(&layout, &a) + attention;
+    f.backward = 2 * f.forward;
+    f.total = f.forward + f.backward;
+    f.attention = 3 * attention;
+    return mmi_result_write(out, &f, sizeof f, "mm_flops");
+}

@@ -1,0 +1,354 @@
+#include <string.h>
+
+#include "base/options.h"
+#include "nn/ffn.h"
+#include "run/block.h"
+#include "run/context.h"
+
+/* --- What a batch says, checked before anything is changed --- */
+
+static mm_status check_ids(const int32_t *ids, int64_t N, int64_t B_length, int64_t V)
+{
+    for (int64_t i = 0; i < N; i++)
+        if (ids[i] < 0 || ids[i] >= V)
+            return mmi_fail(MM_ERR_ARG, "ids[%lld][%lld] is %d, must be from 0 to vocab_size - 1, %lld",
+                            (long long)(i / B_length), (long long)(i % B_length), ids[i], (long long)(V - 1));
+    return MM_OK;
+}
+
+static mm_status check_targets(const int32_t *targets, int64_t N, int64_t T, int64_t V)
+{
+    for (int64_t i = 0; i < N; i++)
+        if (targets[i] != MMI_IGNORE && (targets[i] < 0 || targets[i] >= V))
+            return mmi_fail(MM_ERR_ARG, "targets[%lld][%lld] is %d, must be -100 or from 0 to vocab_size - 1, %lld",
+                            (long long)(i / T), (long long)(i % T), targets[i], (long long)(V - 1));
+    return MM_OK;
+}
+
+static mm_status check_positions(const int32_t *positions, int64_t N, int64_t T, int64_t max_context)
+{
+    for (int64_t i = 0; i < N; i++)
+        if (positions[i] < 0 || positions[i] >= max_context)
+            return mmi_fail(MM_ERR_ARG, "position_ids[%lld][%lld] is %d, must be from 0 to max_context - 1, %lld",
+                            (long long)(i / T), (long long)(i % T), positions[i], (long long)(max_context - 1));
+    return MM_OK;
+}
+
+static mm_status check_cache(const mm_context *ctx, const mm_batch *b)
+{
+    const mm_cache *cache = b->cache;
+    if (b->mode == MM_TRAIN)
+        return mmi_fail(MM_ERR_STATE, "a cache can't be used in MM_TRAIN mode");
+    if (b->document_ids)
+        return mmi_fail(MM_ERR_ARG, "document_ids can't be used with a cache");
+    if (cache->model != ctx->model)
+        return mmi_fail(MM_ERR_ARG, "the cache was made for another model");
+    if (b->batch > cache->sequences)
+        return mmi_fail(MM_ERR_ARG, "the batch has %d sequences, the cache %lld", b->batch, (long long)cache->sequences);
+    for (int32_t i = 0; i < b->batch; i++) {
+        int64_t total = (int64_t)cache->lengths[i] + b->length;
+        if (total > cache->capacity)
+            return mmi_fail(MM_ERR_ARG, "sequence %d would have %lld tokens, the cache holds %lld", i, (long long)total,
+                            (long long)cache->capacity);
+        if (total > ctx->limits.max_context)
+            return mmi_fail(MM_ERR_ARG, "sequence %d would have %lld tokens, the context was planned for %d", i,
+                            (long long)total, ctx->limits.max_context);
+        if (b->attention_mask && cache->lengths[i] != cache->lengths[0])
+            return mmi_fail(MM_ERR_ARG, "attention_mask needs cached sequences of one length; 0 has %d tokens, %d has %d",
+                            cache->lengths[0], i, cache->lengths[i]);
+    }
+    return MM_OK;
+}
+
+static mm_status check_mask(const mm_batch *b)
+{
+    if (b->document_ids)
+        return mmi_fail(MM_ERR_ARG, "attention_mask and document_ids can't be used together");
+    int64_t columns = b->length + (b->cache ? b->cache->lengths[0] : 0);
+    for (int32_t i = 0; i < b->batch; i++) {
+        const int32_t *row = b->attention_mask + i * columns;
+        bool any = false;
+        for (int64_t t = 0; t < columns; t++) {
+            if (row[t] != 0 && row[t] != 1)
+                return mmi_fail(MM_ERR_ARG, "attention_mask[%d][%lld] is %d, must be 0 or 1", i, (long long)t, row[t]);
+            any |= row[t] == 1;
+        }
+        if (!any)
+            return mmi_fail(MM_ERR_ARG, "attention_mask[%d] has no 1: nothing of that row can be seen", i);
+    }
+    return MM_OK;
+}
+
+static mm_status check_sizes(const mm_context *ctx, const mm_batch *b)
+{
+    const mmi_limits *l = &ctx->limits;
+    if (b->batch < 1 || b->batch > l->max_batch)
+        return mmi_fail(MM_ERR_ARG, "batch is %d, the context was planned for 1 to %d", b->batch, l->max_batch);
+    if (b->length < 1 || b->length > l->max_length)
+        return mmi_fail(MM_ERR_ARG, "length is %d, the context was planned for 1 to %d", b->length, l->max_length);
+    if (b->mode != MM_EVAL && b->mode != MM_TRAIN)
+        return mmi_fail(MM_ERR_ARG, "mode is %d, must be MM_EVAL or MM_TRAIN", b->mode);
+    if (b->mode == MM_TRAIN && l->mode != MM_TRAIN)
+        return mmi_fail(MM_ERR_STATE, "MM_TRAIN on a context that was planned for MM_EVAL");
+    if (!b->ids)
+        return mmi_fail(MM_ERR_ARG, "ids is NULL");
+    if (b->outputs & ~l->outputs)
+        return mmi_fail(MM_ERR_ARG, "outputs is %d, the context was planned for %d", b->outputs, l->outputs);
+    if (b->targets == NULL && b->outputs & (MM_OUT_LOSS | MM_OUT_LOGPROBS))
+        return mmi_fail(MM_ERR_ARG, "the loss and log-probabilities need targets");
+    return MM_OK;
+}
+
+static mm_status check_batch(const mm_context *ctx, const mm_batch *b)
+{
+    int64_t N = (int64_t)b->batch * b->length;
+    mm_status status = check_sizes(ctx, b);
+    if (status == MM_OK)
+        status = check_ids(b->ids, N, b->length, ctx->arch->V);
+    if (status == MM_OK && b->targets)
+        status = check_targets(b->targets, N, b->length, ctx->arch->V);
+    if (status == MM_OK && b->cache)
+        status = check_cache(ctx, b);
+    if (status == MM_OK && b->position_ids)
+        status = check_positions(b->position_ids, N, b->length, ctx->limits.max_context);
+    if (status == MM_OK && b->attention_mask)
+        status = check_mask(b);
+    return status;
+}
+
+/* --- From a batch to a pass --- */
+
+/* One segment per row, or per run of equal document ids. Returns their number. */
+static int64_t cut_segments(mm_context *ctx, const mm_batch *b)
+{
+    int64_t n = 0, T = b->length;
+    int64_t columns = T + (b->cache ? b->cache->lengths[0] : 0);
+    mmi_segment *segments = ctx->plan.segments;
+    const int32_t *mask = b->attention_mask;
+    if (mask && !b->cache) { /* the backward pass reads it again, when the caller's may be gone */
+        memcpy(ctx->plan.key_mask, mask, (size_t)(b->batch * T) * sizeof(int32_t));
+        mask = ctx->plan.key_mask;
+    }
+    for (int64_t i = 0; i < b->batch; i++)
+        for (int64_t t = 0; t < T;) {
+            int64_t end = T;
+            if (b->document_ids)
+                for (end = t + 1; end < T && b->document_ids[i * T + end] == b->document_ids[i * T + t]; end++) { }
+            segments[n++] = (mmi_segment){ .row = i * T + t,
+                                           .count = end - t,
+                                           .past = b->cache ? b->cache->lengths[i] : 0,
+                                           .sequence = b->cache ? i : 0,
+                                           .key_mask = mask ? mask + i * columns : NULL };
+            t = end;
+        }
+    return n;
+}
+
+static void number_positions(mm_context *ctx, const mm_batch *b, const mmi_pass *pass)
+{
+    if (b->position_ids) {
+        memcpy(ctx->plan.positions, b->position_ids, (size_t)pass->N * sizeof(int32_t));
+        return;
+    }
+    for (int64_t s = 0; s < pass->segments; s++) {
+        const mmi_segment *segment = &ctx->plan.segments[s];
+        for (int64_t i = 0; i < segment->count; i++)
+            ctx->plan.positions[segment->row + i] = (int32_t)(segment->past + i);
+    }
+}
+
+static mmi_pass fill_pass(mm_context *ctx, const mm_batch *b)
+{
+    mmi_pass pass = { .N = (int64_t)b->batch * b->length,
+                      .B = b->batch,
+                      .T = b->length,
+                      .mode = b->mode,
+                      .outputs = b->outputs,
+                      .has_targets = b->targets != NULL,
+                      .cache = b->cache };
+    memcpy(ctx->plan.ids, b->ids, (size_t)pass.N * sizeof(int32_t));
+    if (b->targets)
+        memcpy(ctx->plan.targets, b->targets, (size_t)pass.N * sizeof(int32_t));
+    pass.segments = cut_segments(ctx, b);
+    number_positions(ctx, b, &pass);
+    if (b->outputs & MM_OUT_LAST_LOGITS)
+        for (; pass.last < b->batch; pass.last++)
+            ctx->plan.last_rows[pass.last] = (int32_t)((pass.last + 1) * b->length - 1);
+    return pass;
+}
+
+/* --- The network --- */
+
+static void run_attention(mm_context *ctx, const mmi_pass *pass, int64_t l)
+{
+    const mmi_exec *x = &ctx->exec;
+    const mmi_arch *a = ctx->arch;
+    const mmi_kept *kept = &ctx->plan.layers[l];
+    int64_t N = pass->N;
+    mmi_norm_forward(x, ctx->plan.h, kept->mean1, kept->rstd1, kept->x,
+                     mmi_context_norm(ctx, MMI_INPUT_NORM, MMI_INPUT_NORM_BIAS, l), N, a->C);
+    mmi_block_qkv(ctx, pass, l);
+    mmi_attention attention = mmi_block_attention(ctx, pass, l);
+    mmi_attention_forward(x, kept->attn, kept->lse, &attention);
+    mmi_context_copy(ctx, kept->x_mid, kept->x, N * a->C);
+    mmi_linear_add(x, kept->x_mid, kept->attn, mmi_context_param(ctx, MMI_O, l), mmi_context_param(ctx, MMI_O_BIAS, l), N,
+                   ctx->plan.panel, ctx->plan.delta);
+}
+
+static void run_feed_forward(mm_context *ctx, const mmi_pass *pass, int64_t l)
+{
+    const mmi_exec *x = &ctx->exec;
+    const mmi_arch *a = ctx->arch;
+    const mmi_kept *kept = &ctx->plan.layers[l];
+    float *next = l + 1 < a->L ? ctx->plan.layers[l + 1].x : ctx->plan.x_final;
+    mmi_ffn ffn = mmi_block_ffn(ctx, l);
+    mmi_norm_forward(x, ctx->plan.h, kept->mean2, kept->rstd2, kept->x_mid,
+                     mmi_context_norm(ctx, MMI_POST_NORM, MMI_POST_NORM_BIAS, l), pass->N, a->C);
+    mmi_context_copy(ctx, next, kept->x_mid, pass->N * a->C);
+    mmi_ffn_forward(x, next, kept->inner, ctx->plan.mid, ctx->plan.h, &ffn, pass->N, ctx->plan.panel, ctx->plan.delta);
+}
+
+/* Logits behind single rows: only these go through the final norm when nothing else is wanted. */
+static void run_last_logits(mm_context *ctx, const mmi_pass *pass)
+{
+    int64_t C = ctx->arch->C;
+    mmi_param head = mmi_block_head(ctx);
+    for (int64_t i = 0; i < pass->last; i++)
+        memcpy(ctx->plan.last_hidden + i * C, ctx->plan.x_final + ctx->plan.last_rows[i] * C, (size_t)C * sizeof(float));
+    mmi_norm_forward(&ctx->exec, ctx->plan.last_hidden, NULL, NULL, ctx->plan.last_hidden,
+                     mmi_context_norm(ctx, MMI_FINAL_NORM, MMI_FINAL_NORM_BIAS, 0), pass->last, C);
+    mmi_linear_forward(&ctx->exec, ctx->plan.last_logits, ctx->arch->V, ctx->plan.last_hidden, C, head, (mmi_param){ 0 },
+                       pass->last, ctx->plan.panel);
+}
+
+static void run_head(mm_context *ctx, const mmi_pass *pass)
+{
+    const mmi_exec *x = &ctx->exec;
+    const mmi_arch *a = ctx->arch;
+    mmi_plan *p = &ctx->plan;
+    if (pass->last > 0)
+        run_last_logits(ctx, pass);
+    bool probs = pass->outputs & (MM_OUT_LOSS | MM_OUT_LOGPROBS);
+    if (!probs && !(pass->outputs & (MM_OUT_LOGITS | MM_OUT_HIDDEN)) && pass->mode == MM_EVAL)
+        return;
+    mmi_param head = mmi_block_head(ctx);
+    mmi_norm_forward(x, p->hidden, p->mean_final, p->rstd_final, p->x_final,
+                     mmi_context_norm(ctx, MMI_FINAL_NORM, MMI_FINAL_NORM_BIAS, 0), pass->N, a->C);
+    bool all = pass->outputs & MM_OUT_LOGITS;
+    if (all)
+        mmi_linear_forward(x, p->logits, a->V, p->hidden, a->C, head, (mmi_param){ 0 }, pass->N, p->panel);
+    if (probs || (pass->mode == MM_TRAIN && pass->has_targets))
+        mmi_head_logprobs(x, p->logprobs, p->lse, p->hidden, all ? p->logits : NULL, p->targets, head, pass->N, p->panel,
+                          &p->head);
+}
+
+static void widen_vectors(mm_context *ctx)
+{
+    uint64_t version = mmi_model_version(ctx->model);
+    if (!ctx->limits.wide_weights || ctx->widened == version)
+        return;
+    for (int64_t i = 0; i < ctx->layout->count; i++) {
+        mmi_tensor t;
+        mmi_layout_tensor(ctx->layout, i, &t);
+        if (t.rank == 1) {
+            mmi_weight w = mmi_model_weight(ctx->model, i);
+            ctx->exec.k.widen(ctx->plan.vectors + ctx->offsets[i] / sizeof(float), w.data, w.dtype, t.elements);
+        }
+    }
+    ctx->widened = version;
+}
+
+static mm_status run_layers(mm_context *ctx, const mmi_pass *pass)
+{
+    mmi_plan *p = &ctx->plan;
+    float *first = p->layers[0].x;
+    mmi_embedding_forward(&ctx->exec, first, mmi_context_param(ctx, MMI_EMBED, 0).w, p->ids, pass->N);
+    if (p->sinusoid)
+        mmi_sinusoid_add(&ctx->exec, first, p->sinusoid, p->positions, pass->N, ctx->arch->C);
+    for (int64_t l = 0; l < ctx->arch->L; l++) {
+        if (mmi_context_take_cancel(ctx))
+            return mmi_fail(MM_ERR_CANCELLED, "cancelled before layer %lld", (long long)l);
+        run_attention(ctx, pass, l);
+        run_feed_forward(ctx, pass, l);
+    }
+    run_head(ctx, pass);
+    return MM_OK;
+}
+
+mm_status mmi_run_forward(mm_context *ctx, const mmi_pass *pass)
+{
+    ctx->can_go_back = false;
+    widen_vectors(ctx);
+    if (ctx->exec.blas)
+        mmi_blas_enter();
+    mm_status status = run_layers(ctx, pass);
+    if (ctx->exec.blas)
+        mmi_blas_leave();
+    if (status != MM_OK)
+        return status;
+    if (pass->cache)
+        for (int64_t s = 0; s < pass->segments; s++)
+            pass->cache->lengths[ctx->plan.segments[s].sequence] += (int32_t)ctx->plan.segments[s].count;
+    ctx->pass = *pass;
+    ctx->can_go_back = pass->mode == MM_TRAIN;
+    return MM_OK;
+}
+
+/* --- What came out --- */
+
+static mm_view view_floats(float *data, int32_t rank, int64_t a, int64_t b, int64_t c)
+{
+    mm_view v = { .data = data, .dtype = MM_F32, .rank = rank, .shape = { a, b, c, 1 } };
+    for (int64_t i = rank, stride = 1; i-- > 0; stride *= v.shape[i])
+        v.strides[i] = stride;
+    for (int i = rank; i < 4; i++)
+        v.shape[i] = 1;
+    return v;
+}
+
+static void show(const mm_context *ctx, const mmi_pass *pass, mm_output *out)
+{
+    const mmi_plan *p = &ctx->plan;
+    const mmi_arch *a = ctx->arch;
+    if (pass->has_targets && pass->outputs & (MM_OUT_LOSS | MM_OUT_LOGPROBS)) {
+        for (int64_t i = 0; i < pass->N; i++)
+            if (p->targets[i] != MMI_IGNORE) {
+                out->loss_sum -= p->logprobs[i];
+                out->loss_count++;
+            }
+        out->loss = out->loss_count > 0 ? out->loss_sum / (double)out->loss_count : 0;
+    }
+    if (pass->outputs & MM_OUT_LOGPROBS)
+        out->logprobs = view_floats(p->logprobs, 2, pass->B, pass->T, 1);
+    if (pass->outputs & MM_OUT_LAST_LOGITS)
+        out->last_logits = view_floats(p->last_logits, 2, pass->B, a->V, 1);
+    if (pass->outputs & MM_OUT_LOGITS)
+        out->logits = view_floats(p->logits, 3, pass->B, pass->T, a->V);
+    if (pass->outputs & MM_OUT_HIDDEN)
+        out->hidden = view_floats(p->hidden, 3, pass->B, pass->T, a->C);
+}
+
+mm_status mm_forward(mm_context *ctx, const mm_batch *batch, mm_output *out)
+{
+    if (!ctx || !batch || !out)
+        return mmi_fail(MM_ERR_ARG, "mm_forward: context, batch or out is NULL");
+    mm_batch b = MM_BATCH_INIT;
+    mm_output o = MM_OUTPUT_INIT;
+    mm_status status = mmi_options_read(&b, sizeof b, batch, "mm_batch");
+    if (status == MM_OK) /* a result that can't be given is found out before the work, not after */
+        status = mmi_result_write(out, &o, sizeof o, "mm_output");
+    if (status != MM_OK)
+        return status;
+    if (b.outputs == 0) {
+        b.outputs = ctx->limits.outputs;
+        if (!b.targets)
+            b.outputs &= ~(MM_OUT_LOSS | MM_OUT_LOGPROBS);
+    }
+    if ((status = check_batch(ctx, &b)) != MM_OK)
+        return status;
+    mmi_pass pass = fill_pass(ctx, &b);
+    if ((status = mmi_run_forward(ctx, &pass)) != MM_OK)
+        return status;
+    show(ctx, &pass, &o);
+    return mmi_result_write(out, &o, sizeof o, "mm_output");
+}

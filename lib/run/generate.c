@@ -1,0 +1,259 @@
+#include <string.h>
+
+#include "base/options.h"
+#include "base/random.h"
+#include "run/context.h"
+#include "run/sampling.h"
+
+MMI_OPTIONS_INIT(mm_generate_options, MM_GENERATE_OPTIONS_INIT)
+MMI_OPTIONS_INIT(mm_generate_result, MM_GENERATE_RESULT_INIT)
+
+/* One sequence on its way. */
+typedef struct sequence {
+    int64_t read;      /* prompt tokens fed */
+    int64_t start;     /* tokens in the cache before this call */
+    bool done;
+    int64_t row;       /* of this step's last token, among the rows whose logits are wanted; -1: none */
+} sequence;
+
+typedef struct run {
+    mm_context *ctx;
+    mm_generate_options o;
+    mm_sampling sampling;
+    int32_t eos;                /* stands in for stop_ids when they are NULL */
+    mm_cache *cache;
+    sequence *sequences;        /* [S] */
+    int32_t *ids;               /* [S, max_new_tokens] */
+    float *logprobs;            /* [S, max_new_tokens] */
+    int32_t *lengths, *finish;  /* [S] */
+    unsigned char *seen;        /* [S, V] */
+    float *work;                /* [V] */
+    mmi_candidate *candidates;  /* [V] */
+} run;
+
+static mm_status check_prompts(const run *r)
+{
+    const mm_generate_options *o = &r->o;
+    const mmi_arch *a = r->ctx->arch;
+    for (int32_t i = 0; i < o->sequences; i++) {
+        int64_t length = o->prompt_lengths[i], past = o->cache ? o->cache->lengths[i] : 0;
+        int64_t most = r->ctx->limits.max_context;
+        if (o->cache && o->cache->capacity < most)
+            most = o->cache->capacity;
+        if (!o->prompts[i] || length < 1)
+            return mmi_fail(MM_ERR_ARG, "prompt %d is empty", i);
+        if (past + length > most)
+            return mmi_fail(MM_ERR_ARG, "prompt %d has %lld tokens with those before it, there is room for %lld", i,
+                            (long long)(past + length), (long long)most);
+        for (int64_t t = 0; t < length; t++)
+            if (o->prompts[i][t] < 0 || o->prompts[i][t] >= a->V)
+                return mmi_fail(MM_ERR_ARG, "prompts[%d][%lld] is %d, must be from 0 to vocab_size - 1, %lld", i,
+                                (long long)t, o->prompts[i][t], (long long)(a->V - 1));
+    }
+    return MM_OK;
+}
+
+static mm_status check(const run *r)
+{
+    const mm_generate_options *o = &r->o;
+    const mm_context *ctx = r->ctx;
+    if (!(ctx->limits.outputs & MM_OUT_LAST_LOGITS))
+        return mmi_fail(MM_ERR_STATE, "the context was planned without MM_OUT_LAST_LOGITS");
+    if (o->sequences < 1 || o->sequences > ctx->limits.max_batch)
+        return mmi_fail(MM_ERR_ARG, "sequences is %d, the context was planned for 1 to %d", o->sequences,
+                        ctx->limits.max_batch);
+    if (!o->prompts || !o->prompt_lengths)
+        return mmi_fail(MM_ERR_ARG, "prompts or prompt_lengths is NULL");
+    if (o->max_new_tokens < 1)
+        return mmi_fail(MM_ERR_ARG, "max_new_tokens is %d, must be at least 1", o->max_new_tokens);
+    if (o->stop_count < 0)
+        return mmi_fail(MM_ERR_ARG, "stop_count is %d, must not be negative", o->stop_count);
+    if (o->cache && (o->cache->model != ctx->model || o->cache->sequences < o->sequences))
+        return mmi_fail(MM_ERR_ARG, "the cache was made for another model, or for %lld sequences only",
+                        (long long)o->cache->sequences);
+    mm_status status = mmi_sampling_check(&r->sampling);
+    return status == MM_OK ? check_prompts(r) : status;
+}
+
+static void carve_run(run *r, mmi_carve *c)
+{
+    int64_t S = r->o.sequences, V = r->ctx->arch->V, n = S * r->o.max_new_tokens;
+    r->sequences = mmi_carve_take(c, S, sizeof *r->sequences);
+    r->ids = mmi_carve_take(c, n, sizeof *r->ids);
+    r->logprobs = mmi_carve_take(c, n, sizeof *r->logprobs);
+    r->lengths = mmi_carve_take(c, S, sizeof *r->lengths);
+    r->finish = mmi_carve_take(c, S, sizeof *r->finish);
+    r->seen = mmi_carve_take(c, S * V, 1);
+    r->work = mmi_carve_take(c, V, sizeof *r->work);
+    r->candidates = mmi_carve_take(c, V, sizeof *r->candidates);
+}
+
+static mm_status allocate(run *r)
+{
+    mm_context *ctx = r->ctx;
+    mmi_generation *g = &ctx->generation;
+    mmi_carve carve = { 0 };
+    carve_run(r, &carve);
+    if (carve.overflow)
+        return mmi_fail(MM_ERR_ARG, "%d sequences of %d new tokens are beyond this machine", r->o.sequences,
+                        r->o.max_new_tokens);
+    if (carve.used > g->size) {
+        void *block = mmi_alloc(1, carve.used);
+        if (!block)
+            return mmi_fail_memory(carve.used, "generated tokens");
+        mmi_free(g->block);
+        g->block = block;
+        g->size = carve.used;
+    }
+    carve = (mmi_carve){ .base = g->block };
+    carve_run(r, &carve);
+    r->cache = r->o.cache;
+    if (r->cache)
+        return MM_OK;
+    if (!g->cache) {
+        mm_status status = mm_cache_create(ctx->model, ctx->limits.max_batch, ctx->limits.max_context, &g->cache);
+        if (status != MM_OK)
+            return status;
+    }
+    r->cache = g->cache;
+    return mm_cache_truncate(r->cache, -1, 0);
+}
+
+static void begin(run *r)
+{
+    int64_t S = r->o.sequences, V = r->ctx->arch->V;
+    memset(r->seen, 0, (size_t)(S * V));
+    for (int64_t i = 0; i < S; i++) {
+        r->sequences[i] = (sequence){ .start = r->cache->lengths[i] };
+        r->lengths[i] = 0;
+        r->finish[i] = MM_FINISH_LENGTH;
+        for (int64_t t = 0; t < r->o.prompt_lengths[i]; t++)
+            r->seen[i * V + r->o.prompts[i][t]] = 1;
+    }
+}
+
+/* What sequence i feeds in this step: the next chunk of its prompt, or the token it drew last. */
+static int64_t feed(run *r, int64_t i, int32_t *ids)
+{
+    sequence *s = &r->sequences[i];
+    int64_t left = r->o.prompt_lengths[i] - s->read;
+    if (left <= 0) {
+        ids[0] = r->ids[i * r->o.max_new_tokens + r->lengths[i] - 1];
+        return 1;
+    }
+    int64_t n = left < r->ctx->limits.max_length ? left : r->ctx->limits.max_length;
+    memcpy(ids, r->o.prompts[i] + s->read, (size_t)n * sizeof(int32_t));
+    s->read += n;
+    return n;
+}
+
+/* The rows of one step, ragged: every sequence that is not done gives as many as it has. */
+static mmi_pass next_pass(run *r)
+{
+    mmi_plan *p = &r->ctx->plan;
+    mmi_pass pass = { .B = r->o.sequences, .mode = MM_EVAL, .outputs = MM_OUT_LAST_LOGITS, .cache = r->cache };
+    for (int64_t i = 0; i < r->o.sequences; i++) {
+        sequence *s = &r->sequences[i];
+        s->row = -1;
+        if (s->done)
+            continue;
+        int64_t n = feed(r, i, p->ids + pass.N), past = r->cache->lengths[i];
+        p->segments[pass.segments++] = (mmi_segment){ .row = pass.N, .count = n, .past = past, .sequence = i };
+        for (int64_t t = 0; t < n; t++)
+            p->positions[pass.N + t] = (int32_t)(past + t);
+        pass.N += n;
+        if (s->read >= r->o.prompt_lengths[i]) {
+            s->row = pass.last;
+            p->last_rows[pass.last++] = (int32_t)(pass.N - 1);
+        }
+    }
+    return pass;
+}
+
+static bool stops(const run *r, int32_t id)
+{
+    if (!r->o.stop_ids)
+        return id == r->eos;
+    for (int32_t i = 0; i < r->o.stop_count; i++)
+        if (r->o.stop_ids[i] == id)
+            return true;
+    return false;
+}
+
+/* Draw sequence i's next token from its row of logits. */
+static mm_status draw(run *r, int64_t i)
+{
+    sequence *s = &r->sequences[i];
+    mm_context *ctx = r->ctx;
+    int64_t V = ctx->arch->V, position = r->cache->lengths[i];
+    double uniform = mmi_random_uniform(r->sampling.seed, MMI_STREAM(MMI_STREAM_SAMPLE, i), (uint64_t)position);
+    float logprob = 0;
+    int32_t id = mmi_sample(&ctx->exec.k, ctx->plan.last_logits + s->row * V, V, &r->sampling, r->seen + i * V, uniform,
+                            r->work, r->candidates, &logprob);
+    if (id < 0)
+        return mmi_fail(MM_ERR_NUMERIC, "the logits of sequence %lld at position %lld are not finite", (long long)i,
+                        (long long)position);
+    if (stops(r, id)) {
+        s->done = true;
+        r->finish[i] = MM_FINISH_STOP;
+        return MM_OK;
+    }
+    int64_t at = i * r->o.max_new_tokens + r->lengths[i]++;
+    r->ids[at] = id;
+    r->logprobs[at] = logprob;
+    r->seen[i * V + id] = 1;
+    if (r->o.on_token && r->o.on_token(r->o.user, (int32_t)i, id, logprob) != 0) {
+        s->done = true;
+        r->finish[i] = MM_FINISH_CALLBACK;
+    } else if (r->lengths[i] == r->o.max_new_tokens || position >= ctx->limits.max_context
+               || position >= r->cache->capacity) {
+        s->done = true;
+    }
+    return MM_OK;
+}
+
+static mm_status generate(run *r)
+{
+    for (;;) {
+        mmi_pass pass = next_pass(r);
+        if (pass.N == 0)
+            return MM_OK;
+        mm_status status = mmi_run_forward(r->ctx, &pass);
+        for (int64_t i = 0; i < r->o.sequences && status == MM_OK; i++)
+            if (r->sequences[i].row >= 0)
+                status = draw(r, i);
+        if (status != MM_OK)
+            return status;
+    }
+}
+
+mm_status mm_generate(mm_context *ctx, const mm_generate_options *options, mm_generate_result *result)
+{
+    if (!ctx || !options || !result)
+        return mmi_fail(MM_ERR_ARG, "mm_generate: context, options or result is NULL");
+    run r = { .ctx = ctx, .o = MM_GENERATE_OPTIONS_INIT, .sampling = MM_SAMPLING_INIT, .eos = (int32_t)ctx->arch->eos_id };
+    mm_generate_result made = MM_GENERATE_RESULT_INIT;
+    mm_status status = mmi_options_read(&r.o, sizeof r.o, options, "mm_generate_options");
+    if (status == MM_OK)
+        status = mmi_options_read(&r.sampling, sizeof r.sampling, r.o.sampling, "mm_sampling");
+    if (status == MM_OK)
+        status = mmi_result_write(result, &made, sizeof made, "mm_generate_result");
+    if (status == MM_OK)
+        status = check(&r);
+    if (status == MM_OK)
+        status = allocate(&r);
+    if (status != MM_OK)
+        return status;
+    begin(&r);
+    status = generate(&r);
+    if (status != MM_OK) {
+        for (int64_t i = 0; i < r.o.sequences; i++)
+            r.cache->lengths[i] = (int32_t)r.sequences[i].start;
+        return status;
+    }
+    made.ids = r.ids;
+    made.logprobs = r.logprobs;
+    made.lengths = r.lengths;
+    made.finish = r.finish;
+    return mmi_result_write(result, &made, sizeof made, "mm_generate_result");
+}

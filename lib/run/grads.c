@@ -1,0 +1,105 @@
+#include <math.h>
+#include <string.h>
+
+#include "run/context.h"
+
+#define PIECE (1 << 16) /* floats */
+
+static mm_status check_has_grads(const mm_context *ctx, const char *what)
+{
+    if (!ctx)
+        return mmi_fail(MM_ERR_ARG, "%s: context is NULL", what);
+    if (!ctx->grads)
+        return mmi_fail(MM_ERR_STATE, "%s: a context planned for MM_EVAL holds no gradients", what);
+    return MM_OK;
+}
+
+mm_status mm_zero_grad(mm_context *ctx)
+{
+    mm_status status = check_has_grads(ctx, "mm_zero_grad");
+    if (status == MM_OK)
+        memset(ctx->grads, 0, ctx->grads_size);
+    return status;
+}
+
+mm_status mm_grad(mm_context *ctx, int64_t index, mm_view *out)
+{
+    mm_status status = check_has_grads(ctx, "mm_grad");
+    if (status != MM_OK)
+        return status;
+    if (!out)
+        return mmi_fail(MM_ERR_ARG, "mm_grad: out is NULL");
+    mm_view view;
+    if ((status = mm_model_tensor(ctx->model, index, &view)) != MM_OK)
+        return status;
+    view.data = mmi_context_grads(ctx, index);
+    view.dtype = MM_F32;
+    *out = view;
+    return MM_OK;
+}
+
+typedef struct job {
+    const mmi_exec *x;
+    float *to;
+    const float *from;
+    int64_t n;
+    float scale;
+    double *sums;
+} job;
+
+static void add_piece(void *arg, int64_t piece, int worker)
+{
+    (void)worker;
+    const job *j = arg;
+    int64_t first, last;
+    mmi_piece_rows(piece, PIECE, j->n, &first, &last);
+    j->x->k.axpy(j->to + first, j->scale, j->from + first, last - first);
+}
+
+mm_status mm_grad_add(mm_context *dst, mm_context *src, double scale)
+{
+    mm_status status = check_has_grads(dst, "mm_grad_add");
+    if (status == MM_OK)
+        status = check_has_grads(src, "mm_grad_add");
+    if (status != MM_OK)
+        return status;
+    if (dst->layout->count != src->layout->count || dst->grads_size != src->grads_size
+        || memcmp(dst->offsets, src->offsets, (size_t)dst->layout->count * sizeof(size_t)) != 0)
+        return mmi_fail(MM_ERR_ARG, "mm_grad_add: the two contexts run different configs");
+    job j = { .x = &dst->exec, .to = dst->grads, .from = src->grads, .n = (int64_t)(dst->grads_size / sizeof(float)),
+              .scale = (float)scale };
+    mmi_pool_run(dst->exec.pool, mmi_pieces(j.n, PIECE), add_piece, &j);
+    return MM_OK;
+}
+
+/* Each piece's sum goes to a place of its own and they are added in order, so threads don't show. The places are the
+ * scratch memory's: 4 GB of gradients are 16384 pieces, taken in rounds of what fits. */
+static void sum_piece(void *arg, int64_t piece, int worker)
+{
+    (void)worker;
+    const job *j = arg;
+    int64_t first, last;
+    mmi_piece_rows(piece, PIECE, j->n, &first, &last);
+    j->sums[piece] = j->x->k.sum_squares(j->from + first, last - first);
+}
+
+mm_status mm_grad_norm(mm_context *ctx, double *out)
+{
+    mm_status status = check_has_grads(ctx, "mm_grad_norm");
+    if (status != MM_OK)
+        return status;
+    if (!out)
+        return mmi_fail(MM_ERR_ARG, "mm_grad_norm: out is NULL");
+    int64_t n = (int64_t)(ctx->grads_size / sizeof(float)), round = (int64_t)PIECE * (ctx->plan.scratch_stride / 2);
+    double total = 0;
+    for (int64_t first = 0; first < n; first += round) {
+        job j = { .x = &ctx->exec, .from = ctx->grads + first, .n = n - first < round ? n - first : round,
+                  .sums = (double *)ctx->plan.scratch };
+        int64_t pieces = mmi_pieces(j.n, PIECE);
+        mmi_pool_run(ctx->exec.pool, pieces, sum_piece, &j);
+        for (int64_t i = 0; i < pieces; i++)
+            total += j.sums[i];
+    }
+    *out = sqrt(total);
+    return MM_OK;
+}

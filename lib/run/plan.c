@@ -1,0 +1,202 @@
+#include "run/plan.h"
+
+#include "backend/gemm.h"
+#include "base/options.h"
+#include "nn/norm.h"
+
+#define MOST_THREADS 1024
+#define ALL_OUTPUTS (MM_OUT_LOSS | MM_OUT_LOGPROBS | MM_OUT_LAST_LOGITS | MM_OUT_LOGITS | MM_OUT_HIDDEN)
+
+static mm_status check_between(const char *name, int64_t value, int64_t low, int64_t high)
+{
+    if (value < low || value > high)
+        return mmi_fail(MM_ERR_ARG, "%s is %lld, must be from %lld to %lld", name, (long long)value, (long long)low,
+                        (long long)high);
+    return MM_OK;
+}
+
+mm_status mmi_limits_read(mmi_limits *out, const mmi_arch *arch, const mm_context_options *options, bool wide_weights)
+{
+    mm_context_options o = MM_CONTEXT_OPTIONS_INIT;
+    mm_status status = mmi_options_read(&o, sizeof o, options, "mm_context_options");
+    if (status != MM_OK)
+        return status;
+    if ((status = check_between("mode", o.mode, MM_EVAL, MM_TRAIN)) != MM_OK
+        || (status = check_between("max_batch", o.max_batch, 1, 1 << 20)) != MM_OK
+        || (status = check_between("max_length", o.max_length, 1, arch->max_positions)) != MM_OK
+        || (status = check_between("threads", o.threads, 0, MOST_THREADS)) != MM_OK)
+        return status;
+    if (o.max_context != 0
+        && (status = check_between("max_context", o.max_context, o.max_length, arch->max_positions)) != MM_OK)
+        return status;
+    if ((int64_t)o.max_batch * o.max_length > INT32_MAX)
+        return mmi_fail(MM_ERR_ARG, "max_batch x max_length is %lld, must be at most %d",
+                        (long long)o.max_batch * o.max_length, INT32_MAX);
+    if (o.outputs & ~ALL_OUTPUTS)
+        return mmi_fail(MM_ERR_ARG, "outputs is %d, must be a sum of MM_OUT_ values", o.outputs);
+    const mmi_path *path = mmi_path_find(o.kernels);
+    if (!path)
+        return mmi_fail(MM_ERR_ARG, "kernels is \"%s\", which is not among mm_kernels_name() here", o.kernels);
+    *out = (mmi_limits){
+        .mode = o.mode,
+        .max_batch = o.max_batch,
+        .max_length = o.max_length,
+        .max_context = o.max_context ? o.max_context : o.max_length,
+        .outputs = o.outputs ? o.outputs : o.mode == MM_TRAIN ? MM_OUT_LOSS : MM_OUT_LAST_LOGITS,
+        .threads = o.threads ? o.threads : mmi_processor_count(),
+        .path = path,
+        .wide_weights = wide_weights,
+    };
+    return MM_OK;
+}
+
+static float *floats(mmi_carve *carve, int64_t a, int64_t b)
+{
+    if (b != 0 && a > INT64_MAX / b) {
+        carve->overflow = true;
+        return NULL;
+    }
+    return mmi_carve_take(carve, a * b, sizeof(float));
+}
+
+static void place_batch(mmi_plan *p, mmi_carve *c, int64_t N, int64_t B)
+{
+    p->ids = mmi_carve_take(c, N, sizeof(int32_t));
+    p->targets = mmi_carve_take(c, N, sizeof(int32_t));
+    p->positions = mmi_carve_take(c, N, sizeof(int32_t));
+    p->key_mask = mmi_carve_take(c, N, sizeof(int32_t));
+    p->segments = mmi_carve_take(c, N, sizeof(mmi_segment));
+    p->piece_first = mmi_carve_take(c, N + 1, sizeof(int64_t));
+    p->last_rows = mmi_carve_take(c, B, sizeof(int32_t));
+}
+
+static void place_kept(mmi_kept *k, mmi_carve *c, const mmi_arch *a, int64_t N, bool train)
+{
+    bool means = a->norm == MMI_LAYERNORM && train;
+    k->mean1 = means ? floats(c, N, 1) : NULL;
+    k->rstd1 = train ? floats(c, N, 1) : NULL;
+    k->qkv = floats(c, N, (a->H + 2 * a->G) * a->D);
+    k->qk_raw = train && a->qk_norm ? floats(c, N, (a->H + a->G) * a->D) : NULL;
+    k->qk_rstd = train && a->qk_norm ? floats(c, N, a->H + a->G) : NULL;
+    k->attn = floats(c, N, a->H * a->D);
+    k->lse = train ? floats(c, N, a->H) : NULL;
+    k->mean2 = means ? floats(c, N, 1) : NULL;
+    k->rstd2 = train ? floats(c, N, 1) : NULL;
+    k->inner = floats(c, N, a->F * (a->gated ? 2 : 1));
+}
+
+static void place_layers(mmi_plan *p, mmi_carve *c, const mmi_arch *a, int64_t N, bool train)
+{
+    p->layers = mmi_carve_take(c, a->L, sizeof(mmi_kept));
+    mmi_kept shared = { .x = floats(c, N, a->C) };
+    if (!train) {
+        place_kept(&shared, c, a, N, false);
+        shared.x_mid = shared.x;
+    }
+    for (int64_t l = 0; l < a->L; l++) {
+        mmi_kept kept = shared;
+        if (train) {
+            kept.x_mid = floats(c, N, a->C);
+            place_kept(&kept, c, a, N, true);
+            shared.x = floats(c, N, a->C); /* what the next layer reads */
+        }
+        if (p->layers)
+            p->layers[l] = kept;
+    }
+    p->x_final = shared.x;
+}
+
+static void place_backward(mmi_plan *p, mmi_carve *c, const mmi_arch *a, int64_t N)
+{
+    p->dx = floats(c, N, a->C);
+    p->dh = floats(c, N, a->C);
+    p->dqkv = floats(c, N, (a->H + 2 * a->G) * a->D);
+    p->dattn = floats(c, N, a->H * a->D);
+    p->dinner = floats(c, N, a->F * (a->gated ? 2 : 1));
+    int64_t widest = a->C > a->D ? a->C : a->D;
+    p->partials = floats(c, mmi_norm_partials(widest), 1);
+    p->weights = floats(c, N, 1);
+    p->delta = p->dx;
+}
+
+static void place_outputs(mmi_plan *p, mmi_carve *c, const mmi_arch *a, const mmi_limits *limits, int64_t N)
+{
+    int64_t B = limits->max_batch;
+    bool train = limits->mode == MM_TRAIN, targets = limits->outputs & (MM_OUT_LOSS | MM_OUT_LOGPROBS);
+    p->hidden = floats(c, N, a->C);
+    if (targets || train) {
+        p->logprobs = floats(c, N, 1);
+        p->lse = floats(c, N, 1);
+        p->head.chunk = mmi_head_chunk(a->V) < N ? mmi_head_chunk(a->V) : N;
+        p->head.logits = floats(c, p->head.chunk, a->V);
+        p->head.hidden = floats(c, p->head.chunk, a->C);
+        p->head.d_hidden = train ? floats(c, p->head.chunk, a->C) : NULL;
+        p->head.rows = mmi_carve_take(c, p->head.chunk, sizeof(int32_t));
+    }
+    if (limits->outputs & MM_OUT_LAST_LOGITS) {
+        p->last_hidden = floats(c, B, a->C);
+        p->last_logits = floats(c, B, a->V);
+    }
+    if (limits->outputs & MM_OUT_LOGITS)
+        p->logits = floats(c, N, a->V);
+}
+
+static void place_tables(mmi_plan *p, mmi_carve *c, const mmi_arch *a, const mmi_limits *limits)
+{
+    if (a->positions == MMI_ROPE) {
+        p->cos = floats(c, limits->max_context, a->D / 2);
+        p->sin = floats(c, limits->max_context, a->D / 2);
+    }
+    if (a->positions == MMI_SINUSOIDAL)
+        p->sinusoid = floats(c, limits->max_context, a->C);
+}
+
+static void place_scratch(mmi_plan *p, mmi_carve *c, const mmi_arch *a, const mmi_limits *limits)
+{
+    mmi_kernels k;
+    mmi_kernels_init(&k, limits->path->cpu);
+    int64_t gemm = mmi_gemm_scratch(&k), attention = mmi_attention_scratch(a->H, a->G, a->D);
+    int64_t heads = a->H * a->D; /* a row of heads in their norm's backward pass */
+    int64_t most = gemm > attention ? gemm : attention;
+    most = most > heads ? most : heads;
+    p->scratch_stride = (int64_t)(mmi_align_up((size_t)most * sizeof(float)) / sizeof(float));
+    p->scratch = floats(c, limits->threads, p->scratch_stride);
+}
+
+static void place_wide(mmi_plan *p, mmi_carve *c, const mmi_layout *layout)
+{
+    int64_t largest = 0, vectors = 0;
+    for (int64_t i = 0; i < layout->count; i++) {
+        mmi_tensor t;
+        mmi_layout_tensor(layout, i, &t);
+        if (t.rank == 1)
+            vectors += t.elements;
+        else if (t.elements > largest)
+            largest = t.elements;
+    }
+    p->panel = floats(c, largest, 1);
+    p->vectors = floats(c, vectors, 1);
+}
+
+bool mmi_plan_place(mmi_plan *p, mmi_carve *c, const mmi_arch *a, const mmi_layout *layout, const mmi_limits *limits)
+{
+    int64_t N = (int64_t)limits->max_batch * limits->max_length;
+    bool train = limits->mode == MM_TRAIN;
+    *p = (mmi_plan){ 0 };
+    place_batch(p, c, N, limits->max_batch);
+    place_layers(p, c, a, N, train);
+    p->mean_final = train && a->norm == MMI_LAYERNORM ? floats(c, N, 1) : NULL;
+    p->rstd_final = train ? floats(c, N, 1) : NULL;
+    p->h = floats(c, N, a->C);
+    p->mid = floats(c, N, a->F);
+    if (train)
+        place_backward(p, c, a, N);
+    else
+        p->delta = floats(c, N, a->C);
+    place_outputs(p, c, a, limits, N);
+    place_tables(p, c, a, limits);
+    place_scratch(p, c, a, limits);
+    if (limits->wide_weights)
+        place_wide(p, c, layout);
+    return !c->overflow;
+}

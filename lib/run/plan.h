@@ -1,0 +1,69 @@
+/* Every buffer a context will ever need, for its largest batch, in one arena. The same cuts measure it (base NULL) and place
+ * it, so mm_estimate_memory() can't disagree with what is allocated. */
+#ifndef MMI_RUN_PLAN_H
+#define MMI_RUN_PLAN_H
+
+#include <minimind/context.h>
+
+#include "base/memory.h"
+#include "backend/exec.h"
+#include "model/model.h"
+#include "nn/attention.h"
+#include "nn/loss.h"
+
+/* A context's options, checked and with every 0 filled in. */
+typedef struct mmi_limits {
+    int32_t mode, max_batch, max_length, max_context, outputs, threads;
+    const mmi_path *path;
+    bool wide_weights; /* some weights are not float32: room to widen them is needed */
+} mmi_limits;
+
+/* Checks `options` against the architecture. */
+mm_status mmi_limits_read(mmi_limits *out, const mmi_arch *arch, const mm_context_options *options, bool wide_weights);
+
+/* What forward keeps of one layer. Evaluation keeps nothing: all layers share one set, and x is x_mid is the next layer's x. */
+typedef struct mmi_kept {
+    float *x;                /* [N, C] what the layer read */
+    float *mean1, *rstd1;    /* [N] of the first norm */
+    float *qkv;              /* [N, (H + 2G) D] after norm and rotation */
+    float *qk_raw, *qk_rstd; /* [N, (H + G) D], [N, H + G] before the head norms; only with qk_norm, in training */
+    float *attn;             /* [N, H D] */
+    float *lse;              /* [N, H] */
+    float *x_mid;            /* [N, C] between attention and feed-forward */
+    float *mean2, *rstd2;    /* [N] of the second norm */
+    float *inner;            /* [N, 2F] gate and up */
+} mmi_kept;
+
+typedef struct mmi_plan {
+    /* the batch at hand, N = B · T rows */
+    int32_t *ids, *targets, *positions, *key_mask; /* [N] */
+    mmi_segment *segments;                         /* [N] */
+    int64_t *piece_first;                          /* [N + 1] */
+    int32_t *last_rows;                            /* [B] rows whose last logits are wanted */
+
+    mmi_kept *layers;                     /* [L] */
+    float *x_final;                       /* [N, C] behind the last layer */
+    float *mean_final, *rstd_final;       /* [N] */
+    float *hidden;                        /* [N, C] behind the final norm */
+    float *h, *mid, *delta;               /* [N, C], [N, F], [N, C] scratch of one layer */
+    float *dx, *dh, *dqkv, *dattn, *dinner; /* training: gradients of one layer; delta is dx */
+    float *partials;                      /* training: see nn/norm.h */
+
+    float *logprobs, *lse, *weights;      /* [N] of the targets */
+    mmi_head_scratch head;
+    float *last_hidden, *last_logits;     /* [B, C], [B, V] */
+    float *logits;                        /* [N, V] */
+
+    float *cos, *sin;                     /* [max_context, D/2] */
+    float *sinusoid;                      /* [max_context, C] */
+    float *scratch;                       /* [threads, scratch_stride] */
+    int64_t scratch_stride;
+    float *panel;                         /* the largest matrix as float32; only with wide_weights */
+    float *vectors;                       /* every vector as float32; only with wide_weights */
+} mmi_plan;
+
+/* Lay the plan out. False: its size overflows. */
+bool mmi_plan_place(mmi_plan *plan, mmi_carve *carve, const mmi_arch *arch, const mmi_layout *layout,
+                    const mmi_limits *limits);
+
+#endif

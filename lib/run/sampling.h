@@ -1,0 +1,24 @@
+/* Drawing a token from logits. */
+#ifndef MMI_RUN_SAMPLING_H
+#define MMI_RUN_SAMPLING_H
+
+#include <minimind/generate.h>
+
+#include "backend/kernels.h"
+
+/* Check the numbers. */
+mm_status mmi_sampling_check(const mm_sampling *s);
+
+/* One candidate; the heap's element. */
+typedef struct mmi_candidate {
+    float logit;
+    int32_t id;
+} mmi_candidate;
+
+/* The drawn id, and in *logprob its log-probability before penalty, temperature and filters. `work` and `candidates` [V] are
+ * scratch. `seen` [V]: 1 for tokens of the sequence so far. `uniform` in [0, 1) decides. -1: the logits hold a NaN, or
+ * nothing above -inf, or +inf. */
+int32_t mmi_sample(const mmi_kernels *k, const float *logits, int64_t V, const mm_sampling *s, const unsigned char *seen,
+                   double uniform, float *work, mmi_candidate *candidates, float *logprob);
+
+#endif
