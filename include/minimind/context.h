@@ -43,9 +43,12 @@ typedef struct mm_context_options {
     int32_t max_context; /**< tokens per sequence with the cached ones; 0: max_length */
     int32_t outputs;     /**< MM_OUT_… that may be asked for; 0: MM_OUT_LOSS in training, MM_OUT_LAST_LOGITS else */
     int32_t threads;     /**< 0: one per processor; 1: the caller's alone */
+    int32_t checkpointing; /**< 1: training keeps only what each layer read and runs the layer again on the way back: less
+                                memory, about a third more time, the same bits */
+    float router_noise;  /**< deviation of the noise on the router's logits in MM_TRAIN mode (Mini-LLM uses 0.01); 0: none */
     const char *kernels; /**< one of mm_kernels_name(); NULL: the fastest here */
 } mm_context_options;
-#define MM_CONTEXT_OPTIONS_INIT { sizeof(mm_context_options), MM_EVAL, 1, 512, 0, 0, 0, NULL }
+#define MM_CONTEXT_OPTIONS_INIT { sizeof(mm_context_options), MM_EVAL, 1, 512, 0, 0, 0, 0, 0, NULL }
 
 /** Set every field of `options` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
 MM_API void mm_context_options_init(mm_context_options *options, size_t struct_size);
@@ -97,8 +100,10 @@ typedef struct mm_batch {
     int32_t length;                /**< T */
     int32_t mode;                  /**< MM_EVAL or MM_TRAIN */
     int32_t outputs;               /**< MM_OUT_…; 0: the context's */
+    uint64_t seed;                 /**< of dropout and router noise in MM_TRAIN mode: the same seed, the same masks. Give each
+                                        step one of its own, such as its number */
 } mm_batch;
-#define MM_BATCH_INIT { sizeof(mm_batch), NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, MM_EVAL, 0 }
+#define MM_BATCH_INIT { sizeof(mm_batch), NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, MM_EVAL, 0, 0 }
 
 /** Set every field of `batch` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
 MM_API void mm_batch_init(mm_batch *batch, size_t struct_size);

@@ -93,9 +93,11 @@ typedef struct mm_workload {
     int32_t cache_sequences; /**< sequences in the cache, 0: none */
     int32_t cache_capacity; /**< tokens per cached sequence */
     int32_t weights_mapped; /**< 1: the weights stay in the mapped file */
+    int32_t checkpointing;
+    int32_t reserved;       /**< 0 */
     const char *kernels;    /**< NULL: the fastest here */
 } mm_workload;
-#define MM_WORKLOAD_INIT { sizeof(mm_workload), 0, 1, 512, 0, 0, 0, 0, 0, 0, 0, NULL }
+#define MM_WORKLOAD_INIT { sizeof(mm_workload), 0, 1, 512, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL }
 
 /** Set every field of `workload` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
 MM_API void mm_workload_init(mm_workload *workload, size_t struct_size);

@@ -116,6 +116,15 @@ static void scores(tile *t, const job *j, const mmi_segment *s, int64_t g)
                     t->s[r * KEYS + i] += HIDDEN;
 }
 
+/* Drop weights (or their gradients) of row r of the tile: an element's number is its token, query head and key. */
+static void drop(float *values, int64_t n, int64_t r, const tile *t, const job *j, const mmi_segment *s, int64_t g)
+{
+    if (j->a->dropout.p <= 0)
+        return;
+    int64_t token = s->row + t->first_query + r / j->heads, head = g * j->heads + r % j->heads;
+    mmi_dropout_row(values, n, (uint64_t)(token * j->a->H + head) << 32 | (uint64_t)t->first_key, j->a->dropout);
+}
+
 /* Fold one tile of keys into the running softmax: out = out * exp(m - m') + exp(s - m') · v. */
 static void fold(tile *t, const job *j, const mmi_segment *s, int64_t g)
 {
@@ -132,6 +141,7 @@ static void fold(tile *t, const job *j, const mmi_segment *s, int64_t g)
             k->scale(t->out + r * D, shrink, D);
         }
         t->l[r] += sum;
+        drop(row, n, r, t, j, s, g);
     }
     k->gemm_tile(t->out, D, t->s, KEYS, 1, key_at(j->a, j->a->v, s, g, t->first_key), j->a->ldk, t->rows, D, t->keys, 1);
 }
@@ -211,15 +221,17 @@ void mmi_attention_forward(const mmi_exec *x, float *out, float *lse, const mmi_
     mmi_pool_run(x->pool, a->piece_first[a->segment_count], forward_piece, &j);
 }
 
-/* s = p = exp(s - lse), then dp = scale-free score gradient p * (dp - delta). Keys a row can't see get 0. */
-static void softmax_backward(tile *t, const job *j, const mmi_segment *s)
+/* s = p = exp(s - lse), then dp = the scores' gradient p * (dp - delta). Keys a row can't see get 0. */
+static void softmax_backward(tile *t, const job *j, const mmi_segment *s, int64_t g)
 {
     for (int64_t r = 0; r < t->rows; r++) {
         int64_t n = visible(t, j, s, r);
         float *p = t->s + r * KEYS, *dp = t->dp + r * KEYS;
         j->x->k.softmax_scaled(p, t->m[r], 1, n);
+        drop(dp, n, r, t, j, s, g);
         for (int64_t i = 0; i < n; i++)
             dp[i] = p[i] * (dp[i] - t->l[r]);
+        drop(p, n, r, t, j, s, g);
         memset(p + n, 0, (size_t)(t->keys - n) * sizeof(float));
         memset(dp + n, 0, (size_t)(t->keys - n) * sizeof(float));
     }
@@ -235,7 +247,7 @@ static void backward_tile(tile *t, const job *j, const mmi_segment *s, int64_t g
     scores(t, j, s, g);
     turn(t->vt, a->v + at, ld, t->keys, D);
     k->gemm_tile(t->dp, KEYS, t->dout, D, 1, t->vt, KEYS, t->rows, t->keys, D, 0);
-    softmax_backward(t, j, s);
+    softmax_backward(t, j, s, g);
     k->gemm_tile(j->dv + at, ld, t->s, 1, KEYS, t->dout, D, t->keys, D, t->rows, 1);
     k->gemm_tile(j->dk + at, ld, t->dp, 1, KEYS, t->q, D, t->keys, D, t->rows, 1);
     k->gemm_tile(t->out, D, t->dp, KEYS, 1, a->k + at, ld, t->rows, D, t->keys, 1);

@@ -3,7 +3,7 @@
 #ifndef MMI_NN_ATTENTION_H
 #define MMI_NN_ATTENTION_H
 
-#include "backend/exec.h"
+#include "nn/dropout.h"
 
 /* A run of tokens that see each other: one sequence, or one document of a packed row. */
 typedef struct mmi_segment {
@@ -24,6 +24,7 @@ typedef struct mmi_attention {
     const mmi_segment *segments;
     int64_t segment_count;
     int64_t *piece_first;     /* [segment_count + 1]: scratch for the numbering of pieces */
+    mmi_dropout dropout;      /* on the weights, after the softmax */
 } mmi_attention;
 
 /* Floats of scratch per worker. */

@@ -72,6 +72,7 @@ void mmi_ffn_forward(const mmi_exec *x, float *y, float *inner, float *mid, cons
     }
     job j = job_for(x, f, inner, mid, N);
     mmi_pool_run(x->pool, mmi_pieces(N, ROWS), activate_rows, &j);
+    mmi_dropout_apply(x, mid, N * F, f->dropout);
     mmi_linear_add(x, y, mid, f->down, f->down_bias, N, panel, delta);
 }
 
@@ -82,9 +83,11 @@ void mmi_ffn_backward(const mmi_exec *x, float *dh, float *d_inner, float *mid, 
     mmi_param down = f->down, joined, none = { 0 };
     down.grad = NULL; /* it needs mid, which only the activation's backward pass makes again */
     mmi_linear_backward(x, mid, F, dy, C, NULL, 0, down, none, N, false);
+    mmi_dropout_apply(x, mid, N * F, f->dropout);
     job j = job_for(x, f, inner, mid, N);
     j.d_inner = d_inner;
     mmi_pool_run(x->pool, mmi_pieces(N, ROWS), activate_rows_backward, &j);
+    mmi_dropout_apply(x, mid, N * F, f->dropout);
     mmi_linear_backward(x, NULL, 0, dy, C, mid, F, f->down, f->down_bias, N, false);
     if (join_gate_up(&joined, f)) {
         mmi_linear_backward(x, dh, C, d_inner, ld, h, C, joined, none, N, false);

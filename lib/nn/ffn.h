@@ -2,11 +2,13 @@
 #ifndef MMI_NN_FFN_H
 #define MMI_NN_FFN_H
 
+#include "nn/dropout.h"
 #include "nn/linear.h"
 
 typedef struct mmi_ffn {
     mmi_param gate, gate_bias, up, up_bias, down, down_bias; /* gate.w.data NULL: plain */
     int32_t act;                                             /* MMI_ACT_… */
+    mmi_dropout dropout;                                     /* on what the down projection reads */
 } mmi_ffn;
 
 /* Floats per row of `inner`: what the gate and up products gave. */
@@ -18,7 +20,7 @@ void mmi_ffn_forward(const mmi_exec *x, float *y, float *inner, float *mid, cons
                      float *panel, float *delta);
 
 /* dh [N, C] = gradient by h, and the weights' gradients += …. inner as forward left it; d_inner [N, mmi_ffn_inner] and
- * mid [N, F] are scratch. */
+ * mid [N, F] are scratch. dh may be dy. */
 void mmi_ffn_backward(const mmi_exec *x, float *dh, float *d_inner, float *mid, const float *dy, const float *h,
                       const float *inner, const mmi_ffn *f, int64_t N);
 

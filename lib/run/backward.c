@@ -3,6 +3,7 @@
 #include "base/options.h"
 #include "run/block.h"
 #include "run/context.h"
+#include "run/mlp.h"
 
 static mm_status check_options(const mm_context *ctx, const mm_backward_options *o)
 {
@@ -19,13 +20,18 @@ static mm_status check_options(const mm_context *ctx, const mm_backward_options 
     return MM_OK;
 }
 
+static int64_t counted_targets(const mm_context *ctx)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < ctx->pass.N && ctx->pass.has_targets; i++)
+        count += ctx->plan.targets[i] != MMI_IGNORE;
+    return count;
+}
+
 /* weights[i] = -d(loss)/d(logprob of row i). */
 static void weigh_rows(mm_context *ctx, const mm_backward_options *o)
 {
-    const int32_t *targets = ctx->plan.targets;
-    int64_t N = ctx->pass.N, count = 0;
-    for (int64_t i = 0; i < N; i++)
-        count += targets[i] != MMI_IGNORE;
+    int64_t N = ctx->pass.N, count = counted_targets(ctx);
     double divisor = o->normalizer > 0 ? o->normalizer : (double)(count > 0 ? count : 1);
     for (int64_t i = 0; i < N; i++)
         ctx->plan.weights[i] = o->d_logprobs ? (float)(-o->loss_scale * o->d_logprobs[i]) : (float)(o->loss_scale / divisor);
@@ -48,43 +54,13 @@ static void start(mm_context *ctx, const mm_backward_options *o)
         ctx->exec.k.axpy(p->dh, (float)o->loss_scale, o->d_hidden, N * C);
 }
 
-/* plan.dx, the gradient by what the layer gave, becomes the gradient by what it read. What forward's norms gave is
- * computed again: it costs less than keeping it. */
-static void back_over_feed_forward(mm_context *ctx, int64_t l)
-{
-    const mmi_exec *x = &ctx->exec;
-    mmi_plan *p = &ctx->plan;
-    const mmi_kept *kept = &p->layers[l];
-    int64_t N = ctx->pass.N, C = ctx->arch->C;
-    mmi_norm_params norm = mmi_context_norm(ctx, MMI_POST_NORM, MMI_POST_NORM_BIAS, l);
-    mmi_ffn ffn = mmi_block_ffn(ctx, l);
-    mmi_norm_forward(x, p->h, NULL, NULL, kept->x_mid, norm, N, C);
-    mmi_ffn_backward(x, p->dh, p->dinner, p->mid, p->dx, p->h, kept->inner, &ffn, N);
-    mmi_norm_backward(x, p->dx, p->dh, kept->x_mid, kept->mean2, kept->rstd2, norm, N, C, p->partials);
-}
-
-static void back_over_attention(mm_context *ctx, int64_t l)
-{
-    const mmi_exec *x = &ctx->exec;
-    const mmi_arch *a = ctx->arch;
-    mmi_plan *p = &ctx->plan;
-    const mmi_kept *kept = &p->layers[l];
-    int64_t N = ctx->pass.N, width = a->H * a->D;
-    mmi_norm_params norm = mmi_context_norm(ctx, MMI_INPUT_NORM, MMI_INPUT_NORM_BIAS, l);
-    mmi_linear_backward(x, p->dattn, width, p->dx, a->C, kept->attn, width, mmi_context_param(ctx, MMI_O, l),
-                        mmi_context_param(ctx, MMI_O_BIAS, l), N, false);
-    mmi_attention attention = mmi_block_attention(ctx, &ctx->pass, l);
-    mmi_attention_backward(x, p->dqkv, p->dqkv + width, p->dqkv + width + a->G * a->D, p->dattn, kept->attn, kept->lse,
-                           &attention);
-    mmi_norm_forward(x, p->h, NULL, NULL, kept->x, norm, N, a->C);
-    mmi_block_qkv_backward(ctx, &ctx->pass, l);
-    mmi_norm_backward(x, p->dx, p->dh, kept->x, kept->mean1, kept->rstd1, norm, N, a->C, p->partials);
-}
-
 static mm_status go_back(mm_context *ctx, const mm_backward_options *o)
 {
     mmi_plan *p = &ctx->plan;
     int64_t N = ctx->pass.N, C = ctx->arch->C;
+    /* A batch that counts no target has no loss of any kind; a caller's own start brings the auxiliary loss along. */
+    bool from_loss = !o->d_logits && !o->d_logprobs && !o->d_hidden;
+    double aux_scale = from_loss && counted_targets(ctx) == 0 ? 0 : o->aux_scale;
     start(ctx, o);
     memset(p->dx, 0, (size_t)(N * C) * sizeof(float));
     mmi_norm_backward(&ctx->exec, p->dx, p->dh, p->x_final, p->mean_final, p->rstd_final,
@@ -92,9 +68,14 @@ static mm_status go_back(mm_context *ctx, const mm_backward_options *o)
     for (int64_t l = ctx->arch->L; l-- > 0;) {
         if (mmi_context_take_cancel(ctx))
             return mmi_fail(MM_ERR_CANCELLED, "cancelled before the backward pass of layer %lld", (long long)l);
-        back_over_feed_forward(ctx, l);
-        back_over_attention(ctx, l);
+        if (ctx->limits.checkpointing) { /* what it kept was overwritten by the layers after it */
+            mmi_block_forward(ctx, &ctx->pass, l);
+            mmi_mlp_forward(ctx, &ctx->pass, l);
+        }
+        mmi_mlp_backward(ctx, &ctx->pass, l, aux_scale);
+        mmi_block_backward(ctx, &ctx->pass, l);
     }
+    mmi_dropout_apply(&ctx->exec, p->dx, N * C, mmi_context_dropout(ctx, &ctx->pass, MMI_SITE_EMBEDDING, 0, 0));
     float *embedding = mmi_context_param(ctx, MMI_EMBED, 0).grad;
     mmi_embedding_backward(&ctx->exec, embedding, p->dx, p->ids, N, C);
     return MM_OK;

@@ -2,17 +2,6 @@
 
 #include <string.h>
 
-mmi_ffn mmi_block_ffn(const mm_context *ctx, int64_t l)
-{
-    return (mmi_ffn){ .gate = mmi_context_param(ctx, MMI_GATE, l),
-                      .gate_bias = mmi_context_param(ctx, MMI_GATE_BIAS, l),
-                      .up = mmi_context_param(ctx, MMI_UP, l),
-                      .up_bias = mmi_context_param(ctx, MMI_UP_BIAS, l),
-                      .down = mmi_context_param(ctx, MMI_DOWN, l),
-                      .down_bias = mmi_context_param(ctx, MMI_DOWN_BIAS, l),
-                      .act = (int32_t)ctx->arch->act };
-}
-
 mmi_param mmi_block_head(const mm_context *ctx)
 {
     return mmi_context_param(ctx, ctx->arch->tied ? MMI_EMBED : MMI_HEAD, 0);
@@ -24,7 +13,8 @@ static int64_t row_width(const mmi_arch *a)
     return (a->H + 2 * a->G) * a->D;
 }
 
-mmi_attention mmi_block_attention(const mm_context *ctx, const mmi_pass *pass, int64_t l)
+/* q, k, v of a layer as attention reads them: from its rows, or keys and values from the pass's cache. */
+static mmi_attention attention_of(const mm_context *ctx, const mmi_pass *pass, int64_t l)
 {
     const mmi_arch *a = ctx->arch;
     float *qkv = ctx->plan.layers[l].qkv;
@@ -38,7 +28,8 @@ mmi_attention mmi_block_attention(const mm_context *ctx, const mmi_pass *pass, i
                                 .D = a->D,
                                 .segments = ctx->plan.segments,
                                 .segment_count = pass->segments,
-                                .piece_first = ctx->plan.piece_first };
+                                .piece_first = ctx->plan.piece_first,
+                                .dropout = mmi_context_dropout(ctx, pass, MMI_SITE_ATTENTION, l, 0) };
     if (pass->cache) {
         attention.k = mmi_cache_side(pass->cache, l, 0);
         attention.v = mmi_cache_side(pass->cache, l, 1);
@@ -105,7 +96,8 @@ static void store_in_cache(const mm_context *ctx, const mmi_pass *pass, int64_t 
     }
 }
 
-void mmi_block_qkv(mm_context *ctx, const mmi_pass *pass, int64_t l)
+/* plan.h → q, k, v with head norms and rotation, in the layer's rows and in the cache. */
+static void project(mm_context *ctx, const mmi_pass *pass, int64_t l)
 {
     const mmi_exec *x = &ctx->exec;
     const mmi_arch *a = ctx->arch;
@@ -137,7 +129,8 @@ static void head_norms_backward(mm_context *ctx, const mmi_pass *pass, int64_t l
                            head_norm(ctx, MMI_K_NORM, l), pass->N, a->G, a->D, partials);
 }
 
-void mmi_block_qkv_backward(mm_context *ctx, const mmi_pass *pass, int64_t l)
+/* plan.dqkv → plan.dh, the gradient by plan.h. */
+static void project_backward(mm_context *ctx, const mmi_pass *pass, int64_t l)
 {
     const mmi_exec *x = &ctx->exec;
     const mmi_arch *a = ctx->arch;
@@ -154,4 +147,60 @@ void mmi_block_qkv_backward(mm_context *ctx, const mmi_pass *pass, int64_t l)
     else
         for (int64_t i = 0, at = 0; i < 3; at += p.w[i].w.rows, i++)
             mmi_linear_backward(x, dh, a->C, d + at, ld, h, a->C, p.w[i], p.b[i], N, i > 0);
+}
+
+void mmi_block_add(const mm_context *ctx, float *to, float *branch, int64_t n, mmi_dropout dropout)
+{
+    mmi_dropout_apply(&ctx->exec, branch, n, dropout);
+    ctx->exec.k.add(to, branch, n);
+}
+
+const float *mmi_block_branch_gradient(const mm_context *ctx, int64_t n, mmi_dropout dropout)
+{
+    if (dropout.p <= 0)
+        return ctx->plan.dx;
+    mmi_context_copy(ctx, ctx->plan.dbranch, ctx->plan.dx, n);
+    mmi_dropout_apply(&ctx->exec, ctx->plan.dbranch, n, dropout);
+    return ctx->plan.dbranch;
+}
+
+void mmi_block_forward(mm_context *ctx, const mmi_pass *pass, int64_t l)
+{
+    const mmi_exec *x = &ctx->exec;
+    mmi_plan *p = &ctx->plan;
+    const mmi_kept *kept = &p->layers[l];
+    int64_t N = pass->N, C = ctx->arch->C;
+    mmi_norm_forward(x, p->h, kept->mean1, kept->rstd1, kept->x,
+                     mmi_context_norm(ctx, MMI_INPUT_NORM, MMI_INPUT_NORM_BIAS, l), N, C);
+    project(ctx, pass, l);
+    mmi_attention attention = attention_of(ctx, pass, l);
+    mmi_attention_forward(x, kept->attn, kept->lse, &attention);
+    mmi_context_copy(ctx, kept->x_mid, kept->x, N * C);
+    mmi_param o = mmi_context_param(ctx, MMI_O, l), bias = mmi_context_param(ctx, MMI_O_BIAS, l);
+    mmi_dropout dropout = mmi_context_dropout(ctx, pass, MMI_SITE_O, l, 0);
+    if (dropout.p > 0) {
+        mmi_linear_forward(x, p->branch, C, kept->attn, o.w.cols, o, bias, N, p->panel);
+        mmi_block_add(ctx, kept->x_mid, p->branch, N * C, dropout);
+    } else {
+        mmi_linear_add(x, kept->x_mid, kept->attn, o, bias, N, p->panel, p->delta);
+    }
+}
+
+void mmi_block_backward(mm_context *ctx, const mmi_pass *pass, int64_t l)
+{
+    const mmi_exec *x = &ctx->exec;
+    const mmi_arch *a = ctx->arch;
+    mmi_plan *p = &ctx->plan;
+    const mmi_kept *kept = &p->layers[l];
+    int64_t N = pass->N, width = a->H * a->D;
+    mmi_norm_params norm = mmi_context_norm(ctx, MMI_INPUT_NORM, MMI_INPUT_NORM_BIAS, l);
+    const float *d = mmi_block_branch_gradient(ctx, N * a->C, mmi_context_dropout(ctx, pass, MMI_SITE_O, l, 0));
+    mmi_linear_backward(x, p->dattn, width, d, a->C, kept->attn, width, mmi_context_param(ctx, MMI_O, l),
+                        mmi_context_param(ctx, MMI_O_BIAS, l), N, false);
+    mmi_attention attention = attention_of(ctx, pass, l);
+    mmi_attention_backward(x, p->dqkv, p->dqkv + width, p->dqkv + width + a->G * a->D, p->dattn, kept->attn, kept->lse,
+                           &attention);
+    mmi_norm_forward(x, p->h, NULL, NULL, kept->x, norm, N, a->C); /* costs less than keeping it */
+    project_backward(ctx, pass, l);
+    mmi_norm_backward(x, p->dx, p->dh, kept->x, kept->mean1, kept->rstd1, norm, N, a->C, p->partials);
 }

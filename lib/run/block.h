@@ -1,22 +1,22 @@
-/* What forward and backward both need to know of a layer: its parameters, and where its q, k, v lie. */
+/* The attention half of a layer: x_mid = x + attention(norm(x)), and back. */
 #ifndef MMI_RUN_BLOCK_H
 #define MMI_RUN_BLOCK_H
 
-#include "nn/ffn.h"
 #include "run/context.h"
-
-mmi_ffn mmi_block_ffn(const mm_context *ctx, int64_t layer);
 
 /* The head's matrix: the embedding's when tied. */
 mmi_param mmi_block_head(const mm_context *ctx);
 
-/* q, k, v of a layer as attention reads them: from its rows, or keys and values from the pass's cache. */
-mmi_attention mmi_block_attention(const mm_context *ctx, const mmi_pass *pass, int64_t layer);
+/* x → x_mid of the layer. */
+void mmi_block_forward(mm_context *ctx, const mmi_pass *pass, int64_t layer);
 
-/* plan.h → q, k, v with head norms and rotation, in the layer's rows and in the cache. */
-void mmi_block_qkv(mm_context *ctx, const mmi_pass *pass, int64_t layer);
+/* plan.dx, the gradient by x_mid, becomes the gradient by x; the parameters' gradients += …. */
+void mmi_block_backward(mm_context *ctx, const mmi_pass *pass, int64_t layer);
 
-/* plan.dqkv → plan.dh, the gradient by plan.h; the parameters' gradients += …. */
-void mmi_block_qkv_backward(mm_context *ctx, const mmi_pass *pass, int64_t layer);
+/* to += branch through dropout, N * C numbers; branch is changed. */
+void mmi_block_add(const mm_context *ctx, float *to, float *branch, int64_t n, mmi_dropout dropout);
+
+/* The gradient by a branch from that by the sum: plan.dx itself, or through dropout in plan.dbranch. */
+const float *mmi_block_branch_gradient(const mm_context *ctx, int64_t n, mmi_dropout dropout);
 
 #endif

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/options.h"
+#include "base/random.h"
 
 MMI_OPTIONS_INIT(mm_context_options, MM_CONTEXT_OPTIONS_INIT)
 MMI_OPTIONS_INIT(mm_batch, MM_BATCH_INIT)
@@ -12,17 +13,6 @@ MMI_OPTIONS_INIT(mm_backward_options, MM_BACKWARD_OPTIONS_INIT)
 _Static_assert((int)MMI_SILU == MMI_ACT_SILU && (int)MMI_GELU == MMI_ACT_GELU && (int)MMI_GELU_TANH == MMI_ACT_GELU_TANH
                    && (int)MMI_RELU == MMI_ACT_RELU,
                "the architecture's activations are the kernels'");
-
-/* What this version computes; the rest it can only count. */
-static mm_status check_supported(const mmi_arch *a, int32_t mode)
-{
-    if (a->moe)
-        return mmi_fail(MM_ERR_UNSUPPORTED, "use_moe is true: this version runs dense models only");
-    if (mode == MM_TRAIN && (a->dropout > 0 || a->attention_dropout > 0))
-        return mmi_fail(MM_ERR_UNSUPPORTED, "dropout is %g and attention_dropout %g: this version trains without dropout only",
-                        a->dropout, a->attention_dropout);
-    return MM_OK;
-}
 
 static bool has_wide_weights(const mm_model *model, int64_t count)
 {
@@ -89,8 +79,6 @@ mm_status mm_context_create(mm_model *model, const mm_context_options *options, 
     bool wide = has_wide_weights(model, layout->count);
     mmi_limits limits;
     mm_status status = mmi_limits_read(&limits, arch, options, wide);
-    if (status == MM_OK)
-        status = check_supported(arch, limits.mode);
     if (status == MM_OK && limits.mode == MM_TRAIN && !mmi_model_can_train(model))
         status = mmi_fail(MM_ERR_STATE, "the model can't be trained: its weights are %s",
                           wide ? "not float32" : "mapped from a file");
@@ -154,7 +142,12 @@ bool mmi_context_take_cancel(mm_context *ctx)
 
 mmi_param mmi_context_param(const mm_context *ctx, mmi_role role, int64_t layer)
 {
-    int64_t index = mmi_layout_index(ctx->layout, role, layer, 0);
+    return mmi_context_expert(ctx, role, layer, 0);
+}
+
+mmi_param mmi_context_expert(const mm_context *ctx, mmi_role role, int64_t layer, int64_t expert)
+{
+    int64_t index = mmi_layout_index(ctx->layout, role, layer, expert);
     mmi_param p = { 0 };
     if (index < 0)
         return p;
@@ -177,6 +170,34 @@ mmi_norm_params mmi_context_norm(const mm_context *ctx, mmi_role weight, mmi_rol
     return (mmi_norm_params){ .weight = mmi_context_param(ctx, weight, layer),
                               .bias = mmi_context_param(ctx, bias, layer),
                               .eps = (float)ctx->arch->eps };
+}
+
+static float rate_at(const mmi_arch *a, mmi_site site)
+{
+    bool minimind = a->family == MMI_MINIMIND2 || a->family == MMI_MINIMIND3, minigpt = a->family == MMI_MINIGPT;
+    switch (site) {
+    case MMI_SITE_ATTENTION:
+        return (float)a->attention_dropout;
+    case MMI_SITE_EMBEDDING:
+    case MMI_SITE_O:
+        return minimind || minigpt ? (float)a->dropout : 0;
+    case MMI_SITE_MID:
+        return minigpt ? (float)a->dropout : 0;
+    case MMI_SITE_EXPERT:
+        return a->family == MMI_MINIMIND2 ? (float)a->dropout : 0;
+    case MMI_SITE_MLP:
+        return minigpt || (a->family == MMI_MINIMIND2 && !a->moe) ? (float)a->dropout : 0;
+    default:
+        return 0;
+    }
+}
+
+mmi_dropout mmi_context_dropout(const mm_context *ctx, const mmi_pass *pass, mmi_site site, int64_t layer, int64_t expert)
+{
+    uint32_t number = (uint32_t)layer << 16 | (uint32_t)site << 12 | (uint32_t)expert;
+    return (mmi_dropout){ .p = pass->mode == MM_TRAIN ? rate_at(ctx->arch, site) : 0,
+                          .seed = pass->seed,
+                          .stream = MMI_STREAM(MMI_STREAM_DROPOUT, number) };
 }
 
 typedef struct copy_job {

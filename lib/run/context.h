@@ -19,6 +19,7 @@ typedef struct mmi_pass {
     int64_t last;         /* rows whose last logits are wanted */
     int32_t mode, outputs;
     bool has_targets;
+    uint64_t seed;        /* of dropout and router noise */
     mm_cache *cache;      /* NULL: none */
 } mmi_pass;
 
@@ -42,6 +43,7 @@ struct mm_context {
     atomic_int cancelled; /* lock-free, so that a signal handler may set it */
     mmi_pass pass;        /* the last one */
     bool can_go_back;
+    double aux_loss;      /* of the last pass */
     mmi_generation generation;
     size_t grads_size;
     size_t offsets[];     /* [tensors] bytes into grads, and into plan.vectors for vectors of wide weights */
@@ -50,9 +52,24 @@ struct mm_context {
 /* What the handle takes, for the estimate. */
 size_t mmi_context_handle_bytes(const mmi_layout *layout);
 
-/* A parameter by role, with its gradient when there is one. */
+/* A parameter by role, with its gradient when there is one; of an expert by its number. */
 mmi_param mmi_context_param(const mm_context *ctx, mmi_role role, int64_t layer);
+mmi_param mmi_context_expert(const mm_context *ctx, mmi_role role, int64_t layer, int64_t expert);
 mmi_norm_params mmi_context_norm(const mm_context *ctx, mmi_role weight, mmi_role bias, int64_t layer);
+
+/* Where dropout stands, in the order of a layer. */
+typedef enum mmi_site {
+    MMI_SITE_EMBEDDING,
+    MMI_SITE_ATTENTION,  /* weights */
+    MMI_SITE_O,          /* what attention adds */
+    MMI_SITE_ROUTER,     /* not dropout but noise */
+    MMI_SITE_MID,        /* what a down projection reads */
+    MMI_SITE_EXPERT,     /* what an expert gives */
+    MMI_SITE_MLP         /* what the feed-forward network adds */
+} mmi_site;
+
+/* The dropout at a site as the family has it (table in docs/architecture.md); off in evaluation. `expert`: 0 where there is none. */
+mmi_dropout mmi_context_dropout(const mm_context *ctx, const mmi_pass *pass, mmi_site site, int64_t layer, int64_t expert);
 
 /* Run a pass whose arrays are filled in: logits, log-probabilities, hidden states land in the plan. */
 mm_status mmi_run_forward(mm_context *ctx, const mmi_pass *pass);

@@ -34,6 +34,10 @@ mm_status mmi_limits_read(mmi_limits *out, const mmi_arch *arch, const mm_contex
                         (long long)o.max_batch * o.max_length, INT32_MAX);
     if (o.outputs & ~ALL_OUTPUTS)
         return mmi_fail(MM_ERR_ARG, "outputs is %d, must be a sum of MM_OUT_ values", o.outputs);
+    if ((status = check_between("checkpointing", o.checkpointing, 0, 1)) != MM_OK)
+        return status;
+    if (!(o.router_noise >= 0 && o.router_noise <= 1))
+        return mmi_fail(MM_ERR_ARG, "router_noise is %g, must be from 0 to 1", o.router_noise);
     const mmi_path *path = mmi_path_find(o.kernels);
     if (!path)
         return mmi_fail(MM_ERR_ARG, "kernels is \"%s\", which is not among mm_kernels_name() here", o.kernels);
@@ -44,6 +48,8 @@ mm_status mmi_limits_read(mmi_limits *out, const mmi_arch *arch, const mm_contex
         .max_context = o.max_context ? o.max_context : o.max_length,
         .outputs = o.outputs ? o.outputs : o.mode == MM_TRAIN ? MM_OUT_LOSS : MM_OUT_LAST_LOGITS,
         .threads = o.threads ? o.threads : mmi_processor_count(),
+        .checkpointing = o.mode == MM_TRAIN && o.checkpointing,
+        .router_noise = o.router_noise,
         .path = path,
         .wide_weights = wide_weights,
     };
@@ -70,6 +76,54 @@ static void place_batch(mmi_plan *p, mmi_carve *c, int64_t N, int64_t B)
     p->last_rows = mmi_carve_take(c, B, sizeof(int32_t));
 }
 
+/* Rows that pass through experts: each token through k of them. */
+static int64_t grouped_rows(const mmi_arch *a, int64_t N)
+{
+    return a->moe && a->E > 0 ? N * a->top_k : 0;
+}
+
+/* Rows that any feed-forward network sees at once. */
+static int64_t most_rows(const mmi_arch *a, int64_t N)
+{
+    return grouped_rows(a, N) > N ? grouped_rows(a, N) : N;
+}
+
+static int64_t network_width(const mmi_arch *a)
+{
+    return a->moe ? a->expert_F : a->F;
+}
+
+/* Gate and up together. */
+static int64_t inner_width(const mmi_arch *a)
+{
+    return network_width(a) * ((a->moe ? a->expert_gated : a->gated) ? 2 : 1);
+}
+
+/* Learnt weights on the sums of routed and shared experts. */
+static bool has_scalars(const mmi_arch *a)
+{
+    return a->moe && a->family == MMI_MINIGPT && a->shared_experts > 0;
+}
+
+static void place_experts(mmi_kept *k, mmi_carve *c, const mmi_arch *a, int64_t N)
+{
+    int64_t R = grouped_rows(a, N);
+    if (R > 0) {
+        k->routing.probs = floats(c, N, a->E);
+        k->routing.weights = floats(c, N, a->top_k);
+        k->routing.chosen = mmi_carve_take(c, R, sizeof(int32_t));
+        k->routing.row_of = mmi_carve_take(c, R, sizeof(int32_t));
+        k->routing.token_of = mmi_carve_take(c, R, sizeof(int32_t));
+        k->routing.first = mmi_carve_take(c, a->E + 1, sizeof(int64_t));
+        k->expert_inner = floats(c, R, inner_width(a));
+        k->expert_y = floats(c, R, a->C);
+    }
+    if (has_scalars(a)) { /* their gradients need the sums */
+        k->routed = floats(c, N, a->C);
+        k->shared = floats(c, N, a->C);
+    }
+}
+
 static void place_kept(mmi_kept *k, mmi_carve *c, const mmi_arch *a, int64_t N, bool train)
 {
     bool means = a->norm == MMI_LAYERNORM && train;
@@ -82,28 +136,47 @@ static void place_kept(mmi_kept *k, mmi_carve *c, const mmi_arch *a, int64_t N, 
     k->lse = train ? floats(c, N, a->H) : NULL;
     k->mean2 = means ? floats(c, N, 1) : NULL;
     k->rstd2 = train ? floats(c, N, 1) : NULL;
-    k->inner = floats(c, N, a->F * (a->gated ? 2 : 1));
+    k->inner = floats(c, N, inner_width(a) * (a->moe ? a->shared_experts : 1));
+    if (a->moe)
+        place_experts(k, c, a, N);
 }
 
-static void place_layers(mmi_plan *p, mmi_carve *c, const mmi_arch *a, int64_t N, bool train)
+static void place_layers(mmi_plan *p, mmi_carve *c, const mmi_arch *a, int64_t N, const mmi_limits *limits)
 {
+    bool train = limits->mode == MM_TRAIN, own = train && !limits->checkpointing;
     p->layers = mmi_carve_take(c, a->L, sizeof(mmi_kept));
-    mmi_kept shared = { .x = floats(c, N, a->C) };
-    if (!train) {
-        place_kept(&shared, c, a, N, false);
-        shared.x_mid = shared.x;
+    mmi_kept kept = { .x = floats(c, N, a->C) };
+    kept.x_mid = train ? floats(c, N, a->C) : kept.x;
+    if (a->moe && !has_scalars(a)) {
+        kept.routed = floats(c, N, a->C);
+        kept.shared = floats(c, N, a->C);
     }
+    place_kept(&kept, c, a, N, train);
     for (int64_t l = 0; l < a->L; l++) {
-        mmi_kept kept = shared;
-        if (train) {
+        if (l > 0 && own) {
             kept.x_mid = floats(c, N, a->C);
             place_kept(&kept, c, a, N, true);
-            shared.x = floats(c, N, a->C); /* what the next layer reads */
         }
         if (p->layers)
             p->layers[l] = kept;
+        if (train)
+            kept.x = floats(c, N, a->C); /* what the next layer reads */
     }
-    p->x_final = shared.x;
+    p->x_final = kept.x;
+}
+
+static void place_layer_scratch(mmi_plan *p, mmi_carve *c, const mmi_arch *a, int64_t N, bool train)
+{
+    int64_t R = most_rows(a, N);
+    p->h = floats(c, N, a->C);
+    p->mid = floats(c, R, network_width(a));
+    p->delta = floats(c, R, a->C);
+    if (a->moe || (train && a->dropout > 0))
+        p->branch = floats(c, N, a->C);
+    if (a->moe) {
+        p->experts = mmi_carve_take(c, a->E + a->shared_experts, sizeof(mmi_ffn));
+        p->grouped = floats(c, grouped_rows(a, N), a->C);
+    }
 }
 
 static void place_backward(mmi_plan *p, mmi_carve *c, const mmi_arch *a, int64_t N)
@@ -112,11 +185,16 @@ static void place_backward(mmi_plan *p, mmi_carve *c, const mmi_arch *a, int64_t
     p->dh = floats(c, N, a->C);
     p->dqkv = floats(c, N, (a->H + 2 * a->G) * a->D);
     p->dattn = floats(c, N, a->H * a->D);
-    p->dinner = floats(c, N, a->F * (a->gated ? 2 : 1));
+    p->dinner = floats(c, most_rows(a, N), inner_width(a));
+    if (a->moe || a->dropout > 0)
+        p->dbranch = floats(c, N, a->C);
+    if (a->moe) {
+        p->dgrouped = floats(c, grouped_rows(a, N), a->C);
+        p->dprobs = floats(c, N, a->E);
+    }
     int64_t widest = a->C > a->D ? a->C : a->D;
     p->partials = floats(c, mmi_norm_partials(widest), 1);
     p->weights = floats(c, N, 1);
-    p->delta = p->dx;
 }
 
 static void place_outputs(mmi_plan *p, mmi_carve *c, const mmi_arch *a, const mmi_limits *limits, int64_t N)
@@ -184,15 +262,12 @@ bool mmi_plan_place(mmi_plan *p, mmi_carve *c, const mmi_arch *a, const mmi_layo
     bool train = limits->mode == MM_TRAIN;
     *p = (mmi_plan){ 0 };
     place_batch(p, c, N, limits->max_batch);
-    place_layers(p, c, a, N, train);
+    place_layers(p, c, a, N, limits);
     p->mean_final = train && a->norm == MMI_LAYERNORM ? floats(c, N, 1) : NULL;
     p->rstd_final = train ? floats(c, N, 1) : NULL;
-    p->h = floats(c, N, a->C);
-    p->mid = floats(c, N, a->F);
+    place_layer_scratch(p, c, a, N, train);
     if (train)
         place_backward(p, c, a, N);
-    else
-        p->delta = floats(c, N, a->C);
     place_outputs(p, c, a, limits, N);
     place_tables(p, c, a, limits);
     place_scratch(p, c, a, limits);

@@ -10,11 +10,14 @@
 #include "model/model.h"
 #include "nn/attention.h"
 #include "nn/loss.h"
+#include "nn/moe.h"
 
 /* A context's options, checked and with every 0 filled in. */
 typedef struct mmi_limits {
     int32_t mode, max_batch, max_length, max_context, outputs, threads;
     const mmi_path *path;
+    bool checkpointing;
+    float router_noise;
     bool wide_weights; /* some weights are not float32: room to widen them is needed */
 } mmi_limits;
 
@@ -31,7 +34,10 @@ typedef struct mmi_kept {
     float *lse;              /* [N, H] */
     float *x_mid;            /* [N, C] between attention and feed-forward */
     float *mean2, *rstd2;    /* [N] of the second norm */
-    float *inner;            /* [N, 2F] gate and up */
+    float *inner;            /* [N, 2F] gate and up; of shared experts [S, N, 2F] */
+    mmi_routing routing;     /* with experts: see nn/moe.h */
+    float *expert_inner, *expert_y; /* [N k, 2F], [N k, C] of the grouped rows */
+    float *routed, *shared;  /* [N, C] sums of the routed and of the shared experts */
 } mmi_kept;
 
 typedef struct mmi_plan {
@@ -45,8 +51,12 @@ typedef struct mmi_plan {
     float *x_final;                       /* [N, C] behind the last layer */
     float *mean_final, *rstd_final;       /* [N] */
     float *hidden;                        /* [N, C] behind the final norm */
-    float *h, *mid, *delta;               /* [N, C], [N, F], [N, C] scratch of one layer */
-    float *dx, *dh, *dqkv, *dattn, *dinner; /* training: gradients of one layer; delta is dx */
+    float *h, *mid, *delta;               /* [N, C], [R, F], [R, C] scratch of one layer; R = N, or N k with experts */
+    float *branch;                        /* [N, C] what a block adds, where that passes through dropout or scalars */
+    float *grouped;                       /* [R, C] with experts: rows sorted by expert */
+    mmi_ffn *experts;                     /* [E + S] the layer's at hand */
+    float *dx, *dh, *dqkv, *dattn, *dinner; /* training: gradients of one layer */
+    float *dbranch, *dgrouped, *dprobs;   /* training: [N, C], [R, C], [N, E] */
     float *partials;                      /* training: see nn/norm.h */
 
     float *logprobs, *lse, *weights;      /* [N] of the targets */
