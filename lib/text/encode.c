@@ -1,0 +1,130 @@
+/* Text to ids: split at added tokens, cut the rest into pieces, merge inside each. */
+#include <limits.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "text/tokenizer.h"
+#include "text/utf8.h"
+
+#define SHORT_PIECE 128
+
+typedef struct work {
+    const mm_tokenizer *t;
+    int32_t *ids; /* [capacity]; what goes beyond is only counted */
+    size_t capacity, count;
+    mmi_pieces pieces;
+    int32_t *symbols; /* [symbols_room], for long pieces */
+    size_t symbols_room;
+    mmi_merge_scratch scratch;
+} work;
+
+static void put(work *w, const int32_t *ids, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (w->count + i < w->capacity)
+            w->ids[w->count + i] = ids[i];
+    w->count += count;
+}
+
+static mm_status encode_piece(work *w, const char *piece, size_t size)
+{
+    const mm_tokenizer *t = w->t;
+    if (size <= t->whole_longest) {
+        int64_t whole = mmi_strings_find(&t->whole, piece, size);
+        if (whole >= 0) {
+            put(w, &t->whole_ids[whole], 1);
+            return MM_OK;
+        }
+    }
+    int32_t here[SHORT_PIECE], *symbols = here;
+    if (size > SHORT_PIECE) {
+        if (!mmi_grow(&w->symbols, &w->symbols_room, size, sizeof *w->symbols))
+            return mmi_fail_memory(size * sizeof *w->symbols, "a long piece of text");
+        symbols = w->symbols;
+    }
+    for (size_t i = 0; i < size; i++)
+        symbols[i] = t->byte_ids[(unsigned char)piece[i]];
+    size_t count = size;
+    mm_status status = mmi_merge_symbols(symbols, &count, &t->merges, &w->scratch);
+    if (status == MM_OK)
+        put(w, symbols, count);
+    return status;
+}
+
+static mm_status encode_stretch(work *w, const char *text, size_t length)
+{
+    const char *piece;
+    size_t size;
+    mmi_pieces_start(&w->pieces, text, length);
+    for (;;) {
+        mm_status status = mmi_pieces_next(&w->pieces, &piece, &size);
+        if (status != MM_OK || size == 0)
+            return status;
+        status = encode_piece(w, piece, size);
+        if (status != MM_OK)
+            return status;
+    }
+}
+
+static mm_status encode_all(work *w, const char *text, size_t length, int32_t split)
+{
+    size_t at = 0;
+    while (at < length) {
+        size_t start = length, end = length;
+        int32_t id = -1;
+        if (split != MM_SPLIT_NONE)
+            id = mmi_added_find(&start, &end, &w->t->added, text, length, at, split == MM_SPLIT_ALL);
+        mm_status status = encode_stretch(w, text + at, start - at);
+        if (status != MM_OK)
+            return status;
+        if (id >= 0)
+            put(w, &id, 1);
+        at = end;
+    }
+    return MM_OK;
+}
+
+static mm_status check(const mm_tokenizer *t, const char *text, size_t length, int32_t split, const int32_t *ids,
+                       size_t capacity)
+{
+    if (!t || (!text && length > 0) || (!ids && capacity > 0))
+        return mmi_fail(MM_ERR_ARG, "mm_encode: %s is NULL", !t ? "tokenizer" : !text && length > 0 ? "text" : "ids");
+    if (split < MM_SPLIT_ALL || split > MM_SPLIT_NONE)
+        return mmi_fail(MM_ERR_ARG, "mm_encode: split is %d, not one of MM_SPLIT_…", (int)split);
+    if (length > UINT32_MAX / 4)
+        return mmi_fail(MM_ERR_ARG, "mm_encode: %zu bytes of text at once, at most %u", length,
+                        (unsigned)(UINT32_MAX / 4));
+    size_t good = mmi_utf8_valid(text, length);
+    if (good < length)
+        return mmi_fail(MM_ERR_ARG, "the text is not UTF-8 at byte %zu (0x%02X)", good, (unsigned char)text[good]);
+    return MM_OK;
+}
+
+mm_status mm_encode(const mm_tokenizer *t, const char *text, size_t length, int32_t split, int32_t *ids,
+                    size_t capacity, size_t *needed)
+{
+    mm_status status = check(t, text, length, split, ids, capacity);
+    if (status != MM_OK)
+        return status;
+    /* Ids are gathered aside, since nothing is written unless all goes well. Each takes at least one byte. */
+    work w = { .t = t, .capacity = capacity < length ? capacity : length };
+    w.ids = mmi_alloc(w.capacity, sizeof *w.ids);
+    if (!w.ids)
+        return mmi_fail_memory(w.capacity * sizeof *w.ids, "ids");
+    status = mmi_pieces_open(&w.pieces, t->splitter);
+    if (status == MM_OK)
+        status = encode_all(&w, text, length, split);
+    if (status == MM_OK && needed)
+        *needed = w.count;
+    if (status == MM_OK && capacity > 0) {
+        if (w.count > capacity)
+            status = mmi_fail(MM_ERR_ARG, "mm_encode: the text has %zu ids, there is room for %zu", w.count, capacity);
+        else if (w.count > 0)
+            memcpy(ids, w.ids, w.count * sizeof *ids);
+    }
+    mmi_pieces_close(&w.pieces);
+    mmi_free(w.symbols);
+    mmi_merge_scratch_free(&w.scratch);
+    mmi_free(w.ids);
+    return status;
+}

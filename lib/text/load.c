@@ -1,0 +1,382 @@
+/* Reading tokenizer.json. Whatever in it would change ids and isn't done here is refused by name. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/files.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "text/tokenizer.h"
+
+static mm_status wrong_kind(const char *where, const mmi_json *found, const char *allowed)
+{
+    return mmi_fail(MM_ERR_FORMAT, "%s is %s, it must be %s", where, mmi_json_kind_name(mmi_json_what(found)), allowed);
+}
+
+/* `object`[key] is `wanted`, or absent where that means the same. */
+static mm_status check_flag(const mmi_json *object, const char *where, const char *key, bool wanted, bool fallback)
+{
+    const mmi_json *value = mmi_json_get(object, key);
+    mmi_json_kind kind = mmi_json_what(value);
+    if (kind != MMI_JSON_BOOL && kind != MMI_JSON_NONE) {
+        char name[256];
+        snprintf(name, sizeof name, "%s.%s", where, key);
+        return wrong_kind(name, value, "true or false");
+    }
+    if (mmi_json_bool(value, fallback) == wanted)
+        return MM_OK;
+    return mmi_fail(MM_ERR_UNSUPPORTED, "%s.%s is %s, only %s is done here", where, key,
+                    kind == MMI_JSON_NONE ? "absent" : wanted ? "false" : "true", wanted ? "true" : "false");
+}
+
+/* `root`[key] is null or absent: anything else would change the ids. */
+static mm_status check_none(const mmi_json *root, const char *key)
+{
+    const mmi_json *value = mmi_json_get(root, key);
+    mmi_json_kind kind = mmi_json_what(value);
+    if (kind == MMI_JSON_NULL || kind == MMI_JSON_NONE)
+        return MM_OK;
+    const char *type = mmi_json_string(mmi_json_get(value, "type"), NULL);
+    return mmi_fail(MM_ERR_UNSUPPORTED, "%s is %s%s%s, only null is done here", key, mmi_json_kind_name(kind),
+                    type ? " of type " : "", type ? type : "");
+}
+
+/* `root`[key] is an object of type ByteLevel. */
+static mm_status check_byte_level(const mmi_json *root, const char *key)
+{
+    const mmi_json *value = mmi_json_get(root, key);
+    mmi_json_kind kind = mmi_json_what(value);
+    if (kind == MMI_JSON_NULL || kind == MMI_JSON_NONE)
+        return mmi_fail(MM_ERR_UNSUPPORTED, "%s is %s, only ByteLevel is done here", key, mmi_json_kind_name(kind));
+    if (kind != MMI_JSON_OBJECT)
+        return wrong_kind(key, value, "an object");
+    const char *type = mmi_json_string(mmi_json_get(value, "type"), NULL);
+    if (!type)
+        return mmi_fail(MM_ERR_FORMAT, "%s.type is missing or no string", key);
+    if (strcmp(type, "ByteLevel") != 0)
+        return mmi_fail(MM_ERR_UNSUPPORTED, "%s.type is \"%s\", only \"ByteLevel\" is done here", key, type);
+    return MM_OK;
+}
+
+static mm_status check_pipeline(const mmi_json *root)
+{
+    mm_status status = check_none(root, "normalizer");
+    if (status == MM_OK)
+        status = check_none(root, "truncation");
+    if (status == MM_OK)
+        status = check_none(root, "padding");
+    if (status == MM_OK)
+        status = check_byte_level(root, "pre_tokenizer");
+    if (status == MM_OK) /* upstream's own fallback is true */
+        status = check_flag(mmi_json_get(root, "pre_tokenizer"), "pre_tokenizer", "add_prefix_space", false, true);
+    if (status == MM_OK)
+        status = check_flag(mmi_json_get(root, "pre_tokenizer"), "pre_tokenizer", "use_regex", true, true);
+    if (status == MM_OK)
+        status = check_byte_level(root, "decoder"); /* its options change nothing */
+    mmi_json_kind post = mmi_json_what(mmi_json_get(root, "post_processor"));
+    if (status == MM_OK && post != MMI_JSON_NULL && post != MMI_JSON_NONE)
+        status = check_byte_level(root, "post_processor"); /* this one moves offsets, never ids */
+    return status;
+}
+
+/* Prefixes and suffixes of subwords: null, absent and "" are none. */
+static mm_status check_affix(const mmi_json *model, const char *key)
+{
+    const mmi_json *value = mmi_json_get(model, key);
+    mmi_json_kind kind = mmi_json_what(value);
+    size_t length = 0;
+    const char *text = mmi_json_string(value, &length);
+    if (kind == MMI_JSON_NULL || kind == MMI_JSON_NONE || (text && length == 0))
+        return MM_OK;
+    return mmi_fail(MM_ERR_UNSUPPORTED, "model.%s is %s, only null is done here", key,
+                    text ? text : mmi_json_kind_name(kind));
+}
+
+static mm_status check_model(const mmi_json *model)
+{
+    if (mmi_json_what(model) != MMI_JSON_OBJECT)
+        return wrong_kind("model", model, "an object");
+    const mmi_json *type = mmi_json_get(model, "type"); /* old files have none */
+    const char *name = mmi_json_string(type, NULL);
+    if (type && !name)
+        return wrong_kind("model.type", type, "a string");
+    if (name && strcmp(name, "BPE") != 0)
+        return mmi_fail(MM_ERR_UNSUPPORTED, "model.type is \"%s\", only \"BPE\" is done here", name);
+    const mmi_json *dropout = mmi_json_get(model, "dropout");
+    mmi_json_kind kind = mmi_json_what(dropout);
+    if (kind != MMI_JSON_NULL && kind != MMI_JSON_NONE && mmi_json_number(dropout, 1) != 0)
+        return mmi_fail(MM_ERR_UNSUPPORTED, "model.dropout is set, only null is done here");
+    /* unk_token and fuse_unk say what becomes of what the vocabulary lacks: with all 256 bytes that is nothing. */
+    mm_status status = check_affix(model, "continuing_subword_prefix");
+    if (status == MM_OK)
+        status = check_affix(model, "end_of_word_suffix");
+    if (status == MM_OK)
+        status = check_flag(model, "model", "byte_fallback", false, false);
+    if (status == MM_OK)
+        status = check_flag(model, "model", "ignore_merges", false, false);
+    if (status == MM_OK && mmi_json_what(mmi_json_get(model, "vocab")) != MMI_JSON_OBJECT)
+        status = wrong_kind("model.vocab", mmi_json_get(model, "vocab"), "an object");
+    if (status == MM_OK && mmi_json_what(mmi_json_get(model, "merges")) != MMI_JSON_ARRAY)
+        status = wrong_kind("model.merges", mmi_json_get(model, "merges"), "an array");
+    return status;
+}
+
+/* An id from the file; `most` becomes the largest seen. */
+static mm_status check_id(const mmi_json *value, const char *token, int64_t *most)
+{
+    if (mmi_json_what(value) != MMI_JSON_INT)
+        return mmi_fail(MM_ERR_FORMAT, "the id of \"%s\" is %s, it must be an integer", token,
+                        mmi_json_kind_name(mmi_json_what(value)));
+    int64_t id = mmi_json_int(value, -1);
+    if (id < 0 || id >= MMI_TOKEN_LIMIT)
+        return mmi_fail(MM_ERR_FORMAT, "the id of \"%s\" is %lld, it must be in [0, %d)", token, (long long)id,
+                        MMI_TOKEN_LIMIT);
+    *most = id > *most ? id : *most;
+    return MM_OK;
+}
+
+static mm_status check_vocab(mmi_json *vocab, int64_t *most)
+{
+    for (void *i = mmi_json_first(vocab); i; i = mmi_json_next(vocab, i)) {
+        mm_status status = check_id(mmi_json_value(i), mmi_json_key(i), most);
+        if (status != MM_OK)
+            return mmi_fail_within(status, "model.vocab");
+    }
+    return MM_OK;
+}
+
+static mm_status check_added_token(const mmi_json *token, const char *where, int64_t *most)
+{
+    if (mmi_json_what(token) != MMI_JSON_OBJECT)
+        return wrong_kind(where, token, "an object");
+    size_t length = 0;
+    const char *content = mmi_json_string(mmi_json_get(token, "content"), &length);
+    if (!content || length == 0)
+        return mmi_fail(MM_ERR_FORMAT, "%s.content is missing, empty or no string", where);
+    mm_status status = check_id(mmi_json_get(token, "id"), content, most);
+    if (status != MM_OK)
+        return mmi_fail_within(status, "%s", where);
+    static const char *const flags[] = { "single_word", "lstrip", "rstrip", "normalized" };
+    for (size_t i = 0; i < sizeof flags / sizeof *flags && status == MM_OK; i++)
+        status = check_flag(token, where, flags[i], false, false);
+    const mmi_json *special = mmi_json_get(token, "special");
+    if (status == MM_OK && special && mmi_json_what(special) != MMI_JSON_BOOL)
+        status = mmi_fail(MM_ERR_FORMAT, "%s.special is %s, it must be true or false", where,
+                          mmi_json_kind_name(mmi_json_what(special)));
+    return status;
+}
+
+static mm_status check_added(const mmi_json *added, int64_t *most)
+{
+    mmi_json_kind kind = mmi_json_what(added);
+    if (kind == MMI_JSON_NONE || kind == MMI_JSON_NULL)
+        return MM_OK;
+    if (kind != MMI_JSON_ARRAY)
+        return wrong_kind("added_tokens", added, "an array");
+    for (size_t i = 0; i < mmi_json_size(added); i++) {
+        char where[64];
+        snprintf(where, sizeof where, "added_tokens[%zu]", i);
+        mm_status status = check_added_token(mmi_json_at(added, i), where, most);
+        if (status != MM_OK)
+            return status;
+    }
+    return MM_OK;
+}
+
+static mm_status take_tokens(mm_tokenizer *t, mmi_json *vocab, const mmi_json *added)
+{
+    mm_status status = MM_OK;
+    for (void *i = mmi_json_first(vocab); i && status == MM_OK; i = mmi_json_next(vocab, i)) {
+        const char *text = mmi_json_key(i);
+        int32_t id = (int32_t)mmi_json_int(mmi_json_value(i), 0);
+        status = mmi_tokenizer_add(t, id, MMI_TOKEN_VOCAB, text, strlen(text));
+    }
+    for (size_t i = 0; mmi_json_what(added) == MMI_JSON_ARRAY && i < mmi_json_size(added) && status == MM_OK; i++) {
+        const mmi_json *token = mmi_json_at(added, i);
+        size_t size = 0;
+        const char *text = mmi_json_string(mmi_json_get(token, "content"), &size);
+        bool special = mmi_json_bool(mmi_json_get(token, "special"), false);
+        int32_t id = (int32_t)mmi_json_int(mmi_json_get(token, "id"), 0);
+        status = mmi_tokenizer_add(t, id, MMI_TOKEN_ADDED | (special ? MMI_TOKEN_SPECIAL : 0u), text, size);
+    }
+    return status;
+}
+
+typedef struct span {
+    const char *text;
+    size_t size;
+} span;
+
+/* A merge is ["a", "b"], or "a b" in older files. */
+static bool read_merge(span part[2], const mmi_json *merge)
+{
+    size_t size = 0;
+    const char *text = mmi_json_string(merge, &size);
+    if (text) {
+        const char *space = memchr(text, ' ', size);
+        if (!space)
+            return false;
+        part[0] = (span){ text, (size_t)(space - text) };
+        part[1] = (span){ space + 1, size - part[0].size - 1 };
+        return part[0].size > 0 && part[1].size > 0 && !memchr(part[1].text, ' ', part[1].size);
+    }
+    if (mmi_json_what(merge) != MMI_JSON_ARRAY || mmi_json_size(merge) != 2)
+        return false;
+    for (size_t i = 0; i < 2; i++) {
+        part[i].text = mmi_json_string(mmi_json_at(merge, i), &part[i].size);
+        if (!part[i].text || part[i].size == 0)
+            return false;
+    }
+    return true;
+}
+
+typedef struct joined {
+    char *text;
+    size_t room;
+} joined;
+
+static mm_status take_merge(mm_tokenizer *t, const mmi_json *merge, joined *both)
+{
+    span part[3];
+    if (!read_merge(part, merge))
+        return mmi_fail(MM_ERR_FORMAT, "it must be two strings, or one with a space between its parts");
+    part[2].size = part[0].size + part[1].size;
+    if (!mmi_grow(&both->text, &both->room, part[2].size, 1))
+        return mmi_fail_memory(part[2].size, "a merge");
+    memcpy(both->text, part[0].text, part[0].size);
+    memcpy(both->text + part[0].size, part[1].text, part[1].size);
+    part[2].text = both->text;
+    int32_t ids[3];
+    for (size_t i = 0; i < 3; i++) {
+        ids[i] = mmi_tokenizer_find_vocab(t, part[i].text, part[i].size);
+        if (ids[i] < 0)
+            return mmi_fail(MM_ERR_FORMAT, "%s, \"%.*s\", is not in the vocabulary",
+                            i == 0 ? "its left part" : i == 1 ? "its right part" : "its result", (int)part[i].size,
+                            part[i].text);
+    }
+    return mmi_tokenizer_add_merge(t, ids[0], ids[1], ids[2]);
+}
+
+static mm_status take_merges(mm_tokenizer *t, const mmi_json *merges)
+{
+    joined both = { NULL, 0 };
+    mm_status status = MM_OK;
+    for (size_t i = 0; i < mmi_json_size(merges) && status == MM_OK; i++) {
+        status = take_merge(t, mmi_json_at(merges, i), &both);
+        if (status != MM_OK)
+            status = mmi_fail_within(status, "model.merges[%zu]", i);
+    }
+    mmi_free(both.text);
+    return status;
+}
+
+static mm_status build(mm_tokenizer **out, mmi_json *root)
+{
+    if (mmi_json_what(root) != MMI_JSON_OBJECT)
+        return wrong_kind("the file", root, "an object");
+    mmi_json *model = mmi_json_get(root, "model");
+    mmi_json *added = mmi_json_get(root, "added_tokens");
+    mm_status status = check_model(model);
+    if (status == MM_OK)
+        status = check_pipeline(root);
+    int64_t most = -1;
+    if (status == MM_OK)
+        status = check_vocab(mmi_json_get(model, "vocab"), &most);
+    if (status == MM_OK)
+        status = check_added(added, &most);
+    if (status != MM_OK)
+        return status;
+
+    mm_tokenizer *t = NULL;
+    const mmi_json *merges = mmi_json_get(model, "merges");
+    status = mmi_tokenizer_create(&t, (size_t)(most + 1), mmi_json_size(merges));
+    if (status != MM_OK)
+        return status;
+    status = take_tokens(t, mmi_json_get(model, "vocab"), added);
+    if (status == MM_OK)
+        status = take_merges(t, merges);
+    if (status == MM_OK)
+        status = mmi_tokenizer_finish(t);
+    if (status == MM_OK)
+        *out = t;
+    else
+        mm_tokenizer_free(t);
+    return status;
+}
+
+static mm_status load_text(mm_tokenizer **out, const char *text, size_t length, const char *name)
+{
+    mmi_json *root = NULL;
+    mm_status status = mmi_json_parse(text, length, name, &root);
+    if (status != MM_OK)
+        return status;
+    status = build(out, root);
+    if (status != MM_OK)
+        status = mmi_fail_within(status, "%s", name);
+    mmi_json_free(root);
+    return status;
+}
+
+mm_status mm_tokenizer_load_memory(const char *json, size_t length, mm_tokenizer **out)
+{
+    if (!json || !out)
+        return mmi_fail(MM_ERR_ARG, "mm_tokenizer_load_memory: %s is NULL", !json ? "json" : "out");
+    return load_text(out, json, length, "tokenizer.json");
+}
+
+static mm_status load_file(mm_tokenizer **out, const char *path)
+{
+    char *text = NULL;
+    size_t length = 0;
+    mm_status status = mmi_read_file(path, &text, &length);
+    if (status != MM_OK)
+        return status;
+    status = load_text(out, text, length, path);
+    mmi_free(text);
+    return status;
+}
+
+/* tokenizer_config.json is kept as it is: chat templates read it, and saving writes it back. */
+static mm_status load_config(mm_tokenizer *t, const char *path)
+{
+    if (!mmi_file_exists(path))
+        return MM_OK;
+    mm_status status = mmi_read_file(path, &t->config, &t->config_length);
+    mmi_json *config = NULL;
+    if (status == MM_OK)
+        status = mmi_json_parse(t->config, t->config_length, path, &config);
+    if (status == MM_OK && mmi_json_what(config) != MMI_JSON_OBJECT)
+        status = wrong_kind(path, config, "an object");
+    if (status == MM_OK) { /* upstream puts this one in place of the pre-tokenizer's */
+        status = check_flag(config, "tokenizer_config", "add_prefix_space", false, false);
+        if (status != MM_OK)
+            status = mmi_fail_within(status, "%s", path);
+    }
+    mmi_json_free(config);
+    return status;
+}
+
+static mm_status load_directory(mm_tokenizer **out, const char *directory)
+{
+    char *file = mmi_path_join(directory, "tokenizer.json");
+    char *config = mmi_path_join(directory, "tokenizer_config.json");
+    mm_tokenizer *t = NULL;
+    mm_status status = file && config ? MM_OK : mmi_fail_memory(strlen(directory) + 32, "a path");
+    if (status == MM_OK)
+        status = load_file(&t, file);
+    if (status == MM_OK)
+        status = load_config(t, config);
+    if (status == MM_OK)
+        *out = t;
+    else
+        mm_tokenizer_free(t);
+    mmi_free(config);
+    mmi_free(file);
+    return status;
+}
+
+mm_status mm_tokenizer_load(const char *path, mm_tokenizer **out)
+{
+    if (!path || !out)
+        return mmi_fail(MM_ERR_ARG, "mm_tokenizer_load: %s is NULL", !path ? "path" : "out");
+    return mmi_is_directory(path) ? load_directory(out, path) : load_file(out, path);
+}

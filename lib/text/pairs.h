@@ -1,0 +1,44 @@
+/* Pairs of ids, each with a number: a merge's rank when encoding, a pair's place when training. */
+#ifndef MMI_TEXT_PAIRS_H
+#define MMI_TEXT_PAIRS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MMI_NO_PAIR UINT32_MAX
+
+typedef struct mmi_pair {
+    int32_t left, right;
+    uint32_t value; /* MMI_NO_PAIR: an empty slot */
+} mmi_pair;
+
+/* Zeroed: an empty map. */
+typedef struct mmi_pairs {
+    mmi_pair *slots; /* [1 << bits], at most half of them in use */
+    size_t count;
+    unsigned bits;
+} mmi_pairs;
+
+static inline size_t mmi_pairs_slot(const mmi_pairs *map, int32_t left, int32_t right)
+{
+    uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+    size_t mask = ((size_t)1 << map->bits) - 1, slot = (size_t)(key * 0x9E3779B97F4A7C15u >> (64 - map->bits));
+    while (map->slots[slot].value != MMI_NO_PAIR && (map->slots[slot].left != left || map->slots[slot].right != right))
+        slot = (slot + 1) & mask;
+    return slot;
+}
+
+/* The pair's number, or MMI_NO_PAIR. */
+static inline uint32_t mmi_pairs_find(const mmi_pairs *map, int32_t left, int32_t right)
+{
+    return map->count == 0 ? MMI_NO_PAIR : map->slots[mmi_pairs_slot(map, left, right)].value;
+}
+
+/* The number of a pair that is there, else `value`, under which it is then kept. MMI_NO_PAIR when memory ran out. */
+uint32_t mmi_pairs_add(mmi_pairs *map, int32_t left, int32_t right, uint32_t value);
+
+/* Back to empty. */
+void mmi_pairs_free(mmi_pairs *map);
+
+#endif

@@ -1,0 +1,464 @@
+#include "text_support.h"
+
+#include <sys/stat.h>
+
+static char *json; /* the small tokenizer's */
+
+static void setup(void)
+{
+    json = small_json();
+}
+
+static void teardown(void)
+{
+    free(json);
+}
+
+static void check_refused(const char *text, size_t length, mm_status expected, const char *words)
+{
+    mm_tokenizer *t = NULL;
+    mm_memory_usage before = MM_MEMORY_USAGE_INIT, after = MM_MEMORY_USAGE_INIT;
+    ck_ok(mm_memory_get_usage(&before));
+    ck_status(mm_tokenizer_load_memory(text, length, &t), expected);
+    ck_error_mentions(words);
+    ck_assert_ptr_null(t);
+    ck_ok(mm_memory_get_usage(&after));
+    ck_assert_uint_eq(before.current, after.current);
+}
+
+/* The file with one place changed is refused, and the message has the words. */
+static void refuses(const char *from, const char *to, mm_status expected, const char *words)
+{
+    char *text = replaced(json, from, to);
+    check_refused(text, strlen(text), expected, words);
+    free(text);
+}
+
+/* The file with one place changed loads, and encodes as before. */
+static void accepts(const char *from, const char *to)
+{
+    char *text = replaced(json, from, to);
+    mm_tokenizer *plain = NULL, *t = NULL;
+    ck_ok(mm_tokenizer_load_memory(json, strlen(json), &plain));
+    ck_ok(mm_tokenizer_load_memory(text, strlen(text), &t));
+    size_t a, b;
+    int32_t *ids = encode_alloc(plain, SMALL_TEXT "<|im_end|>", strlen(SMALL_TEXT "<|im_end|>"), MM_SPLIT_ALL, &a);
+    int32_t *others = encode_alloc(t, SMALL_TEXT "<|im_end|>", strlen(SMALL_TEXT "<|im_end|>"), MM_SPLIT_ALL, &b);
+    ck_assert_uint_eq(a, b);
+    ck_assert_mem_eq(ids, others, a * sizeof *ids);
+    free(ids);
+    free(others);
+    mm_tokenizer_free(t);
+    mm_tokenizer_free(plain);
+    free(text);
+}
+
+START_TEST(what_would_change_ids_is_unsupported_by_name)
+{
+    static const struct {
+        const char *from, *to, *words;
+    } cases[] = {
+        { "\"type\": \"BPE\"", "\"type\": \"Unigram\"", "model.type is \"Unigram\"" },
+        { "\"normalizer\": null", "\"normalizer\": {\"type\": \"NFC\"}", "normalizer is an object of type NFC" },
+        { "\"truncation\": null", "\"truncation\": {\"max_length\": 8}", "truncation" },
+        { "\"padding\": null", "\"padding\": {\"pad_id\": 0}", "padding" },
+        { "\"pre_tokenizer\": {", "\"pre_tokenizer\": null, \"other\": {", "pre_tokenizer is null" },
+        { "\"pre_tokenizer\": {", "\"other\": {", "pre_tokenizer is absent" },
+        { "\"type\": \"ByteLevel\"", "\"type\": \"Whitespace\"", "pre_tokenizer.type is \"Whitespace\"" },
+        { "\"add_prefix_space\": false", "\"add_prefix_space\": true", "pre_tokenizer.add_prefix_space is true" },
+        { "\"add_prefix_space\": false,", "", "pre_tokenizer.add_prefix_space is absent" },
+        { "\"use_regex\": true", "\"use_regex\": false", "pre_tokenizer.use_regex is false" },
+        { "\"post_processor\": null", "\"post_processor\": {\"type\": \"TemplateProcessing\"}", "post_processor.type" },
+        { "\"decoder\": {", "\"decoder\": null, \"other\": {", "decoder is null" },
+        { "\"dropout\": null", "\"dropout\": 0.1", "model.dropout" },
+        { "\"continuing_subword_prefix\": null", "\"continuing_subword_prefix\": \"##\"", "is ##" },
+        { "\"end_of_word_suffix\": null", "\"end_of_word_suffix\": \"</w>\"", "model.end_of_word_suffix" },
+        { "\"byte_fallback\": false", "\"byte_fallback\": true", "model.byte_fallback is true" },
+        { "\"ignore_merges\": false", "\"ignore_merges\": true", "model.ignore_merges is true" },
+        { "\"single_word\": false", "\"single_word\": true", "added_tokens[0].single_word is true" },
+        { "\"lstrip\": false", "\"lstrip\": true", "added_tokens[0].lstrip" },
+        { "\"rstrip\": false", "\"rstrip\": true", "added_tokens[0].rstrip" },
+        { "\"normalized\": false", "\"normalized\": true", "added_tokens[0].normalized" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        refuses(cases[i].from, cases[i].to, MM_ERR_UNSUPPORTED, cases[i].words);
+}
+END_TEST
+
+START_TEST(what_is_missing_or_contradicts_itself_is_named)
+{
+    static const struct {
+        const char *from, *to, *words;
+    } cases[] = {
+        { "\"merges\":", "\"mergers\":", "model.merges is absent" },
+        { "\"merges\": [", "\"merges\": 5, \"x\": [", "model.merges is an integer" },
+        { "\"vocab\":", "\"vocabulary\":", "model.vocab is absent" },
+        { "\"vocab\": {", "\"vocab\": [1], \"x\": {", "model.vocab is an array" },
+        { "\"model\":", "\"modell\":", "model is absent" },
+        { "\"type\": \"BPE\"", "\"type\": 7", "model.type is an integer" },
+        { "\"merges\": [", "\"merges\": [ [\"zq\", \"a\"],", "merges[0]: its left part, \"zq\"" },
+        { "\"merges\": [", "\"merges\": [ [\"a\", \"zq\"],", "merges[0]: its right part, \"zq\"" },
+        { "\"merges\": [", "\"merges\": [ [\"z\", \"q\"],", "merges[0]: its result, \"zq\"" },
+        { "\"merges\": [", "\"merges\": [ [\"a\"],", "merges[0]: it must be" },
+        { "\"merges\": [", "\"merges\": [ [\"a\", 1],", "merges[0]: it must be" },
+        { "\"merges\": [", "\"merges\": [ [\"a\", \"\"],", "merges[0]: it must be" },
+        { "\"merges\": [", "\"merges\": [ \"a\",", "merges[0]: it must be" },
+        { "\"merges\": [", "\"merges\": [ \"a b c\",", "merges[0]: it must be" },
+        { "\"merges\": [", "\"merges\": [ \" a\",", "merges[0]: it must be" },
+        { "\"merges\": [", "\"merges\": [ null,", "merges[0]: it must be" },
+        { "\"merges\": [", "\"merges\": [ \"t h\", \"t h\",", "merges[1]: the same pair is merged by number 0" },
+        { "\"!\": 3", "\"!\": 4", "the id 4 is given twice" },
+        { "\"!\": 3", "\"!\": -1", "the id of \"!\" is -1" },
+        { "\"!\": 3", "\"!\": 4194304", "the id of \"!\" is 4194304" },
+        { "\"!\": 3", "\"!\": 9007199254740993", "the id of \"!\"" },
+        { "\"!\": 3", "\"!\": 3.0", "the id of \"!\" is a number" },
+        { "\"!\": 3", "\"!\": \"3\"", "the id of \"!\" is a string" },
+        { "\"!\": 3", "\"!!\": 3", "no token \"!\" for the byte 0x21" },
+        { "\"!\": 3", "\"!\": 3, \"!\": 3", "duplicate" },
+        { "\"added_tokens\": [", "\"added_tokens\": 1, \"x\": [", "added_tokens is an integer" },
+        { "\"added_tokens\": [", "\"added_tokens\": [ 5,", "added_tokens[0] is an integer" },
+        { "\"content\": \"<|endoftext|>\"", "\"content\": \"\"", "added_tokens[0].content" },
+        { "\"content\": \"<|endoftext|>\"", "\"content\": 4", "added_tokens[0].content" },
+        { "\"content\": \"<|endoftext|>\",", "", "added_tokens[0].content" },
+        { "\"content\": \"<|endoftext|>\"", "\"content\": \"<|im_end|>\"", "has two ids" },
+        { "\"content\": \"<|endoftext|>\"", "\"content\": \"<|other|>\"", "the id 0 is given twice" },
+        { "\"id\": 0", "\"id\": 1", "has two ids" },
+        { "\"id\": 0", "\"id\": \"0\"", "is a string" },
+        { "\"id\": 0,", "", "is absent" },
+        { "\"special\": true", "\"special\": 1", "added_tokens[0].special is an integer" },
+        { "\"lstrip\": false", "\"lstrip\": 0", "added_tokens[0].lstrip is an integer" },
+        { "\"byte_fallback\": false", "\"byte_fallback\": \"no\"", "model.byte_fallback is a string" },
+        { "\"pre_tokenizer\": {", "\"pre_tokenizer\": 5, \"x\": {", "pre_tokenizer is an integer" },
+        { "\"type\": \"ByteLevel\"", "\"typ\": \"ByteLevel\"", "pre_tokenizer.type" },
+        { "\"added_tokens\": [",
+          "\"added_tokens\": [ {\"id\": 2, \"content\": \"<|im_end|>\", \"special\": true},", "is there twice" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        refuses(cases[i].from, cases[i].to, MM_ERR_FORMAT, cases[i].words);
+}
+END_TEST
+
+START_TEST(what_changes_no_ids_is_accepted)
+{
+    accepts("\"type\": \"BPE\",", ""); /* as in old files */
+    accepts("\"dropout\": null", "\"dropout\": 0.0");
+    accepts("\"unk_token\": null", "\"unk_token\": \"<|endoftext|>\"");
+    accepts("\"fuse_unk\": false", "\"fuse_unk\": true");
+    accepts("\"continuing_subword_prefix\": null", "\"continuing_subword_prefix\": \"\"");
+    accepts("\"end_of_word_suffix\": null,", "");
+    accepts("\"byte_fallback\": false,", "");
+    accepts("\"normalizer\": null,", "");
+    accepts("\"use_regex\": true", "\"x\": 1");
+    accepts("\"trim_offsets\": true", "\"trim_offsets\": false");
+    accepts("\"post_processor\": null", "\"post_processor\": {\"type\": \"ByteLevel\", \"trim_offsets\": false}");
+    accepts("\"version\": \"1.0\",", "");
+}
+END_TEST
+
+START_TEST(merges_may_be_strings_with_a_space)
+{
+    /* [ "a", "b" ] over four lines, as saved, to "a b" */
+    char *text = malloc(strlen(json) + 1), *out = text;
+    ck_assert_ptr_nonnull(text);
+    const char *at = strstr(json, "\"merges\":");
+    ck_assert_ptr_nonnull(at);
+    out += at - json;
+    memcpy(text, json, (size_t)(at - json));
+    for (; *at; at++) {
+        static const char opening[] = "\n      [", between[] = "\",\n        \"", closing[] = "\n      ]";
+        if (strncmp(at, opening, strlen(opening)) == 0) {
+            at += strlen(opening) - 1;
+        } else if (strncmp(at, between, strlen(between)) == 0) {
+            *out++ = ' ';
+            at += strlen(between) - 1;
+        } else if (strncmp(at, closing, strlen(closing)) == 0) {
+            at += strlen(closing) - 1;
+        } else {
+            *out++ = *at;
+        }
+    }
+    *out = '\0';
+    ck_assert_ptr_nonnull(strstr(text, "\"Ġ cat\""));
+    mm_tokenizer *a = NULL, *b = NULL;
+    ck_ok(mm_tokenizer_load_memory(json, strlen(json), &a));
+    ck_ok(mm_tokenizer_load_memory(text, strlen(text), &b));
+    ck_assert_uint_eq(a->merges.count, b->merges.count);
+    ck_assert_mem_eq(a->merges.items, b->merges.items, a->merges.count * sizeof *a->merges.items);
+    mm_tokenizer_free(a);
+    mm_tokenizer_free(b);
+    free(text);
+}
+END_TEST
+
+START_TEST(text_that_is_not_json_is_refused)
+{
+    check_refused("", 0, MM_ERR_FORMAT, "tokenizer.json");
+    check_refused("{", 1, MM_ERR_FORMAT, "line 1");
+    check_refused("[]", 2, MM_ERR_FORMAT, "the file is an array");
+    check_refused("\xFF\xFE{}", 4, MM_ERR_FORMAT, "tokenizer.json");
+    mm_tokenizer *t = NULL;
+    ck_status(mm_tokenizer_load_memory(NULL, 0, &t), MM_ERR_ARG);
+    ck_status(mm_tokenizer_load_memory(json, strlen(json), NULL), MM_ERR_ARG);
+    ck_status(mm_tokenizer_load(NULL, &t), MM_ERR_ARG);
+    ck_status(mm_tokenizer_load("x", NULL), MM_ERR_ARG);
+}
+END_TEST
+
+START_TEST(a_truncated_file_is_refused_wherever_it_ends)
+{
+    size_t length = strlen(json);
+    for (size_t n = 0; n + 2 < length; n += 97)
+        check_refused(json, n, MM_ERR_FORMAT, "tokenizer.json");
+    check_refused(json, length - 2, MM_ERR_FORMAT, "tokenizer.json");
+}
+END_TEST
+
+START_TEST(a_damaged_file_ends_in_a_status)
+{
+    test_rng rng = { 11 };
+    size_t length = strlen(json);
+    char *text = malloc(length);
+    ck_assert_ptr_nonnull(text);
+    for (int round = 0; round < 200; round++) {
+        memcpy(text, json, length);
+        for (int i = 0; i < 3; i++)
+            text[rng_between(&rng, 0, (int)length - 1)] ^= (char)(1 << rng_between(&rng, 0, 7));
+        mm_tokenizer *t = NULL;
+        mm_status status = mm_tokenizer_load_memory(text, length, &t);
+        ck_assert(status == MM_OK || status == MM_ERR_FORMAT || status == MM_ERR_UNSUPPORTED);
+        mm_tokenizer_free(t);
+    }
+    free(text);
+}
+END_TEST
+
+START_TEST(ids_may_have_holes_that_no_text_reaches)
+{
+    char *text = replaced(json, "\"vocab\": {", "\"vocab\": { \"zz\": 500,");
+    mm_tokenizer *t = NULL;
+    ck_ok(mm_tokenizer_load_memory(text, strlen(text), &t));
+    ck_assert_int_eq(mm_tokenizer_vocab_size(t), 501);
+    ck_assert_int_eq(mm_tokenizer_find(t, "zz"), 500);
+    char out[8];
+    size_t size;
+    const int32_t hole = 450, last = 500, beyond = 501;
+    ck_status(mm_decode(t, &hole, 1, 0, out, sizeof out, &size), MM_ERR_ARG);
+    ck_error_mentions("450");
+    ck_status(mm_decode(t, &beyond, 1, 0, out, sizeof out, &size), MM_ERR_ARG);
+    ck_ok(mm_decode(t, &last, 1, 0, out, sizeof out, &size));
+    ck_assert_int_eq(mm_tokenizer_is_special(t, hole), 0);
+    mm_tokenizer_free(t);
+    free(text);
+}
+END_TEST
+
+START_TEST(an_added_token_need_not_be_in_the_vocabulary)
+{
+    char *text = replaced(json, "\"added_tokens\": [",
+                          "\"added_tokens\": [ {\"id\": 600, \"content\": \"a b\", \"special\": false},");
+    mm_tokenizer *t = NULL, *again = NULL;
+    ck_ok(mm_tokenizer_load_memory(text, strlen(text), &t));
+    const char *directory = scratch_directory();
+    ck_ok(mm_tokenizer_save(t, directory));
+    ck_ok(mm_tokenizer_load(directory, &again));
+    ck_assert_int_eq(mm_tokenizer_find(again, "a b"), 600);
+    size_t count;
+    int32_t *ids = encode_alloc(again, "xa by", 5, MM_SPLIT_NO_SPECIAL, &count);
+    ck_assert_uint_eq(count, 3);
+    ck_assert_int_eq(ids[1], 600);
+    free(ids);
+    mm_tokenizer_free(again);
+    mm_tokenizer_free(t);
+    free(text);
+}
+END_TEST
+
+START_TEST(questions_are_answered_and_take_anything)
+{
+    mm_tokenizer *t = small_tokenizer();
+    ck_assert_int_eq(mm_tokenizer_vocab_size(t), 350);
+    ck_assert_int_eq(mm_tokenizer_find(t, "<|endoftext|>"), 0);
+    ck_assert_int_eq(mm_tokenizer_find(t, "<|im_end|>"), 2);
+    ck_assert_int_eq(mm_tokenizer_find(t, "!"), 3);
+    ck_assert_int_eq(mm_tokenizer_find(t, "Ċ"), 201);
+    ck_assert_int_eq(mm_tokenizer_find(t, "no such token"), -1);
+    ck_assert_int_eq(mm_tokenizer_find(t, ""), -1);
+    ck_assert_int_eq(mm_tokenizer_find(t, NULL), -1);
+    ck_assert_int_eq(mm_tokenizer_find(NULL, "!"), -1);
+    ck_assert_int_eq(mm_tokenizer_is_special(t, 2), 1);
+    ck_assert_int_eq(mm_tokenizer_is_special(t, 3), 0);
+    ck_assert_int_eq(mm_tokenizer_is_special(t, -1), 0);
+    ck_assert_int_eq(mm_tokenizer_is_special(t, 350), 0);
+    ck_assert_int_eq(mm_tokenizer_is_special(NULL, 0), 0);
+    ck_assert_int_eq(mm_tokenizer_vocab_size(NULL), 0);
+    mm_tokenizer_free(t);
+    mm_tokenizer_free(NULL);
+}
+END_TEST
+
+static char *read_text(const char *directory, const char *name)
+{
+    char path[512], *data = NULL;
+    size_t size;
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    ck_ok(mmi_read_file(path, &data, &size));
+    return data;
+}
+
+static void write_text(const char *directory, const char *name, const char *text)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    ck_ok(mmi_write_file(path, text, strlen(text)));
+}
+
+START_TEST(a_saved_tokenizer_loads_as_the_same_one)
+{
+    char first[512], second[600];
+    mm_tokenizer *t = small_tokenizer(), *again = NULL;
+    snprintf(first, sizeof first, "%s", scratch_directory());
+    snprintf(second, sizeof second, "%s/made/for/it", first);
+    ck_ok(mm_tokenizer_save(t, first));
+    ck_ok(mm_tokenizer_load(first, &again));
+    ck_ok(mm_tokenizer_save(again, second));
+    const char *const names[] = { "tokenizer.json", "tokenizer_config.json" };
+    for (size_t i = 0; i < 2; i++) {
+        char *a = read_text(first, names[i]), *b = read_text(second, names[i]);
+        ck_assert_str_eq(a, b);
+        mmi_free(a);
+        mmi_free(b);
+    }
+    ck_assert_int_eq(mm_tokenizer_vocab_size(again), mm_tokenizer_vocab_size(t));
+    size_t a, b;
+    int32_t *ids = encode_alloc(t, SMALL_TEXT, strlen(SMALL_TEXT), MM_SPLIT_ALL, &a);
+    int32_t *others = encode_alloc(again, SMALL_TEXT, strlen(SMALL_TEXT), MM_SPLIT_ALL, &b);
+    ck_assert_uint_eq(a, b);
+    ck_assert_mem_eq(ids, others, a * sizeof *ids);
+    free(ids);
+    free(others);
+    mm_tokenizer_free(again);
+    mm_tokenizer_free(t);
+}
+END_TEST
+
+START_TEST(a_trained_tokenizer_gets_a_config_with_the_roles_of_its_tokens)
+{
+    mm_tokenizer *t = small_tokenizer();
+    const char *directory = scratch_directory();
+    ck_ok(mm_tokenizer_save(t, directory));
+    char *config = read_text(directory, "tokenizer_config.json");
+    ck_assert_ptr_nonnull(strstr(config, "\"bos_token\": \"<|im_start|>\""));
+    ck_assert_ptr_nonnull(strstr(config, "\"eos_token\": \"<|im_end|>\""));
+    ck_assert_ptr_nonnull(strstr(config, "\"pad_token\": \"<|endoftext|>\""));
+    ck_assert_ptr_nonnull(strstr(config, "\"unk_token\": \"<|endoftext|>\""));
+    ck_assert_ptr_nonnull(strstr(config, "\"tokenizer_class\": \"PreTrainedTokenizerFast\""));
+    ck_assert_ptr_nonnull(strstr(config, "\"additional_special_tokens\": []"));
+    mmi_free(config);
+    mm_tokenizer_free(t);
+}
+END_TEST
+
+START_TEST(the_config_beside_a_tokenizer_is_kept_byte_for_byte)
+{
+    static const char config[] = "{ \"chat_template\": \"{{ x }}\",\n\t\"odd\":  [1.50, \"中\"] }";
+    char first[512];
+    mm_tokenizer *t = NULL;
+    snprintf(first, sizeof first, "%s", scratch_directory());
+    write_text(first, "tokenizer.json", json);
+    write_text(first, "tokenizer_config.json", config);
+    ck_ok(mm_tokenizer_load(first, &t));
+    const char *second = scratch_directory();
+    ck_ok(mm_tokenizer_save(t, second));
+    char *copy = read_text(second, "tokenizer_config.json");
+    ck_assert_str_eq(copy, config);
+    mmi_free(copy);
+    mm_tokenizer_free(t);
+}
+END_TEST
+
+START_TEST(a_bad_directory_or_config_is_named)
+{
+    char path[600];
+    const char *directory = scratch_directory();
+    mm_tokenizer *t = NULL;
+    ck_status(mm_tokenizer_load(directory, &t), MM_ERR_IO);
+    ck_error_mentions("tokenizer.json");
+    write_text(directory, "tokenizer.json", json);
+    write_text(directory, "tokenizer_config.json", "{ \"broken\": ");
+    ck_status(mm_tokenizer_load(directory, &t), MM_ERR_FORMAT);
+    ck_error_mentions("tokenizer_config.json");
+    write_text(directory, "tokenizer_config.json", "[]");
+    ck_status(mm_tokenizer_load(directory, &t), MM_ERR_FORMAT);
+    ck_error_mentions("tokenizer_config.json is an array");
+    write_text(directory, "tokenizer_config.json", "{ \"add_prefix_space\": true }");
+    ck_status(mm_tokenizer_load(directory, &t), MM_ERR_UNSUPPORTED);
+    ck_error_mentions("add_prefix_space is true");
+    ck_assert_ptr_null(t);
+    snprintf(path, sizeof path, "%s/tokenizer.json", directory); /* the file alone has no config to be wrong */
+    ck_ok(mm_tokenizer_load(path, &t));
+    ck_status(mm_tokenizer_save(t, path), MM_ERR_IO);
+    ck_status(mm_tokenizer_save(t, NULL), MM_ERR_ARG);
+    ck_status(mm_tokenizer_save(NULL, directory), MM_ERR_ARG);
+    mm_tokenizer_free(t);
+    snprintf(path, sizeof path, "%s/nothing-here", directory);
+    t = NULL;
+    ck_status(mm_tokenizer_load(path, &t), MM_ERR_IO);
+    ck_error_mentions("nothing-here");
+    ck_assert_ptr_null(t);
+}
+END_TEST
+
+START_TEST(loading_and_saving_survive_every_failing_allocation)
+{
+    char first[512], second[600];
+    snprintf(first, sizeof first, "%s", scratch_directory());
+    snprintf(second, sizeof second, "%s/copy", first);
+    write_text(first, "tokenizer.json", json);
+    write_text(first, "tokenizer_config.json", "{}");
+    mm_status status = MM_ERR_MEMORY;
+    for (uint64_t at = 1; status != MM_OK; at++) {
+        mm_tokenizer *t = NULL;
+        mm_memory_usage usage = MM_MEMORY_USAGE_INIT;
+        ck_assert_uint_lt(at, 1000);
+        mmi_memory_fail_at(at, at % 2 == 0);
+        status = mm_tokenizer_load(first, &t);
+        if (status == MM_OK)
+            status = mm_tokenizer_save(t, second);
+        mmi_memory_fail_at(0, false);
+        ck_assert_msg(status == MM_OK || status == MM_ERR_MEMORY, "%s", mm_last_error());
+        mm_tokenizer_free(t);
+        ck_ok(mm_memory_get_usage(&usage));
+        ck_assert_uint_eq(usage.current, 0);
+    }
+}
+END_TEST
+
+static Suite *make_suite(void)
+{
+    Suite *suite = suite_create("text/load");
+    TCase *tests = tcase_create("load");
+    tcase_set_timeout(tests, 60);
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_test(tests, what_would_change_ids_is_unsupported_by_name);
+    tcase_add_test(tests, what_is_missing_or_contradicts_itself_is_named);
+    tcase_add_test(tests, what_changes_no_ids_is_accepted);
+    tcase_add_test(tests, merges_may_be_strings_with_a_space);
+    tcase_add_test(tests, text_that_is_not_json_is_refused);
+    tcase_add_test(tests, a_truncated_file_is_refused_wherever_it_ends);
+    tcase_add_test(tests, a_damaged_file_ends_in_a_status);
+    tcase_add_test(tests, ids_may_have_holes_that_no_text_reaches);
+    tcase_add_test(tests, an_added_token_need_not_be_in_the_vocabulary);
+    tcase_add_test(tests, questions_are_answered_and_take_anything);
+    tcase_add_test(tests, a_saved_tokenizer_loads_as_the_same_one);
+    tcase_add_test(tests, a_trained_tokenizer_gets_a_config_with_the_roles_of_its_tokens);
+    tcase_add_test(tests, the_config_beside_a_tokenizer_is_kept_byte_for_byte);
+    tcase_add_test(tests, a_bad_directory_or_config_is_named);
+    tcase_add_test(tests, loading_and_saving_survive_every_failing_allocation);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+int main(void)
+{
+    return run_suite(make_suite());
+}
