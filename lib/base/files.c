@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,7 +98,7 @@ mm_status mmi_remove_tree(const char *path)
 
 static mm_status open_for_reading(const char *path, int *fd, size_t *size)
 {
-    *fd = open(path, O_RDONLY | O_CLOEXEC);
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must be refused, not waited for */
     if (*fd < 0)
         return fail_errno(path, "open");
     struct stat info;
@@ -115,6 +116,24 @@ static mm_status open_for_reading(const char *path, int *fd, size_t *size)
     return status;
 }
 
+static mm_status read_range(int fd, void *out, size_t size, size_t offset, const char *path)
+{
+    unsigned char *to = out;
+    while (size > 0) {
+        ssize_t n = pread(fd, to, size, (off_t)offset);
+        if (n < 0 && errno != EINTR)
+            return fail_errno(path, "read");
+        if (n == 0)
+            return mmi_fail(MM_ERR_IO, "%s: became shorter while it was read", path);
+        if (n > 0) {
+            to += n;
+            offset += (size_t)n;
+            size -= (size_t)n;
+        }
+    }
+    return MM_OK;
+}
+
 mm_status mmi_read_file(const char *path, char **data, size_t *size)
 {
     int fd = -1;
@@ -127,16 +146,7 @@ mm_status mmi_read_file(const char *path, char **data, size_t *size)
         close(fd);
         return mmi_fail_memory(length + 1, path);
     }
-    size_t have = 0;
-    while (have < length && status == MM_OK) {
-        ssize_t n = read(fd, text + have, length - have);
-        if (n < 0 && errno != EINTR)
-            status = fail_errno(path, "read");
-        else if (n == 0)
-            status = mmi_fail(MM_ERR_IO, "%s: became shorter while it was read", path);
-        else if (n > 0)
-            have += (size_t)n;
-    }
+    status = read_range(fd, text, length, 0, path);
     close(fd);
     if (status != MM_OK) {
         mmi_free(text);
@@ -146,6 +156,27 @@ mm_status mmi_read_file(const char *path, char **data, size_t *size)
     *data = text;
     *size = length;
     return MM_OK;
+}
+
+mm_status mmi_reader_open(mmi_reader *r, const char *path)
+{
+    mmi_reader fresh = { -1, 0, true };
+    mm_status status = open_for_reading(path, &fresh.fd, &fresh.size);
+    if (status == MM_OK)
+        *r = fresh;
+    return status;
+}
+
+mm_status mmi_reader_get(const mmi_reader *r, void *out, size_t size, size_t offset, const char *path)
+{
+    return read_range(r->fd, out, size, offset, path);
+}
+
+void mmi_reader_close(mmi_reader *r)
+{
+    if (r->open)
+        close(r->fd);
+    r->open = false;
 }
 
 mm_status mmi_map_file(const char *path, mmi_mapping *out)
@@ -181,9 +212,11 @@ void mmi_unmap_file(mmi_mapping *mapping)
 
 static mm_status sync_parent(const char *path)
 {
-    char *parent = mmi_strdup(path);
-    if (!parent)
-        return mmi_fail_memory(strlen(path) + 1, "a path");
+    char parent[PATH_MAX]; /* no allocation: the rename is done, and running out of memory must not hide that */
+    size_t length = strlen(path);
+    if (length >= sizeof parent)
+        return MM_OK; /* no system call took such a path */
+    memcpy(parent, path, length + 1);
     char *slash = strrchr(parent, '/');
     if (slash)
         slash[slash == parent] = '\0';
@@ -196,7 +229,6 @@ static mm_status sync_parent(const char *path)
         status = fail_errno(directory, "sync");
     if (fd >= 0)
         close(fd);
-    mmi_free(parent);
     return status;
 }
 

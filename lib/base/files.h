@@ -31,6 +31,18 @@ typedef struct mmi_mapping {
 mm_status mmi_map_file(const char *path, mmi_mapping *out);
 void mmi_unmap_file(mmi_mapping *mapping);
 
+/* A regular file read in parts. Unlike a mapping it may be shortened meanwhile: that is a status, not a signal. */
+typedef struct mmi_reader {
+    int fd;
+    size_t size; /* when it was opened */
+    bool open;
+} mmi_reader;
+mm_status mmi_reader_open(mmi_reader *r, const char *path);
+/* `size` bytes from `offset` on; may be called from several threads. `path` is for the message. */
+mm_status mmi_reader_get(const mmi_reader *r, void *out, size_t size, size_t offset, const char *path);
+/* Fine on one that is zeroed or closed. */
+void mmi_reader_close(mmi_reader *r);
+
 /* Writing a file under a temporary name beside its own, to be renamed when all is on disk.
  *
  *     mmi_writer w;

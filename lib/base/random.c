@@ -38,17 +38,26 @@ double mmi_random_uniform(uint64_t seed, uint64_t stream, uint64_t index)
     return to_unit(block[0], block[1]);
 }
 
+/* Two normal numbers from two words, by Box and Muller (1958). 32 bits reach to 6.7 deviations. */
+static void normal_pair(float out[2], uint32_t a, uint32_t b)
+{
+    float radius = sqrtf(-2.0f * logf(((float)a + 0.5f) * 0x1p-32f));
+    float angle = (float)(2.0 * PI * 0x1p-32) * (float)b;
+    out[0] = radius * cosf(angle);
+    out[1] = radius * sinf(angle);
+}
+
 void mmi_random_normal(float *out, int64_t n, float deviation, uint64_t seed, uint64_t stream, uint64_t first)
 {
     for (int64_t i = 0; i < n;) {
         uint64_t number = first + (uint64_t)i;
         uint32_t block[4];
-        mmi_random_block(block, seed, stream, number / 2);
-        double radius = sqrt(-2.0 * log(1.0 - to_unit(block[0], block[1]))); /* 1 - u is never 0 */
-        double angle = 2.0 * PI * to_unit(block[2], block[3]);
-        double pair[2] = { radius * cos(angle), radius * sin(angle) };
-        for (uint64_t half = number % 2; half < 2 && i < n; half++, i++)
-            out[i] = (float)(deviation * pair[half]);
+        float four[4];
+        mmi_random_block(block, seed, stream, number / 4);
+        normal_pair(four, block[0], block[1]);
+        normal_pair(four + 2, block[2], block[3]);
+        for (uint64_t place = number % 4; place < 4 && i < n; place++, i++)
+            out[i] = deviation * four[place];
     }
 }
 

@@ -20,7 +20,7 @@ void mmi_random_block(uint32_t out[4], uint64_t seed, uint64_t stream, uint64_t 
 /* In [0, 1), 53 bits. */
 double mmi_random_uniform(uint64_t seed, uint64_t stream, uint64_t index);
 
-/* out[i] = deviation · N(0, 1) number first + i, by Box-Muller in double precision. */
+/* out[i] = deviation · N(0, 1) number first + i. */
 void mmi_random_normal(float *out, int64_t n, float deviation, uint64_t seed, uint64_t stream, uint64_t first);
 
 /* The image of `index` under a permutation of [0, n) that (seed, stream) picks: a Feistel network walked until it lands

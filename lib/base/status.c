@@ -37,6 +37,14 @@ static void end_at_a_character(char *text, size_t size)
         text[start - 1] = '\0';
 }
 
+/* The message is one line, whatever the names in it hold. */
+static void keep_to_one_line(char *text)
+{
+    for (; *text != '\0'; text++)
+        if ((unsigned char)*text < ' ' || *text == 0x7F)
+            *text = ' ';
+}
+
 mm_status mmi_fail(mm_status status, const char *format, ...)
 {
     char fresh[DETAIL_SIZE]; /* the arguments may point into `detail` */
@@ -45,6 +53,7 @@ mm_status mmi_fail(mm_status status, const char *format, ...)
     vsnprintf(fresh, sizeof fresh, format, args);
     va_end(args);
     end_at_a_character(fresh, sizeof fresh);
+    keep_to_one_line(fresh);
     memcpy(detail, fresh, sizeof detail);
     return status;
 }

@@ -61,4 +61,7 @@ mm_status mmi_config_resolve(const mm_config *config, mmi_arch *out);
 /* Bytes that a copy of `config` takes (mm_config_copy), for the estimate. */
 size_t mmi_config_bytes(const mm_config *config);
 
+/* Whether a key was given, as opposed to following its rule. */
+bool mmi_config_is_set(const mm_config *config, const char *key);
+
 #endif

@@ -74,7 +74,15 @@ int64_t mmi_layout_index(const mmi_layout *layout, mmi_role role, int64_t layer,
 /* Tensor `index`, 0 ≤ index < count. */
 void mmi_layout_tensor(const mmi_layout *layout, int64_t index, mmi_tensor *out);
 
-/* Its name into `name`. */
+/* How many tensors have this role in the whole model, and what they have in common (layer and expert stay -1). */
+int64_t mmi_layout_times(const mmi_layout *layout, mmi_role role);
+void mmi_layout_describe(const mmi_layout *layout, mmi_role role, mmi_tensor *out);
+
+/* The first role with which the sum of all elements can't be addressed; MMI_ROLES when all fit, as in every layout of a
+ * resolved config. */
+mmi_role mmi_layout_overflow(const mmi_layout *layout);
+
+/* The name of tensor `index` into `name`. */
 void mmi_layout_name(const mmi_layout *layout, int64_t index, char *name, size_t size);
 
 /* Elements of all tensors, and where each begins when they lie one after another in a 64-byte aligned arena of `size`

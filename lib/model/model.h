@@ -32,7 +32,7 @@ uint64_t mmi_model_version(const mm_model *model);
 mm_model *mmi_model_hold(mm_model *model);
 
 /* What mm_model_create() takes for such a model: the weights, and the bookkeeping beside them (handle, config, offsets).
- * `weights_mapped`: the weights cost nothing. */
+ * `weights_mapped`: the weights cost nothing (a mapping of one file; shards may add to the handle). */
 typedef struct mmi_model_cost {
     size_t weights, handle;
 } mmi_model_cost;

@@ -1,0 +1,189 @@
+#include "model/match.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "model/names.h"
+
+#define COMPARE_BYTES ((size_t)4096)
+
+/* A tensor that the files hold, under our name. */
+typedef struct found {
+    const char *name;
+    mmi_source source;
+    bool used;
+} found;
+
+typedef struct table {
+    found *rows; /* [count], sorted by name */
+    size_t count;
+    char *names; /* those that were translated */
+} table;
+
+static void close_table(table *t)
+{
+    mmi_free(t->rows);
+    mmi_free(t->names);
+}
+
+static mm_status make_room(table *t, const mmi_match_input *in)
+{
+    size_t bytes = 0, count = 0;
+    for (size_t f = 0; f < in->count; f++) {
+        count += in->files[f].count;
+        for (size_t e = 0; e < in->files[f].count; e++)
+            bytes += strlen(in->files[f].entries[e].name) + MMI_NAME_GROWTH;
+    }
+    t->rows = mmi_alloc(count, sizeof *t->rows);
+    t->names = mmi_alloc(bytes, 1);
+    if (!t->rows || !t->names)
+        return mmi_fail_memory(bytes + count * sizeof *t->rows, in->weights);
+    return MM_OK;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const found *x = a, *y = b;
+    return strcmp(x->name, y->name);
+}
+
+/* All entries of all files, translated and sorted; no name may be there twice. */
+static mm_status fill_table(table *t, const mmi_match_input *in)
+{
+    char *room = t->names;
+    for (size_t f = 0; f < in->count; f++)
+        for (size_t e = 0; e < in->files[f].count; e++) {
+            const mmi_st_entry *entry = &in->files[f].entries[e];
+            size_t size = strlen(entry->name) + MMI_NAME_GROWTH;
+            found *row = &t->rows[t->count++];
+            *row = (found){ entry->name, { &in->files[f], entry }, false };
+            if (mmi_name_translate(room, size, entry->name)) {
+                row->name = room;
+                room += size;
+            }
+        }
+    qsort(t->rows, t->count, sizeof *t->rows, by_name);
+    for (size_t i = 1; i < t->count; i++)
+        if (strcmp(t->rows[i - 1].name, t->rows[i].name) == 0)
+            return mmi_fail(MM_ERR_FORMAT, "%s: %s is there twice, also as %s in %s", t->rows[i].source.file->what,
+                            t->rows[i].source.entry->name, t->rows[i - 1].source.entry->name,
+                            t->rows[i - 1].source.file->what);
+    return MM_OK;
+}
+
+static found *look_up(const table *t, const char *name)
+{
+    found key = { name, { NULL, NULL }, false };
+    return bsearch(&key, t->rows, t->count, sizeof *t->rows, by_name);
+}
+
+static mm_status check_tensor(const mmi_source *s, const mmi_tensor *tensor, const mmi_match_input *in)
+{
+    const mmi_st_entry *e = s->entry;
+    if (e->rank != tensor->rank || e->shape[0] != tensor->shape[0] || e->shape[1] != tensor->shape[1]) {
+        char has[MMI_ST_SHAPE_TEXT], wants[MMI_ST_SHAPE_TEXT];
+        mmi_st_shape_text(has, e->shape, e->rank);
+        mmi_st_shape_text(wants, tensor->shape, tensor->rank);
+        return mmi_fail(MM_ERR_FORMAT, "%s: %s is %s, %s implies %s", s->file->what, e->name, has, in->config, wants);
+    }
+    if (e->dtype != MM_F32 && e->dtype != MM_BF16 && e->dtype != MM_F16)
+        return mmi_fail(MM_ERR_UNSUPPORTED, "%s: %s is %s, weights may be F32, BF16 or F16", s->file->what, e->name,
+                        e->dtype_name);
+    return MM_OK;
+}
+
+static mm_status match_layout(mmi_source *sources, table *t, const mmi_match_input *in)
+{
+    for (int64_t i = 0; i < in->layout->count; i++) {
+        char name[MMI_NAME_SIZE];
+        mmi_tensor tensor;
+        mmi_layout_name(in->layout, i, name, sizeof name);
+        mmi_layout_tensor(in->layout, i, &tensor);
+        found *row = look_up(t, name);
+        if (!row)
+            return mmi_fail(MM_ERR_FORMAT, "%s: %s is missing, which %s implies", in->weights, name, in->config);
+        mm_status status = check_tensor(&row->source, &tensor, in);
+        if (status != MM_OK)
+            return status;
+        row->used = true;
+        sources[i] = row->source;
+    }
+    return MM_OK;
+}
+
+static mm_status compare(bool *equal, const mmi_source *a, const mmi_source *b)
+{
+    unsigned char x[COMPARE_BYTES], y[COMPARE_BYTES];
+    *equal = a->entry->dtype == b->entry->dtype && a->entry->bytes == b->entry->bytes;
+    for (size_t at = 0; *equal && at < a->entry->bytes;) {
+        size_t now = a->entry->bytes - at < COMPARE_BYTES ? a->entry->bytes - at : COMPARE_BYTES;
+        mm_status status = mmi_st_read(x, a->file, a->entry, at, now);
+        if (status == MM_OK)
+            status = mmi_st_read(y, b->file, b->entry, at, now);
+        if (status != MM_OK)
+            return status;
+        *equal = memcmp(x, y, now) == 0;
+        at += now;
+    }
+    return MM_OK;
+}
+
+/* A head that is tied: the same bytes as the embedding, or nobody knows which of the two is meant. */
+static mm_status check_tied_head(const mmi_source *head, const mmi_source *embedding, const mmi_layout *layout,
+                                 const mmi_match_input *in)
+{
+    mmi_tensor tensor;
+    mmi_layout_tensor(layout, mmi_layout_index(layout, MMI_EMBED, 0, 0), &tensor);
+    mm_status status = check_tensor(head, &tensor, in);
+    if (status != MM_OK)
+        return status;
+    bool equal = false;
+    status = compare(&equal, head, embedding);
+    if (status != MM_OK || equal)
+        return status;
+    return mmi_fail(MM_ERR_FORMAT, "%s: %s differs from %s, to which %s ties it", head->file->what, head->entry->name,
+                    embedding->entry->name, in->config);
+}
+
+static mm_status check_extras(const mmi_source *sources, const table *t, const mmi_match_input *in)
+{
+    int64_t embedding = mmi_layout_index(in->layout, MMI_EMBED, 0, 0);
+    for (size_t i = 0; i < t->count; i++) {
+        const found *row = &t->rows[i];
+        if (row->used || mmi_name_is_table(row->name))
+            continue;
+        mm_status status;
+        if (in->layout->arch->tied && strcmp(row->name, "lm_head.weight") == 0)
+            status = check_tied_head(&row->source, &sources[embedding], in->layout, in);
+        else
+            status = mmi_fail(MM_ERR_FORMAT, "%s: %s is no tensor of the model that %s implies", row->source.file->what,
+                              row->source.entry->name, in->config);
+        if (status != MM_OK)
+            return status;
+    }
+    return MM_OK;
+}
+
+mm_status mmi_match(mmi_source *sources, const mmi_match_input *in)
+{
+    table t = { NULL, 0, NULL };
+    mm_status status = make_room(&t, in);
+    if (status == MM_OK)
+        status = fill_table(&t, in);
+    if (status == MM_OK)
+        status = match_layout(sources, &t, in);
+    if (status == MM_OK)
+        status = check_extras(sources, &t, in);
+    close_table(&t);
+    return status;
+}
+
+bool mmi_match_has_q_norm(const mmi_st_file *files, size_t count)
+{
+    for (size_t f = 0; f < count; f++)
+        for (size_t e = 0; e < files[f].count; e++)
+            if (strstr(files[f].entries[e].name, ".self_attn.q_norm."))
+                return true;
+    return false;
+}

@@ -1,0 +1,307 @@
+#include "model/model.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/random.h"
+#include "model/convert.h"
+#include "model/handle.h"
+#include "model/names.h"
+
+#define INIT_DEVIATION 0.02f
+
+/* A fresh block is zeroed, so every tensor starts as float32 without a page being touched: the number of tensors comes
+ * from a file that nobody has compared with any weights yet. */
+_Static_assert(MM_F32 == 0, "a zeroed dtype is float32");
+
+/* Cut the handle's block; with base NULL `carve` only measures. */
+static mm_model *carve_handle(mmi_carve *carve, int64_t tensors, size_t maps)
+{
+    mm_model *model = mmi_carve_take(carve, 1, sizeof *model);
+    const void **data = mmi_carve_take(carve, tensors, sizeof *data);
+    int32_t *dtypes = mmi_carve_take(carve, tensors, sizeof *dtypes);
+    mmi_mapping *mappings = mmi_carve_take(carve, (int64_t)maps, sizeof *mappings);
+    if (!carve->base)
+        return NULL;
+    model->data = data;
+    model->dtypes = dtypes;
+    model->maps = mappings;
+    model->map_count = maps;
+    return model;
+}
+
+mm_status mmi_model_estimate(const mm_config *config, bool weights_mapped, mmi_model_cost *out)
+{
+    mmi_arch arch;
+    mm_status status = mmi_config_resolve(config, &arch);
+    if (status != MM_OK)
+        return status;
+    mmi_layout layout;
+    mmi_layout_create(&layout, &arch);
+    mmi_carve carve = { NULL, 0, false };
+    carve_handle(&carve, layout.count, weights_mapped ? 1 : 0);
+    out->weights = weights_mapped ? 0 : mmi_layout_place(&layout, mm_dtype_size(MM_F32), NULL);
+    out->handle = carve.used + mmi_config_bytes(config);
+    return MM_OK;
+}
+
+mm_status mmi_model_new(mm_model **out, const mm_config *config, size_t maps)
+{
+    mmi_arch arch;
+    mm_status status = mmi_config_resolve(config, &arch);
+    if (status != MM_OK)
+        return status;
+    mmi_layout layout;
+    mmi_layout_create(&layout, &arch);
+    mmi_carve carve = { NULL, 0, false };
+    carve_handle(&carve, layout.count, maps);
+    carve.base = carve.overflow ? NULL : mmi_calloc(carve.used, 1);
+    if (!carve.base)
+        return mmi_fail_memory(carve.used, "a model's tables");
+    carve.used = 0;
+    mm_model *model = carve_handle(&carve, layout.count, maps);
+    atomic_init(&model->holds, 1);
+    atomic_init(&model->version, 0);
+    model->arch = arch;
+    mmi_layout_create(&model->layout, &model->arch);
+    status = mm_config_copy(config, &model->config);
+    if (status != MM_OK) {
+        mm_model_free(model);
+        return status;
+    }
+    *out = model;
+    return MM_OK;
+}
+
+static size_t tensor_bytes(const mm_model *model, int64_t index)
+{
+    mmi_tensor tensor;
+    mmi_layout_tensor(&model->layout, index, &tensor);
+    return (size_t)tensor.elements * mm_dtype_size(model->dtypes[index]);
+}
+
+mm_status mmi_model_place(mm_model *model)
+{
+    size_t total = 0;
+    model->trainable = true;
+    for (int64_t i = 0; i < model->layout.count; i++) {
+        total += mmi_align_up(tensor_bytes(model, i));
+        model->trainable = model->trainable && model->dtypes[i] == MM_F32;
+    }
+    model->arena = mmi_alloc(total, 1);
+    if (!model->arena)
+        return mmi_fail_memory(total, "a model's weights");
+    unsigned char *next = model->arena;
+    for (int64_t i = 0; i < model->layout.count; i++) {
+        size_t bytes = tensor_bytes(model, i), room = mmi_align_up(bytes);
+        model->data[i] = next;
+        memset(next + bytes, 0, room - bytes);
+        next += room;
+    }
+    return MM_OK;
+}
+
+void *mmi_model_room(const mm_model *model, int64_t index)
+{
+    return model->arena + ((const unsigned char *)model->data[index] - model->arena);
+}
+
+static void initialise(mm_model *model, int64_t index, uint64_t seed)
+{
+    mmi_tensor tensor;
+    mmi_layout_tensor(&model->layout, index, &tensor);
+    float *w = mmi_model_room(model, index);
+    if (tensor.init == MMI_INIT_NORMAL) {
+        mmi_random_normal(w, tensor.elements, INIT_DEVIATION, seed, MMI_STREAM(MMI_STREAM_INIT, index), 0);
+        return;
+    }
+    for (int64_t i = 0; i < tensor.elements; i++)
+        w[i] = tensor.init == MMI_INIT_ONE ? 1.0f : 0.0f;
+}
+
+mm_status mm_model_create(const mm_config *config, uint64_t seed, mm_model **out)
+{
+    if (!config || !out)
+        return mmi_fail(MM_ERR_ARG, "mm_model_create: %s is NULL", config ? "out" : "config");
+    mm_model *model = NULL;
+    mm_status status = mmi_model_new(&model, config, 0);
+    if (status == MM_OK)
+        status = mmi_model_place(model);
+    if (status != MM_OK) {
+        mm_model_free(model);
+        return status;
+    }
+    for (int64_t i = 0; i < model->layout.count; i++)
+        initialise(model, i, seed);
+    *out = model;
+    return MM_OK;
+}
+
+/* A second model, of the same dtypes, or all of `dtype` when that is not negative. */
+static mm_status duplicate(const mm_model *model, int32_t dtype, mm_model **out)
+{
+    mm_model *fresh = NULL;
+    mm_status status = mmi_model_new(&fresh, model->config, 0);
+    for (int64_t i = 0; status == MM_OK && i < fresh->layout.count; i++)
+        fresh->dtypes[i] = dtype < 0 ? model->dtypes[i] : dtype;
+    if (status == MM_OK)
+        status = mmi_model_place(fresh);
+    if (status != MM_OK) {
+        mm_model_free(fresh);
+        return status;
+    }
+    for (int64_t i = 0; i < fresh->layout.count; i++) {
+        mmi_tensor tensor;
+        mmi_layout_tensor(&fresh->layout, i, &tensor);
+        mmi_convert(mmi_model_room(fresh, i), fresh->dtypes[i], model->data[i], model->dtypes[i], tensor.elements);
+    }
+    *out = fresh;
+    return MM_OK;
+}
+
+mm_status mm_model_copy(const mm_model *model, mm_model **out)
+{
+    if (!model || !out)
+        return mmi_fail(MM_ERR_ARG, "mm_model_copy: %s is NULL", model ? "out" : "model");
+    return duplicate(model, -1, out);
+}
+
+mm_status mm_model_cast(const mm_model *model, int32_t dtype, mm_model **out)
+{
+    if (!model || !out)
+        return mmi_fail(MM_ERR_ARG, "mm_model_cast: %s is NULL", model ? "out" : "model");
+    if (dtype != MM_F32 && dtype != MM_BF16 && dtype != MM_F16)
+        return mmi_fail(MM_ERR_ARG, "mm_model_cast: dtype is %d (%s), weights may be f32, bf16 or f16", (int)dtype,
+                        mm_dtype_name(dtype));
+    return duplicate(model, dtype, out);
+}
+
+mm_model *mmi_model_hold(mm_model *model)
+{
+    atomic_fetch_add_explicit(&model->holds, 1, memory_order_relaxed);
+    return model;
+}
+
+void mm_model_free(mm_model *model)
+{
+    if (!model || atomic_fetch_sub_explicit(&model->holds, 1, memory_order_acq_rel) != 1)
+        return;
+    for (size_t i = 0; i < model->map_count; i++)
+        mmi_unmap_file(&model->maps[i]);
+    mmi_free(model->arena);
+    mm_config_free(model->config);
+    mmi_free(model);
+}
+
+const mm_config *mm_model_config(const mm_model *model)
+{
+    return model ? model->config : NULL;
+}
+
+const mmi_arch *mmi_model_arch(const mm_model *model)
+{
+    return &model->arch;
+}
+
+const mmi_layout *mmi_model_layout(const mm_model *model)
+{
+    return &model->layout;
+}
+
+int64_t mm_model_tensor_count(const mm_model *model)
+{
+    return model ? model->layout.count : 0;
+}
+
+static mm_status check_index(const mm_model *model, int64_t index, const mm_view *out, const char *function)
+{
+    if (!model || !out)
+        return mmi_fail(MM_ERR_ARG, "%s: %s is NULL", function, model ? "out" : "model");
+    if (index < 0 || index >= model->layout.count)
+        return mmi_fail(MM_ERR_ARG, "%s: there is no tensor %lld, the model has %lld", function, (long long)index,
+                        (long long)model->layout.count);
+    return MM_OK;
+}
+
+static void show(const mm_model *model, int64_t index, mm_view *out)
+{
+    mmi_tensor tensor;
+    mmi_layout_tensor(&model->layout, index, &tensor);
+    memset(out, 0, sizeof *out);
+    out->data = (void *)model->data[index]; /* who may write is told by the function that shows it */
+    out->dtype = model->dtypes[index];
+    out->rank = tensor.rank;
+    out->shape[0] = tensor.shape[0];
+    out->shape[1] = tensor.shape[1]; /* 1 of a vector */
+    out->shape[2] = out->shape[3] = 1;
+    out->strides[0] = tensor.shape[1];
+    out->strides[1] = tensor.rank == 2 ? 1 : 0;
+}
+
+mm_status mm_model_tensor(const mm_model *model, int64_t index, mm_view *out)
+{
+    mm_status status = check_index(model, index, out, "mm_model_tensor");
+    if (status == MM_OK)
+        show(model, index, out);
+    return status;
+}
+
+mm_status mm_model_find(const mm_model *model, const char *name, mm_view *out)
+{
+    if (!model || !name || !out)
+        return mmi_fail(MM_ERR_ARG, "mm_model_find: %s is NULL", !model ? "model" : name ? "out" : "name");
+    int64_t index = mmi_name_find(&model->layout, name);
+    if (index < 0)
+        return mmi_fail(MM_ERR_ARG, "mm_model_find: the model has no tensor \"%.200s\"", name);
+    show(model, index, out);
+    return MM_OK;
+}
+
+mm_status mm_model_write(mm_model *model, int64_t index, mm_view *out)
+{
+    mm_status status = check_index(model, index, out, "mm_model_write");
+    if (status != MM_OK)
+        return status;
+    if (!model->arena)
+        return mmi_fail(MM_ERR_STATE, "mm_model_write: the weights are mapped from a file; mm_model_copy() gives some "
+                                      "that can be written");
+    show(model, index, out);
+    return MM_OK;
+}
+
+void mm_model_written(mm_model *model)
+{
+    if (model)
+        atomic_fetch_add_explicit(&model->version, 1, memory_order_release);
+}
+
+uint64_t mmi_model_version(const mm_model *model)
+{
+    return atomic_load_explicit(&((mm_model *)model)->version, memory_order_acquire);
+}
+
+mmi_weight mmi_model_weight(const mm_model *model, int64_t index)
+{
+    mmi_weight weight = { NULL, MM_F32, 0, 0 };
+    if (index < 0 || index >= model->layout.count)
+        return weight;
+    mmi_tensor tensor;
+    mmi_layout_tensor(&model->layout, index, &tensor);
+    weight.data = model->data[index];
+    weight.dtype = model->dtypes[index];
+    weight.rows = tensor.rank == 2 ? tensor.shape[0] : 1;
+    weight.cols = tensor.rank == 2 ? tensor.shape[1] : tensor.shape[0];
+    return weight;
+}
+
+bool mmi_model_can_train(const mm_model *model)
+{
+    return model->trainable;
+}
+
+float *mmi_model_trainable(mm_model *model, int64_t index)
+{
+    if (!model->trainable || index < 0 || index >= model->layout.count)
+        return NULL;
+    return mmi_model_room(model, index);
+}

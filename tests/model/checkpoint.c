@@ -1,0 +1,166 @@
+#define _POSIX_C_SOURCE 200809L
+#include "checkpoint.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "support.h"
+
+mm_config *tiny_config(const char *model_type)
+{
+    char json[512];
+    mm_config *config = NULL;
+    snprintf(json, sizeof json,
+             "{\"model_type\":\"%s\",\"hidden_size\":16,\"num_hidden_layers\":2,\"num_attention_heads\":2,"
+             "\"num_key_value_heads\":1,\"head_dim\":8,\"intermediate_size\":24,\"vocab_size\":20,\"note\":\"kept\"}",
+             model_type);
+    ck_ok(mm_config_load_memory(json, strlen(json), &config));
+    return config;
+}
+
+mm_model *tiny_model(uint64_t seed)
+{
+    mm_config *config = tiny_config("minimind");
+    mm_model *model = NULL;
+    ck_ok(mm_model_create(config, seed, &model));
+    mm_config_free(config);
+    return model;
+}
+
+void add_row(rows *r, const char *name, int32_t dtype, int32_t rank, int64_t d0, int64_t d1, const void *data)
+{
+    ck_assert_uint_lt(r->count, ROWS_MAX);
+    mmi_st_entry *e = &r->entries[r->count];
+    memset(e, 0, sizeof *e);
+    e->name = r->names[r->count++];
+    snprintf(e->name, MMI_ST_NAME_MAX, "%s", name);
+    e->dtype = dtype;
+    e->rank = rank;
+    e->shape[0] = d0;
+    e->shape[1] = d1;
+    e->shape[2] = e->shape[3] = 1;
+    e->data = data;
+}
+
+void rows_of(rows *out, const mm_model *model)
+{
+    out->count = 0;
+    for (int64_t i = 0; i < mm_model_tensor_count(model); i++) {
+        mm_tensor_info info = MM_TENSOR_INFO_INIT;
+        mm_view view;
+        ck_ok(mm_layout_get(mm_model_config(model), i, &info));
+        ck_ok(mm_model_tensor(model, i, &view));
+        add_row(out, info.name, view.dtype, view.rank, view.shape[0], view.shape[1], view.data);
+    }
+}
+
+mmi_st_entry *row_named(rows *r, const char *name)
+{
+    for (size_t i = 0; i < r->count; i++)
+        if (strcmp(r->entries[i].name, name) == 0)
+            return &r->entries[i];
+    ck_abort_msg("there is no row %s", name);
+    return NULL;
+}
+
+void drop_row(rows *r, const char *name)
+{
+    mmi_st_entry *e = row_named(r, name);
+    *e = r->entries[--r->count];
+}
+
+const char *in(const char *directory, const char *name)
+{
+    static char paths[8][800];
+    static int next;
+    char *path = paths[next++ % 8];
+    snprintf(path, sizeof *paths, "%s/%s", directory, name);
+    return path;
+}
+
+const char *directory_of(const mm_model *model, const rows *r)
+{
+    static char paths[8][400];
+    static int next;
+    char *directory = paths[next++ % 8];
+    snprintf(directory, sizeof *paths, "%s", scratch_directory());
+    ck_ok(mm_config_save(mm_model_config(model), directory));
+    if (r)
+        ck_ok(mmi_st_write(in(directory, "model.safetensors"), r->entries, r->count, NULL));
+    return directory;
+}
+
+void write_text(const char *path, const char *text)
+{
+    ck_ok(mmi_write_file(path, text, strlen(text)));
+}
+
+void patch_file(const char *path, const char *from, const char *to)
+{
+    char *data = NULL;
+    size_t size = 0, length = strlen(from);
+    ck_assert_uint_eq(length, strlen(to));
+    ck_ok(mmi_read_file(path, &data, &size));
+    size_t at = 0;
+    while (at + length <= size && memcmp(data + at, from, length) != 0)
+        at++;
+    ck_assert_msg(at + length <= size, "%s does not hold %s", path, from);
+    memcpy(data + at, to, length);
+    ck_ok(mmi_write_file(path, data, size));
+    mmi_free(data);
+}
+
+void resize_file(const char *path, long size)
+{
+    ck_assert_int_eq(truncate(path, size), 0);
+}
+
+long file_size(const char *path)
+{
+    struct stat info;
+    ck_assert_int_eq(stat(path, &info), 0);
+    return (long)info.st_size;
+}
+
+int files_in(const char *directory)
+{
+    int count = 0;
+    DIR *d = opendir(directory);
+    ck_assert_ptr_nonnull(d);
+    for (struct dirent *e = readdir(d); e; e = readdir(d))
+        count += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+    closedir(d);
+    return count;
+}
+
+int weights_equal(const mm_model *a, const mm_model *b)
+{
+    if (mm_model_tensor_count(a) != mm_model_tensor_count(b))
+        return 0;
+    for (int64_t i = 0; i < mm_model_tensor_count(a); i++) {
+        mm_view x, y;
+        ck_ok(mm_model_tensor(a, i, &x));
+        ck_ok(mm_model_tensor(b, i, &y));
+        size_t bytes = (size_t)(x.shape[0] * x.shape[1]) * mm_dtype_size(x.dtype);
+        if (x.dtype != y.dtype || memcmp(x.shape, y.shape, sizeof x.shape) != 0 || memcmp(x.data, y.data, bytes) != 0)
+            return 0;
+    }
+    return 1;
+}
+
+void same_weights(const mm_model *a, const mm_model *b)
+{
+    ck_assert_msg(weights_equal(a, b), "the weights differ");
+}
+
+uint64_t held(void)
+{
+    mm_memory_usage usage = MM_MEMORY_USAGE_INIT;
+    ck_ok(mm_memory_get_usage(&usage));
+    return usage.current;
+}
