@@ -28,6 +28,8 @@ typedef struct mmi_kernels {
     void (*scale)(float *y, float a, int64_t n);                      /* y *= a */
     double (*sum_squares)(const float *x, int64_t n);                 /* Σ x², accumulated in double */
     float (*dot)(const float *a, const float *b, int64_t n);
+    /* y [cols, rows] = the transpose of x [rows, cols], their rows ldy and ldx apart */
+    void (*transpose)(float *y, int64_t ldy, const float *x, int64_t ldx, int64_t rows, int64_t cols);
     void (*widen)(float *y, const void *x, int32_t dtype, int64_t n); /* y = x as float32; x f32, bf16 or f16 */
     void (*narrow)(void *y, const float *x, int32_t dtype, int64_t n); /* to nearest, ties to even; NaN stays NaN */
 

@@ -1,0 +1,83 @@
+#include "backend/blas.h"
+
+#include <limits.h>
+
+#include "backend/exec.h"
+
+#if MM_HAVE_OPENBLAS
+#include <cblas.h>
+#include <sched.h>
+
+/* Who holds OpenBLAS at one thread, and what the host had set. The guard is held for a few instructions only. */
+static atomic_flag guard = ATOMIC_FLAG_INIT;
+static int holders;
+static int host_threads;
+
+static void lock(void)
+{
+    while (atomic_flag_test_and_set_explicit(&guard, memory_order_acquire))
+        sched_yield();
+}
+
+static void unlock(void)
+{
+    atomic_flag_clear_explicit(&guard, memory_order_release);
+}
+
+void mmi_blas_enter(void)
+{
+    lock();
+    if (holders++ == 0) {
+        host_threads = openblas_get_num_threads();
+        if (host_threads != 1)
+            openblas_set_num_threads(1);
+    }
+    unlock();
+}
+
+void mmi_blas_leave(void)
+{
+    lock();
+    if (--holders == 0 && host_threads != 1)
+        openblas_set_num_threads(host_threads);
+    unlock();
+}
+
+static bool fits(int64_t size)
+{
+    return size <= INT_MAX;
+}
+
+/* OpenBLAS refuses, and prints, a row distance below the row's length, even where there is but one row. */
+static blasint distance(int64_t ld, int64_t length)
+{
+    return (blasint)(ld > length ? ld : length);
+}
+
+bool mmi_blas_product(float *c, int64_t ldc, bool ta, bool tb, const float *a, int64_t lda, const float *b, int64_t ldb,
+                      int64_t M, int64_t N, int64_t K, bool accumulate)
+{
+    if (M < 1 || N < 1 || K < 1 || !fits(M) || !fits(N) || !fits(K) || !fits(lda) || !fits(ldb) || !fits(ldc))
+        return false;
+    cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, (blasint)M, (blasint)N,
+                (blasint)K, 1.0f, a, distance(lda, ta ? M : K), b, distance(ldb, tb ? K : N), accumulate ? 1.0f : 0.0f,
+                c, distance(ldc, N));
+    return true;
+}
+#else
+void mmi_blas_enter(void)
+{
+}
+
+void mmi_blas_leave(void)
+{
+}
+
+bool mmi_blas_product(float *c, int64_t ldc, bool ta, bool tb, const float *a, int64_t lda, const float *b, int64_t ldb,
+                      int64_t M, int64_t N, int64_t K, bool accumulate)
+{
+    (void)c, (void)ldc, (void)ta, (void)tb, (void)a, (void)lda, (void)b, (void)ldb;
+    (void)M, (void)N, (void)K, (void)accumulate;
+    return false;
+}
+#endif

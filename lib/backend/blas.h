@@ -1,0 +1,13 @@
+/* The only door to OpenBLAS. */
+#ifndef MMI_BACKEND_BLAS_H
+#define MMI_BACKEND_BLAS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* C[M, N] = or += op(A) · op(B), as mmi_gemm has it, on this thread. False, and C untouched, if OpenBLAS is not in the build
+ * or the sizes are beyond its integers. */
+bool mmi_blas_product(float *c, int64_t ldc, bool ta, bool tb, const float *a, int64_t lda, const float *b, int64_t ldb,
+                      int64_t M, int64_t N, int64_t K, bool accumulate);
+
+#endif

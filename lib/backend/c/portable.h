@@ -1,0 +1,61 @@
+/* The portable kernels, one file per idea. They say what every other table must compute; kernels.h says what each one
+ * is for. mmi_kernels_init_c() puts them into a table. */
+#ifndef MMI_BACKEND_C_PORTABLE_H
+#define MMI_BACKEND_C_PORTABLE_H
+
+#include <stdint.h>
+
+/* vectors.c */
+void mmi_c_add(float *y, const float *x, int64_t n);
+void mmi_c_axpy(float *y, float a, const float *x, int64_t n);
+void mmi_c_scale(float *y, float a, int64_t n);
+double mmi_c_sum_squares(const float *x, int64_t n);
+float mmi_c_dot(const float *a, const float *b, int64_t n);
+void mmi_c_transpose(float *y, int64_t ldy, const float *x, int64_t ldx, int64_t rows, int64_t cols);
+
+/* convert.c */
+float mmi_c_from_bf16(uint16_t bits);
+float mmi_c_from_f16(uint16_t bits);
+uint16_t mmi_c_to_bf16(float x);
+uint16_t mmi_c_to_f16(float x);
+void mmi_c_widen(float *y, const void *x, int32_t dtype, int64_t n);
+void mmi_c_narrow(void *y, const float *x, int32_t dtype, int64_t n);
+
+/* norm.c */
+void mmi_c_rmsnorm_forward(float *y, int64_t ldy, float *rstd, const float *x, int64_t ldx, const float *w, int64_t N,
+                           int64_t C, float eps);
+void mmi_c_rmsnorm_backward(float *dx, int64_t lddx, float *dw, const float *dy, int64_t lddy, const float *x,
+                            int64_t ldx, const float *w, const float *rstd, int64_t N, int64_t C);
+void mmi_c_layernorm_forward(float *y, int64_t ldy, float *mean, float *rstd, const float *x, int64_t ldx,
+                             const float *w, const float *b, int64_t N, int64_t C, float eps);
+void mmi_c_layernorm_backward(float *dx, int64_t lddx, float *dw, float *db, const float *dy, int64_t lddy,
+                              const float *x, int64_t ldx, const float *w, const float *mean, const float *rstd,
+                              int64_t N, int64_t C);
+
+/* rope.c */
+void mmi_c_rope(float *x, const float *cos, const float *sin, int64_t n_heads, int64_t D, int32_t inverse);
+
+/* activate.c */
+void mmi_c_activate(float *out, const float *gate, const float *up, int32_t act, int64_t n);
+void mmi_c_activate_backward(float *d_gate, float *d_up, float *out, const float *d, const float *gate,
+                             const float *up, int32_t act, int64_t n);
+
+/* softmax.c */
+float mmi_c_logsumexp(const float *x, int64_t n);
+void mmi_c_softmax_scaled(float *x, float lse, float a, int64_t n);
+float mmi_c_softmax_tile(float *s, float *m, int64_t n);
+
+/* product.c */
+void mmi_c_gemm_tile(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b, int64_t ldb,
+                     int64_t M, int64_t N, int64_t K, int32_t accumulate);
+void mmi_c_gemv_rows(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype, int64_t ldw,
+                     int64_t M, int64_t N, int64_t K);
+void mmi_c_gemm_slice(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b, int64_t brs,
+                      int64_t bcs, int64_t M, int64_t N, int64_t K, int32_t accumulate, float *scratch);
+int64_t mmi_c_gemm_scratch(void);
+
+/* adamw.c */
+void mmi_c_adamw(float *w, float *m, float *v, const float *g, int64_t n, double grad_scale, double lr, double beta1,
+                 double beta2, double eps, double decay, double correction1, double correction2);
+
+#endif

@@ -1,0 +1,41 @@
+#include "backend/c/portable.h"
+
+#include <math.h>
+
+static float largest(const float *x, int64_t n)
+{
+    float m = -INFINITY;
+    for (int64_t i = 0; i < n; i++)
+        m = x[i] > m ? x[i] : m;
+    return m;
+}
+
+float mmi_c_logsumexp(const float *x, int64_t n)
+{
+    float m = largest(x, n);
+    float base = isinf(m) ? 0 : m; /* inf - inf would be NaN */
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += expf(x[i] - base);
+    return base + (float)log(sum);
+}
+
+void mmi_c_softmax_scaled(float *x, float lse, float a, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        x[i] = a * expf(x[i] - lse);
+}
+
+float mmi_c_softmax_tile(float *s, float *m, int64_t n)
+{
+    float row = largest(s, n);
+    if (row > *m)
+        *m = row;
+    float base = *m == -INFINITY ? 0 : *m;
+    float sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        s[i] = expf(s[i] - base);
+        sum += s[i];
+    }
+    return sum;
+}

@@ -1,0 +1,32 @@
+#include "backend/c/portable.h"
+#include "backend/kernels.h"
+
+void mmi_kernels_init_c(mmi_kernels *k)
+{
+    *k = (mmi_kernels){
+        .name = "c",
+        .add = mmi_c_add,
+        .axpy = mmi_c_axpy,
+        .scale = mmi_c_scale,
+        .sum_squares = mmi_c_sum_squares,
+        .dot = mmi_c_dot,
+        .transpose = mmi_c_transpose,
+        .widen = mmi_c_widen,
+        .narrow = mmi_c_narrow,
+        .rmsnorm_forward = mmi_c_rmsnorm_forward,
+        .rmsnorm_backward = mmi_c_rmsnorm_backward,
+        .layernorm_forward = mmi_c_layernorm_forward,
+        .layernorm_backward = mmi_c_layernorm_backward,
+        .rope = mmi_c_rope,
+        .activate = mmi_c_activate,
+        .activate_backward = mmi_c_activate_backward,
+        .logsumexp = mmi_c_logsumexp,
+        .softmax_scaled = mmi_c_softmax_scaled,
+        .softmax_tile = mmi_c_softmax_tile,
+        .gemm_tile = mmi_c_gemm_tile,
+        .gemv_rows = mmi_c_gemv_rows,
+        .gemm_slice = mmi_c_gemm_slice,
+        .gemm_scratch = mmi_c_gemm_scratch(),
+        .adamw = mmi_c_adamw,
+    };
+}

@@ -1,0 +1,74 @@
+/* What this processor has of what this build can use. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/kernels.h"
+
+#if defined(__x86_64__) || defined(__i386__)
+#include <cpuid.h>
+
+static unsigned bit(unsigned word, int number)
+{
+    return word >> number & 1;
+}
+
+/* Which register files the system saves on a task switch. Using one that it does not save would corrupt it. */
+static unsigned saved_state(void)
+{
+    unsigned low, high;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return low;
+}
+
+static unsigned processor_flags(void)
+{
+    unsigned a, b, c, d;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !bit(c, 27)) /* OSXSAVE */
+        return 0;
+    unsigned fma = bit(c, 12), f16c = bit(c, 29), avx = bit(c, 28), saved = saved_state();
+    if (!avx || (saved & 0x06) != 0x06 || !__get_cpuid_count(7, 0, &a, &b, &c, &d))
+        return 0;
+    if (!bit(b, 5) || !fma || !f16c)
+        return 0;
+    unsigned flags = MMI_CPU_AVX2;
+    if (bit(b, 16) && bit(b, 17) && bit(b, 30) && bit(b, 31) && (saved & 0xE6) == 0xE6) /* F, DQ, BW, VL */
+        flags |= MMI_CPU_AVX512;
+    return flags;
+}
+#elif defined(__aarch64__)
+static unsigned processor_flags(void)
+{
+    return MMI_CPU_NEON; /* part of the architecture */
+}
+#else
+static unsigned processor_flags(void)
+{
+    return 0;
+}
+#endif
+
+/* MM_CPU names the best instruction set to use; one that is not known changes nothing. */
+static unsigned cap(void)
+{
+    const char *name = getenv("MM_CPU");
+    if (name && strcmp(name, "c") == 0)
+        return 0;
+    if (name && strcmp(name, "avx2") == 0)
+        return MMI_CPU_AVX2 | MMI_CPU_NEON;
+    return ~0u;
+}
+
+unsigned mmi_cpu_flags(void)
+{
+    unsigned built = 0;
+#if MM_HAVE_AVX2
+    built |= MMI_CPU_AVX2;
+#endif
+#if MM_HAVE_AVX512
+    built |= MMI_CPU_AVX512;
+#endif
+#if MM_HAVE_NEON
+    built |= MMI_CPU_NEON;
+#endif
+    return processor_flags() & built & cap();
+}

@@ -1,0 +1,173 @@
+#include "backend/gemm.h"
+
+#include <stddef.h>
+
+#include "backend/blas.h"
+
+/* One large product and how it is cut: C into `down` by `across` slices of at most rows × cols. */
+typedef struct product {
+    const mmi_exec *x;
+    const float *a, *b;
+    float *c;
+    int64_t M, N, K, ldc;
+    int64_t ars, acs, brs, bcs; /* op(A) at (i, p): a + i * ars + p * acs; op(B) at (p, j): b + p * brs + j * bcs */
+    bool accumulate, blas;
+    int64_t rows, cols, across;
+} product;
+
+/* Few rows: everything is in reading the other matrix, so that is what is cut. */
+#define FEW_ROWS 8
+#define ELEMENTS_PER_PIECE 65536
+
+/* A slice is large enough to pay for packing its operands, and there are enough of them to keep many threads busy to the
+ * end. Only the shape decides, so any number of threads computes the same slices. */
+#define SLICE_ROWS 256
+#define SLICE_COLS 256
+#define SMALLEST_SLICE 128
+#define WANTED_SLICES 16
+#define STEP_ROWS 24 /* a multiple of the register blocks' rows, 6, 8 and 12 */
+#define STEP_COLS 32
+
+static int64_t round_up(int64_t n, int64_t step)
+{
+    return (n + step - 1) / step * step;
+}
+
+/* The size of `count` nearly equal parts of n. */
+static int64_t part(int64_t n, int64_t count, int64_t step)
+{
+    int64_t size = round_up((n + count - 1) / count, step);
+    return size < n ? size : n;
+}
+
+static void cut(product *p)
+{
+    int64_t down = mmi_pieces(p->M, SLICE_ROWS), across = mmi_pieces(p->N, SLICE_COLS);
+    while (down * across < WANTED_SLICES) {
+        bool tall = p->M * across >= p->N * down; /* a slice has more rows than columns */
+        if (tall && p->M >= (down + 1) * SMALLEST_SLICE)
+            down++;
+        else if (p->N >= (across + 1) * SMALLEST_SLICE)
+            across++;
+        else if (p->M >= (down + 1) * SMALLEST_SLICE)
+            down++;
+        else
+            break;
+    }
+    p->rows = part(p->M, down, STEP_ROWS);
+    p->cols = part(p->N, across, STEP_COLS);
+    p->across = mmi_pieces(p->N, p->cols);
+}
+
+static void multiply_slice(void *arg, int64_t piece, int worker)
+{
+    const product *p = arg;
+    const mmi_exec *x = p->x;
+    int64_t i, i_end, j, j_end;
+    mmi_piece_rows(piece / p->across, p->rows, p->M, &i, &i_end);
+    mmi_piece_rows(piece % p->across, p->cols, p->N, &j, &j_end);
+    const float *a = p->a + i * p->ars, *b = p->b + j * p->bcs;
+    float *c = p->c + i * p->ldc + j;
+    bool ta = p->acs != 1, tb = p->bcs != 1;
+    if (p->blas && mmi_blas_product(c, p->ldc, ta, tb, a, ta ? p->acs : p->ars, b, tb ? p->bcs : p->brs, i_end - i,
+                                    j_end - j, p->K, p->accumulate))
+        return;
+    x->k.gemm_slice(c, p->ldc, a, p->ars, p->acs, b, p->brs, p->bcs, i_end - i, j_end - j, p->K, p->accumulate,
+                    mmi_exec_scratch(x, worker));
+}
+
+/* Columns [j, j_end) of a product of few rows, B's rows contiguous. */
+static void multiply_columns(void *arg, int64_t piece, int worker)
+{
+    const product *p = arg;
+    int64_t j, j_end;
+    (void)worker;
+    mmi_piece_rows(piece, p->cols, p->N, &j, &j_end);
+    p->x->k.gemm_tile(p->c + j, p->ldc, p->a, p->ars, p->acs, p->b + j, p->brs, p->M, j_end - j, p->K, p->accumulate);
+}
+
+/* Few rows of X against all of W. */
+typedef struct rows {
+    const mmi_exec *x;
+    const float *X;
+    const unsigned char *W;
+    float *Y, *panel;
+    int64_t M, N, K, ldx, ldw, ldy, step;
+    int32_t dtype;
+} rows;
+
+static void multiply_rows(void *arg, int64_t piece, int worker)
+{
+    const rows *r = arg;
+    int64_t j, j_end;
+    (void)worker;
+    mmi_piece_rows(piece, r->step, r->N, &j, &j_end);
+    const unsigned char *w = r->W + (size_t)(j * r->ldw) * mm_dtype_size(r->dtype);
+    r->x->k.gemv_rows(r->Y + j, r->ldy, r->X, r->ldx, w, r->dtype, r->ldw, r->M, j_end - j, r->K);
+}
+
+static int64_t rows_per_piece(int64_t K)
+{
+    int64_t step = ELEMENTS_PER_PIECE / (K > 0 ? K : 1);
+    return round_up(step > 8 ? step : 8, 8);
+}
+
+static void gemv(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const float *X, int64_t ldx, const void *W,
+                 int32_t dtype, int64_t ldw, float *Y, int64_t ldy)
+{
+    rows r = { x, X, W, Y, NULL, M, N, K, ldx, ldw, ldy, rows_per_piece(K), dtype };
+    mmi_pool_run(x->pool, mmi_pieces(N, r.step), multiply_rows, &r);
+}
+
+int64_t mmi_gemm_scratch(const mmi_kernels *k)
+{
+    return k->gemm_scratch;
+}
+
+void mmi_gemm(const mmi_exec *x, bool ta, bool tb, int64_t M, int64_t N, int64_t K, const float *A, int64_t lda,
+              const float *B, int64_t ldb, bool accumulate, float *C, int64_t ldc)
+{
+    if (M <= 0 || N <= 0)
+        return;
+    if (M <= FEW_ROWS && !ta && tb && !accumulate) {
+        gemv(x, M, N, K, A, lda, B, MM_F32, ldb, C, ldc);
+        return;
+    }
+    product p = { x, A, B, C, M, N, K, ldc, ta ? 1 : lda, ta ? lda : 1, tb ? 1 : ldb, tb ? ldb : 1, accumulate,
+                  x->blas, 0, 0, 1 };
+    if (M <= FEW_ROWS && !tb) {
+        p.cols = round_up(rows_per_piece(K), STEP_COLS);
+        mmi_pool_run(x->pool, mmi_pieces(N, p.cols), multiply_columns, &p);
+        return;
+    }
+    cut(&p);
+    if (p.blas)
+        mmi_blas_enter();
+    mmi_pool_run(x->pool, mmi_pieces(M, p.rows) * p.across, multiply_slice, &p);
+    if (p.blas)
+        mmi_blas_leave();
+}
+
+static void widen_rows(void *arg, int64_t piece, int worker)
+{
+    const rows *r = arg;
+    int64_t j, j_end;
+    (void)worker;
+    mmi_piece_rows(piece, r->step, r->N, &j, &j_end);
+    const unsigned char *w = r->W + (size_t)(j * r->K) * mm_dtype_size(r->dtype);
+    r->x->k.widen(r->panel + j * r->K, w, r->dtype, (j_end - j) * r->K);
+}
+
+void mmi_gemm_weight(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const float *X, int64_t ldx, const void *W,
+                     int32_t dtype, float *panel, float *Y, int64_t ldy)
+{
+    if (dtype == MM_F32) {
+        mmi_gemm(x, false, true, M, N, K, X, ldx, W, K, false, Y, ldy);
+    } else if (M <= FEW_ROWS) {
+        gemv(x, M, N, K, X, ldx, W, dtype, K, Y, ldy);
+    } else {
+        rows r = { x, X, W, Y, panel, M, N, K, ldx, K, ldy, rows_per_piece(K), dtype };
+        mmi_pool_run(x->pool, mmi_pieces(N, r.step), widen_rows, &r);
+        mmi_gemm(x, false, true, M, N, K, X, ldx, panel, K, false, Y, ldy);
+    }
+}

@@ -1,0 +1,89 @@
+/* Which tables there are, and which one a name or a processor gets. */
+#include "backend/kernels.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include <minimind/context.h>
+
+#include "backend/simd/simd.h"
+
+void mmi_kernels_init(mmi_kernels *k, unsigned cpu)
+{
+    (void)cpu;
+    mmi_kernels_init_c(k);
+#if MM_HAVE_AVX2
+    if (cpu & MMI_CPU_AVX2)
+        mmi_kernels_init_avx2(k);
+#endif
+#if MM_HAVE_AVX512
+    if (cpu & MMI_CPU_AVX512)
+        mmi_kernels_init_avx512(k);
+#endif
+#if MM_HAVE_NEON
+    if (cpu & MMI_CPU_NEON)
+        mmi_kernels_init_neon(k);
+#endif
+}
+
+/* Slowest first. OpenBLAS comes with whatever else the processor has, so its rows differ in that only. */
+static const mmi_path paths[] = {
+    { "c", 0, 0 },
+    { "avx2", MMI_CPU_AVX2, 0 },
+    { "avx512", MMI_CPU_AVX2 | MMI_CPU_AVX512, 0 },
+    { "neon", MMI_CPU_NEON, 0 },
+#if MM_HAVE_OPENBLAS
+    { "openblas", 0, 1 },
+    { "openblas", MMI_CPU_AVX2, 1 },
+    { "openblas", MMI_CPU_AVX2 | MMI_CPU_AVX512, 1 },
+    { "openblas", MMI_CPU_NEON, 1 },
+#endif
+};
+#define PATH_COUNT ((int32_t)(sizeof paths / sizeof paths[0]))
+
+static int can_run(const mmi_path *path, unsigned flags)
+{
+    return path->blas ? path->cpu == flags : (path->cpu & flags) == path->cpu;
+}
+
+const mmi_path *mmi_path_get(int32_t index)
+{
+    unsigned flags = mmi_cpu_flags();
+    for (int32_t i = 0; i < PATH_COUNT && index >= 0; i++)
+        if (can_run(&paths[i], flags) && index-- == 0)
+            return &paths[i];
+    return NULL;
+}
+
+int32_t mmi_path_count(void)
+{
+    unsigned flags = mmi_cpu_flags();
+    int32_t count = 0;
+    for (int32_t i = 0; i < PATH_COUNT; i++)
+        count += can_run(&paths[i], flags);
+    return count;
+}
+
+const mmi_path *mmi_path_find(const char *name)
+{
+    int32_t count = mmi_path_count();
+    if (!name || name[0] == '\0')
+        return mmi_path_get(count - 1);
+    for (int32_t i = 0; i < count; i++) {
+        const mmi_path *path = mmi_path_get(i);
+        if (strcmp(path->name, name) == 0)
+            return path;
+    }
+    return NULL;
+}
+
+int32_t mm_kernels_count(void)
+{
+    return mmi_path_count();
+}
+
+const char *mm_kernels_name(int32_t index)
+{
+    const mmi_path *path = mmi_path_get(index);
+    return path ? path->name : NULL;
+}

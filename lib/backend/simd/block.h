@@ -1,0 +1,72 @@
+/* The heart of every product: a block of C, TILE_ROWS × (TILE_VECS · VL) at most, kept in registers while it runs along K. */
+#ifndef MMI_BACKEND_SIMD_BLOCK_H
+#define MMI_BACKEND_SIMD_BLOCK_H
+
+#include <stdbool.h>
+
+#include "backend/simd/vf.h"
+
+#define TILE_COLS (TILE_VECS * VL)
+
+/* A at (i, p): a + i * ars + p * acs. B's rows contiguous, ldb apart. */
+typedef struct block {
+    float *c;
+    const float *a, *b;
+    int64_t ldc, ars, acs, ldb, K;
+    bool accumulate;
+} block;
+
+/* C[rows, vecs * VL] = or += A · B; with `masked` the last vector has only the lanes of `tail`. rows, vecs and masked are
+ * constants wherever this is used, so that all of `sum` are registers. */
+static ALWAYS_INLINE void block_multiply(const block *t, const int rows, const int vecs, const bool masked, vtail tail)
+{
+    vf sum[TILE_ROWS][TILE_VECS];
+    UNROLL
+    for (int i = 0; i < rows; i++)
+        UNROLL
+        for (int j = 0; j < vecs; j++)
+            sum[i][j] = vf_zero();
+
+    /* A pointer to every third row: the two rows after it are reached by the addressing mode. */
+    const float *a[(TILE_ROWS + 2) / 3], *b = t->b;
+    const int64_t ars = t->ars, acs = t->acs, ldb = t->ldb;
+    UNROLL
+    for (int i = 0; i < rows; i += 3)
+        a[i / 3] = t->a + i * ars;
+    for (int64_t p = t->K; p > 0; p--) {
+        vf row[TILE_VECS];
+        UNROLL
+        for (int j = 0; j < vecs; j++)
+            row[j] = masked && j == vecs - 1 ? vf_load_tail(b + j * VL, tail) : vf_load(b + j * VL);
+        UNROLL
+        for (int i = 0; i < rows; i++) {
+            vf factor = vf_set(a[i / 3][i % 3 * ars]);
+            UNROLL
+            for (int j = 0; j < vecs; j++)
+                sum[i][j] = vf_fma(factor, row[j], sum[i][j]);
+        }
+        UNROLL
+        for (int i = 0; i < rows; i += 3)
+            a[i / 3] += acs;
+        b += ldb;
+    }
+
+    UNROLL
+    for (int i = 0; i < rows; i++) {
+        UNROLL
+        for (int j = 0; j < vecs; j++) {
+            float *c = t->c + i * t->ldc + j * VL;
+            if (masked && j == vecs - 1) {
+                vf before = t->accumulate ? vf_load_tail(c, tail) : vf_zero();
+                vf_store_tail(c, tail, vf_add(before, sum[i][j]));
+            } else {
+                vf_store(c, t->accumulate ? vf_add(vf_load(c), sum[i][j]) : sum[i][j]);
+            }
+        }
+    }
+}
+
+/* Any number of rows and columns up to the block's. */
+void SIMD(block)(const block *t, int64_t rows, int64_t cols);
+
+#endif

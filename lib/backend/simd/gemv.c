@@ -1,0 +1,78 @@
+#include "backend/simd/table.h"
+#include "backend/simd/words.h"
+
+/* Rows of W read side by side, and rows of x that meet them while they are in registers. */
+#define W_ROWS 4
+#define X_ROWS 3
+
+static ALWAYS_INLINE vf load_weights(const void *w, int64_t p, int64_t left, int32_t dtype)
+{
+    if (dtype == MM_F32)
+        return vf_get((const float *)w + p, left);
+    const uint16_t *words = (const uint16_t *)w + p;
+    return left >= VL ? load_words(words, dtype) : load_words_tail(words, left, dtype);
+}
+
+/* y[m, n] for m rows of x and n rows of W; m, n and dtype are constants wherever this is used. */
+static ALWAYS_INLINE void dots(float *y, int64_t ldy, const float *x, int64_t ldx, const unsigned char *w, int64_t distance,
+                               int32_t dtype, const int m, const int n, int64_t K)
+{
+    vf sum[X_ROWS][W_ROWS];
+    UNROLL
+    for (int i = 0; i < m; i++)
+        UNROLL
+        for (int j = 0; j < n; j++)
+            sum[i][j] = vf_zero();
+    for (int64_t p = 0; p < K; p += VL) {
+        vf weights[W_ROWS];
+        UNROLL
+        for (int j = 0; j < n; j++)
+            weights[j] = load_weights(w + j * distance, p, K - p, dtype);
+        UNROLL
+        for (int i = 0; i < m; i++) {
+            vf xs = vf_get(x + i * ldx + p, K - p);
+            UNROLL
+            for (int j = 0; j < n; j++)
+                sum[i][j] = vf_fma(xs, weights[j], sum[i][j]);
+        }
+    }
+    UNROLL
+    for (int i = 0; i < m; i++)
+        UNROLL
+        for (int j = 0; j < n; j++)
+            y[i * ldy + j] = vf_sum(sum[i][j]);
+}
+
+/* All rows of x against n rows of W, which come from memory once and then lie in the first-level cache. */
+static ALWAYS_INLINE void all_rows(float *y, int64_t ldy, const float *x, int64_t ldx, const unsigned char *w,
+                                   int64_t distance, int32_t dtype, int64_t M, const int n, int64_t K)
+{
+    int64_t i = 0;
+    for (; i + X_ROWS <= M; i += X_ROWS)
+        dots(y + i * ldy, ldy, x + i * ldx, ldx, w, distance, dtype, X_ROWS, n, K);
+    if (M - i == 2)
+        dots(y + i * ldy, ldy, x + i * ldx, ldx, w, distance, dtype, 2, n, K);
+    else if (M - i == 1)
+        dots(y + i * ldy, ldy, x + i * ldx, ldx, w, distance, dtype, 1, n, K);
+}
+
+static ALWAYS_INLINE void rows_of(float *y, int64_t ldy, const float *x, int64_t ldx, const unsigned char *w,
+                                  int64_t distance, int32_t dtype, int64_t M, int64_t N, int64_t K)
+{
+    int64_t j = 0;
+    for (; j + W_ROWS <= N; j += W_ROWS)
+        all_rows(y + j, ldy, x, ldx, w + j * distance, distance, dtype, M, W_ROWS, K);
+    for (; j < N; j++)
+        all_rows(y + j, ldy, x, ldx, w + j * distance, distance, dtype, M, 1, K);
+}
+
+void SIMD(gemv_rows)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype, int64_t ldw,
+                     int64_t M, int64_t N, int64_t K)
+{
+    if (dtype == MM_BF16)
+        rows_of(y, ldy, x, ldx, w, 2 * ldw, MM_BF16, M, N, K);
+    else if (dtype == MM_F16)
+        rows_of(y, ldy, x, ldx, w, 2 * ldw, MM_F16, M, N, K);
+    else
+        rows_of(y, ldy, x, ldx, w, 4 * ldw, MM_F32, M, N, K);
+}

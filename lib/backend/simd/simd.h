@@ -1,0 +1,12 @@
+/* The tables of the instruction sets that this build has. Each one's files are compiled with flags of their own. */
+#ifndef MMI_BACKEND_SIMD_SIMD_H
+#define MMI_BACKEND_SIMD_SIMD_H
+
+#include "backend/kernels.h"
+
+/* Replace the slots that the instruction set does better. */
+void mmi_kernels_init_avx2(mmi_kernels *k);
+void mmi_kernels_init_avx512(mmi_kernels *k);
+void mmi_kernels_init_neon(mmi_kernels *k);
+
+#endif

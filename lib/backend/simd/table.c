@@ -1,0 +1,34 @@
+#include "backend/simd/table.h"
+
+#include "backend/simd/simd.h"
+
+#define TEXT(x) #x
+#define TEXT_OF(x) TEXT(x)
+
+void SIMD(kernels_init)(mmi_kernels *k)
+{
+    k->name = TEXT_OF(MMI_ISA);
+    k->add = SIMD(add);
+    k->axpy = SIMD(axpy);
+    k->scale = SIMD(scale);
+    k->sum_squares = SIMD(sum_squares);
+    k->dot = SIMD(dot);
+    k->transpose = SIMD(transpose);
+    k->widen = SIMD(widen);
+    k->narrow = SIMD(narrow);
+    k->rmsnorm_forward = SIMD(rmsnorm_forward);
+    k->rmsnorm_backward = SIMD(rmsnorm_backward);
+    k->layernorm_forward = SIMD(layernorm_forward);
+    k->layernorm_backward = SIMD(layernorm_backward);
+    k->rope = SIMD(rope);
+    k->activate = SIMD(activate);
+    k->activate_backward = SIMD(activate_backward);
+    k->logsumexp = SIMD(logsumexp);
+    k->softmax_scaled = SIMD(softmax_scaled);
+    k->softmax_tile = SIMD(softmax_tile);
+    k->gemm_tile = SIMD(gemm_tile);
+    k->gemv_rows = SIMD(gemv_rows);
+    k->gemm_slice = SIMD(gemm_slice);
+    k->gemm_scratch = SIMD(gemm_scratch)();
+    k->adamw = SIMD(adamw);
+}

@@ -1,0 +1,60 @@
+/* The kernels of one instruction set, by file. kernels.h says what each one is for. */
+#ifndef MMI_BACKEND_SIMD_TABLE_H
+#define MMI_BACKEND_SIMD_TABLE_H
+
+#include "backend/simd/vf.h"
+
+/* vectors.c */
+void SIMD(add)(float *y, const float *x, int64_t n);
+void SIMD(axpy)(float *y, float a, const float *x, int64_t n);
+void SIMD(scale)(float *y, float a, int64_t n);
+double SIMD(sum_squares)(const float *x, int64_t n);
+float SIMD(dot)(const float *a, const float *b, int64_t n);
+void SIMD(transpose)(float *y, int64_t ldy, const float *x, int64_t ldx, int64_t rows, int64_t cols);
+
+/* convert.c */
+void SIMD(widen)(float *y, const void *x, int32_t dtype, int64_t n);
+void SIMD(narrow)(void *y, const float *x, int32_t dtype, int64_t n);
+
+/* norm.c */
+void SIMD(rmsnorm_forward)(float *y, int64_t ldy, float *rstd, const float *x, int64_t ldx, const float *w, int64_t N,
+                           int64_t C, float eps);
+void SIMD(rmsnorm_backward)(float *dx, int64_t lddx, float *dw, const float *dy, int64_t lddy, const float *x,
+                            int64_t ldx, const float *w, const float *rstd, int64_t N, int64_t C);
+void SIMD(layernorm_forward)(float *y, int64_t ldy, float *mean, float *rstd, const float *x, int64_t ldx,
+                             const float *w, const float *b, int64_t N, int64_t C, float eps);
+void SIMD(layernorm_backward)(float *dx, int64_t lddx, float *dw, float *db, const float *dy, int64_t lddy,
+                              const float *x, int64_t ldx, const float *w, const float *mean, const float *rstd,
+                              int64_t N, int64_t C);
+
+/* rope.c */
+void SIMD(rope)(float *x, const float *cos, const float *sin, int64_t n_heads, int64_t D, int32_t inverse);
+
+/* activate.c */
+void SIMD(activate)(float *out, const float *gate, const float *up, int32_t act, int64_t n);
+void SIMD(activate_backward)(float *d_gate, float *d_up, float *out, const float *d, const float *gate,
+                             const float *up, int32_t act, int64_t n);
+
+/* softmax.c */
+float SIMD(logsumexp)(const float *x, int64_t n);
+void SIMD(softmax_scaled)(float *x, float lse, float a, int64_t n);
+float SIMD(softmax_tile)(float *s, float *m, int64_t n);
+
+/* tile.c */
+void SIMD(gemm_tile)(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b, int64_t ldb,
+                     int64_t M, int64_t N, int64_t K, int32_t accumulate);
+
+/* gemv.c */
+void SIMD(gemv_rows)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype, int64_t ldw,
+                     int64_t M, int64_t N, int64_t K);
+
+/* slice.c */
+void SIMD(gemm_slice)(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b, int64_t brs,
+                      int64_t bcs, int64_t M, int64_t N, int64_t K, int32_t accumulate, float *scratch);
+int64_t SIMD(gemm_scratch)(void);
+
+/* adamw.c */
+void SIMD(adamw)(float *w, float *m, float *v, const float *g, int64_t n, double grad_scale, double lr, double beta1,
+                 double beta2, double eps, double decay, double correction1, double correction2);
+
+#endif

@@ -1,0 +1,23 @@
+/* Reading numbers of two bytes as floats; `dtype` is a constant wherever these are used. */
+#ifndef MMI_BACKEND_SIMD_WORDS_H
+#define MMI_BACKEND_SIMD_WORDS_H
+
+#include <string.h>
+
+#include <minimind/view.h>
+
+#include "backend/simd/vf.h"
+
+static ALWAYS_INLINE vf load_words(const void *p, int32_t dtype)
+{
+    return dtype == MM_BF16 ? vf_load_bf16(p) : vf_load_f16(p);
+}
+
+static ALWAYS_INLINE vf load_words_tail(const void *p, int64_t n, int32_t dtype)
+{
+    uint16_t rest[VL] = { 0 };
+    memcpy(rest, p, (size_t)n * sizeof rest[0]);
+    return load_words(rest, dtype);
+}
+
+#endif

@@ -1,0 +1,60 @@
+/* What the kernel tests share: every table that can run here, memory whose end is the end of the world, comparisons. */
+#ifndef MM_TESTS_BACKEND_TABLES_H
+#define MM_TESTS_BACKEND_TABLES_H
+
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "backend/kernels.h"
+#include "support.h"
+
+/* One table for each instruction set that this build and processor have, portable C first; how many. */
+#define MOST_TABLES 4
+int all_tables(mmi_kernels tables[MOST_TABLES]);
+
+/* for (each table k) … */
+#define EACH_TABLE(k)                                                                                                   \
+    mmi_kernels table_list[MOST_TABLES];                                                                                \
+    const int table_count = all_tables(table_list);                                                                     \
+    for (const mmi_kernels *k = table_list; k < table_list + table_count; k++)
+
+/* `bytes` of memory right before a page that can't be touched, so that reading or writing beyond the end crashes. What is
+ * before it is filled with a pattern that edge_check() looks at. A slot holds one array at a time. */
+#define EDGE_SLOTS 10
+void *edge_place(int slot, int64_t bytes);
+void edge_check(void);
+
+static inline float *edge_floats(int slot, int64_t n)
+{
+    return edge_place(slot, n * (int64_t)sizeof(float));
+}
+
+/* The same with random contents, uniform in ±scale. */
+float *edge_random(int slot, int64_t n, test_rng *rng, float scale);
+
+/* ck_assert_msg() for inner loops: libcheck notes every assertion it passes, at the price of a system call. */
+#define expect(condition, ...)                                                                                          \
+    do {                                                                                                                \
+        if (!(condition))                                                                                               \
+            ck_abort_msg(__VA_ARGS__);                                                                                  \
+    } while (0)
+
+/* got = want within `tolerance`; NaN only as NaN, infinity only as itself. */
+#define ck_near(got, want, tolerance, k, what, i)                                                                       \
+    do {                                                                                                                \
+        double near_got = (got), near_want = (want);                                                                    \
+        if (!is_near(near_got, near_want, tolerance))                                                                   \
+            ck_abort_msg("%s %s [%lld] is %.9g, not %.9g (± %.3g)", (k)->name, what, (long long)(i), near_got, near_want,    \
+                         (double)(tolerance));                                                                          \
+    } while (0)
+int is_near(double got, double want, double tolerance);
+
+/* Lengths at which vector code breaks: 0, 1, around each power of two up to 128, primes. */
+extern const int64_t awkward[];
+extern const int awkward_count;
+
+/* Half the distance from 1 to the next float: what one rounding can cost. */
+#define ROUNDING 5.97e-8
+
+#endif

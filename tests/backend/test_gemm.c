@@ -1,0 +1,269 @@
+/* Large products on the pool: right, the same bits for any number of threads, and OpenBLAS's setting left as it was. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/gemm.h"
+#include "base/memory.h"
+#include "tables.h"
+
+#if MM_HAVE_OPENBLAS
+#include <cblas.h>
+#endif
+
+static void make_exec(mmi_exec *x, const mmi_path *path, int threads)
+{
+    *x = (mmi_exec){ .blas = path->blas != 0 };
+    mmi_kernels_init(&x->k, path->cpu);
+    ck_ok(mmi_pool_create(threads, &x->pool));
+    x->scratch_stride = mmi_gemm_scratch(&x->k);
+    x->scratch = mmi_alloc((size_t)(x->scratch_stride * threads), sizeof(float));
+    ck_assert_ptr_nonnull(x->scratch);
+}
+
+static void free_exec(mmi_exec *x)
+{
+    mmi_pool_free(x->pool);
+    mmi_free(x->scratch);
+}
+
+#define EACH_PATH(path)                                                                                                 \
+    const mmi_path *path = mmi_path_get(0);                                                                             \
+    for (int32_t path_index = 0; path_index < mmi_path_count(); path = mmi_path_get(++path_index))
+
+typedef struct problem {
+    bool ta, tb, accumulate;
+    int64_t M, N, K, lda, ldb, ldc;
+    float *a, *b, *c;
+} problem;
+
+static float *random_floats(int64_t n, test_rng *rng)
+{
+    float *x = malloc((size_t)(n > 0 ? n : 1) * sizeof(float));
+    ck_assert_ptr_nonnull(x);
+    rng_fill(rng, x, (size_t)n, 1);
+    return x;
+}
+
+/* Floats of `rows` rows, ld apart, the last one only as long as it must be: ASan sees the rest. */
+static int64_t extent(int64_t rows, int64_t ld, int64_t length)
+{
+    return rows > 0 ? (rows - 1) * ld + length : 0;
+}
+
+static problem make_problem(int variant, int64_t M, int64_t N, int64_t K, test_rng *rng)
+{
+    problem p = { (variant & 1) != 0, (variant & 2) != 0, (variant & 4) != 0, M, N, K, 0, 0, 0, NULL, NULL, NULL };
+    int64_t a_rows = p.ta ? K : M, a_cols = p.ta ? M : K, b_rows = p.tb ? N : K, b_cols = p.tb ? K : N;
+    p.lda = a_cols + rng_between(rng, 0, 5);
+    p.ldb = b_cols + rng_between(rng, 0, 5);
+    p.ldc = N + rng_between(rng, 0, 5);
+    p.a = random_floats(extent(a_rows, p.lda, a_cols), rng);
+    p.b = random_floats(extent(b_rows, p.ldb, b_cols), rng);
+    p.c = random_floats(extent(M, p.ldc, N), rng);
+    return p;
+}
+
+static void free_problem(problem *p)
+{
+    free(p->a);
+    free(p->b);
+    free(p->c);
+}
+
+static float *solve(const problem *p, const mmi_exec *x)
+{
+    size_t bytes = (size_t)extent(p->M, p->ldc, p->N) * sizeof(float);
+    float *c = malloc(bytes > 0 ? bytes : 1);
+    ck_assert_ptr_nonnull(c);
+    memcpy(c, p->c, bytes);
+    mmi_gemm(x, p->ta, p->tb, p->M, p->N, p->K, p->a, p->lda, p->b, p->ldb, p->accumulate, c, p->ldc);
+    return c;
+}
+
+/* Some elements, all of them where there are few, against double precision. */
+static void check_solution(const problem *p, const float *c, const mmi_path *path, test_rng *rng)
+{
+    int64_t all = p->M * p->N, some = all < 400 ? all : 400;
+    for (int64_t n = 0; n < some; n++) {
+        int64_t at = some == all ? n : (int64_t)(rng_uniform(rng) * (double)all), i = at / p->N, j = at % p->N;
+        double want = p->accumulate ? p->c[i * p->ldc + j] : 0, size = fabs(want);
+        for (int64_t k = 0; k < p->K; k++) {
+            double term = (double)p->a[p->ta ? k * p->lda + i : i * p->lda + k] * p->b[p->tb ? j * p->ldb + k : k * p->ldb + j];
+            want += term;
+            size += fabs(term);
+        }
+        /* blocked sums round far fewer than K times, and up and down alike */
+        ck_near(c[i * p->ldc + j], want, size * 100 * ROUNDING, path, "mmi_gemm", i * 10000 + j);
+    }
+    for (int64_t i = 0; i + 1 < p->M; i++)
+        for (int64_t j = p->N; j < p->ldc; j++)
+            expect(c[i * p->ldc + j] == p->c[i * p->ldc + j], "%s wrote between the rows", path->name);
+}
+
+START_TEST(products_of_every_kind_agree_with_double_precision)
+{
+    static const int64_t shapes[][3] = {
+        { 1, 1, 1 },     { 1, 300, 70 },   { 8, 33, 512 },   { 9, 33, 100 },  { 3, 700, 129 }, { 700, 3, 129 }, { 300, 1, 40 },
+        { 130, 260, 0 }, { 257, 255, 65 }, { 512, 128, 96 }, { 31, 640, 17 }, { 0, 5, 5 },     { 5, 0, 5 },     { 520, 70, 400 },
+    };
+    test_rng rng = { 1 };
+    EACH_PATH (path) {
+        mmi_exec x;
+        make_exec(&x, path, 2);
+        for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
+            for (int variant = 0; variant < 8; variant++) {
+                problem p = make_problem(variant, shapes[s][0], shapes[s][1], shapes[s][2], &rng);
+                float *c = solve(&p, &x);
+                check_solution(&p, c, path, &rng);
+                free(c);
+                free_problem(&p);
+            }
+        free_exec(&x);
+    }
+}
+END_TEST
+
+START_TEST(products_have_the_same_bits_for_any_number_of_threads)
+{
+    static const int64_t shapes[][3] = { { 700, 513, 130 }, { 128, 512, 1000 }, { 5, 1000, 300 }, { 333, 131, 77 }, { 8, 100, 33 } };
+    static const int threads[] = { 1, 2, 3, 8 };
+    EACH_PATH (path) {
+        for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
+            for (int variant = 0; variant < 8; variant++) {
+                float *first = NULL;
+                for (int t = 0; t < 4; t++) {
+                    test_rng rng = { s };
+                    problem p = make_problem(variant, shapes[s][0], shapes[s][1], shapes[s][2], &rng);
+                    mmi_exec x;
+                    make_exec(&x, path, threads[t]);
+                    float *c = solve(&p, &x);
+                    if (first)
+                        expect(memcmp(first, c, (size_t)extent(p.M, p.ldc, p.N) * sizeof(float)) == 0,
+                               "%s: %d threads have other bits", path->name, threads[t]);
+                    if (first)
+                        free(c);
+                    else
+                        first = c;
+                    free_exec(&x);
+                    free_problem(&p);
+                }
+                free(first);
+            }
+    }
+}
+END_TEST
+
+START_TEST(products_with_weights_of_every_dtype_agree)
+{
+    static const int64_t shapes[][3] = { { 1, 77, 64 }, { 8, 200, 33 }, { 9, 40, 50 }, { 100, 130, 65 }, { 0, 4, 4 }, { 4, 0, 4 } };
+    test_rng rng = { 2 };
+    EACH_PATH (path) {
+        mmi_exec x;
+        make_exec(&x, path, 2);
+        for (int32_t dtype = MM_F32; dtype <= MM_F16; dtype++)
+            for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
+                int64_t M = shapes[s][0], N = shapes[s][1], K = shapes[s][2];
+                problem p = make_problem(2, M, N, K, &rng);
+                float *w = random_floats(N * K, &rng), *panel = random_floats(N * K, &rng);
+                void *narrow = malloc((size_t)(N * K) * mm_dtype_size(dtype) + 1);
+                ck_assert_ptr_nonnull(narrow);
+                x.k.narrow(narrow, w, dtype, N * K);
+                x.k.widen(w, narrow, dtype, N * K);
+                free(p.b);
+                p.b = w;
+                p.ldb = K;
+                float *c = solve(&p, &x);
+                mmi_gemm_weight(&x, M, N, K, p.a, p.lda, narrow, dtype, dtype == MM_F32 ? NULL : panel, c, p.ldc);
+                check_solution(&p, c, path, &rng);
+                free(narrow);
+                free(panel);
+                free(c);
+                free_problem(&p);
+            }
+        free_exec(&x);
+    }
+}
+END_TEST
+
+START_TEST(blas_is_held_at_one_thread_and_given_back)
+{
+#if MM_HAVE_OPENBLAS
+    openblas_set_num_threads(2);
+    int before = openblas_get_num_threads();
+    mmi_blas_enter();
+    ck_assert_int_eq(openblas_get_num_threads(), 1);
+    mmi_blas_enter();
+    ck_assert_int_eq(openblas_get_num_threads(), 1);
+    mmi_blas_leave();
+    ck_assert_int_eq(openblas_get_num_threads(), 1);
+    mmi_blas_leave();
+    ck_assert_int_eq(openblas_get_num_threads(), before);
+    openblas_set_num_threads(1);
+    mmi_blas_enter();
+    mmi_blas_leave();
+    ck_assert_int_eq(openblas_get_num_threads(), 1);
+#else
+    mmi_blas_enter();
+    mmi_blas_leave();
+#endif
+}
+END_TEST
+
+START_TEST(a_product_leaves_the_hosts_blas_setting_alone)
+{
+#if MM_HAVE_OPENBLAS
+    test_rng rng = { 3 };
+    openblas_set_num_threads(2);
+    int before = openblas_get_num_threads();
+    EACH_PATH (path) {
+        mmi_exec x;
+        make_exec(&x, path, 2);
+        problem p = make_problem(0, 64, 64, 64, &rng);
+        free(solve(&p, &x));
+        ck_assert_int_eq(openblas_get_num_threads(), before);
+        free_problem(&p);
+        free_exec(&x);
+    }
+#endif
+}
+END_TEST
+
+static void enter_and_leave(void *arg, int64_t piece, int worker)
+{
+    (void)arg, (void)piece, (void)worker;
+    mmi_blas_enter();
+    mmi_blas_enter();
+    mmi_blas_leave();
+    mmi_blas_leave();
+}
+
+START_TEST(blas_may_be_entered_by_many_threads_at_once)
+{
+#if MM_HAVE_OPENBLAS
+    openblas_set_num_threads(2);
+    int before = openblas_get_num_threads();
+#endif
+    mmi_pool *pool;
+    ck_ok(mmi_pool_create(4, &pool));
+    mmi_pool_run(pool, 2000, enter_and_leave, NULL);
+    mmi_pool_free(pool);
+#if MM_HAVE_OPENBLAS
+    ck_assert_int_eq(openblas_get_num_threads(), before);
+#endif
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("backend/gemm");
+    TCase *tests = tcase_create("all");
+    tcase_set_timeout(tests, 120);
+    tcase_add_test(tests, products_of_every_kind_agree_with_double_precision);
+    tcase_add_test(tests, products_have_the_same_bits_for_any_number_of_threads);
+    tcase_add_test(tests, products_with_weights_of_every_dtype_agree);
+    tcase_add_test(tests, blas_is_held_at_one_thread_and_given_back);
+    tcase_add_test(tests, a_product_leaves_the_hosts_blas_setting_alone);
+    tcase_add_test(tests, blas_may_be_entered_by_many_threads_at_once);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}

@@ -1,0 +1,240 @@
+/* The product kernels, every table against double precision: all tails, all strides, both ways to end. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tables.h"
+
+/* A matrix of which element (i, j) is at p + i * rs + j * cs. */
+typedef struct matrix {
+    float *p;
+    int64_t rs, cs;
+} matrix;
+
+enum { ROW_MAJOR, COLUMN_MAJOR, SCATTERED, LAYOUTS };
+
+static matrix random_matrix(int slot, int64_t rows, int64_t cols, int layout, test_rng *rng)
+{
+    matrix m = { NULL, 1, 1 };
+    int64_t gap = rng_between(rng, 0, 3);
+    if (layout == ROW_MAJOR)
+        m.rs = cols + gap;
+    else if (layout == COLUMN_MAJOR)
+        m.cs = rows + gap;
+    else
+        m.cs = 2, m.rs = 2 * cols + gap + 1;
+    int64_t floats = rows > 0 && cols > 0 ? (rows - 1) * m.rs + (cols - 1) * m.cs + 1 : 0;
+    m.p = edge_random(slot, floats, rng, 1);
+    return m;
+}
+
+static float at(matrix m, int64_t i, int64_t j)
+{
+    return m.p[i * m.rs + j * m.cs];
+}
+
+typedef struct problem {
+    int64_t M, N, K;
+    matrix a, b, c;
+    float *before; /* all of c with what lies between its rows */
+    int64_t c_floats;
+    int accumulate;
+} problem;
+
+static problem make_problem(int64_t M, int64_t N, int64_t K, int a_layout, int b_layout, int accumulate, test_rng *rng)
+{
+    problem p = { .M = M, .N = N, .K = K, .accumulate = accumulate };
+    p.a = random_matrix(0, M, K, a_layout, rng);
+    p.b = random_matrix(1, K, N, b_layout, rng);
+    p.c = random_matrix(2, M, N, ROW_MAJOR, rng);
+    p.c_floats = M > 0 && N > 0 ? (M - 1) * p.c.rs + N : 0;
+    p.before = edge_floats(3, p.c_floats);
+    if (p.c_floats > 0)
+        memcpy(p.before, p.c.p, (size_t)p.c_floats * sizeof(float));
+    return p;
+}
+
+/* |a|, |b| ≤ 1: K products and what was there before are at most K + 1 together, and each of K + 1 additions may round; a long
+ * sum rounds up and down alike. */
+static double product_error(int64_t K)
+{
+    return ROUNDING * (double)(K + 1) * (K < 64 ? (double)(K + 1) : 64);
+}
+
+static void check_problem(const problem *p, const mmi_kernels *k, const char *what)
+{
+    for (int64_t i = 0; i < p->M; i++)
+        for (int64_t j = 0; j < p->N; j++) {
+            double want = p->accumulate ? p->before[i * p->c.rs + j] : 0;
+            for (int64_t r = 0; r < p->K; r++)
+                want += (double)at(p->a, i, r) * at(p->b, r, j);
+            ck_near(at(p->c, i, j), want, product_error(p->K), k, what, i * 10000 + j);
+        }
+    for (int64_t i = 0; i + 1 < p->M; i++)
+        for (int64_t j = p->N; j < p->c.rs && p->N > 0; j++)
+            expect(p->c.p[i * p->c.rs + j] == p->before[i * p->c.rs + j], "%s %s wrote between the rows", k->name, what);
+    edge_check();
+}
+
+static void try_tile(const mmi_kernels *k, int64_t M, int64_t N, int64_t K, int layout, test_rng *rng)
+{
+    problem p = make_problem(M, N, K, layout, ROW_MAJOR, rng_between(rng, 0, 1), rng);
+    k->gemm_tile(p.c.p, p.c.rs, p.a.p, p.a.rs, p.a.cs, p.b.p, p.b.rs, M, N, K, p.accumulate);
+    check_problem(&p, k, "gemm_tile");
+}
+
+static void try_slice(const mmi_kernels *k, int64_t M, int64_t N, int64_t K, int a_layout, int b_layout, test_rng *rng)
+{
+    problem p = make_problem(M, N, K, a_layout, b_layout, rng_between(rng, 0, 1), rng);
+    /* the scratch is as large as promised and no larger, and what is in it does not matter */
+    float *scratch = edge_floats(4, k->gemm_scratch);
+    memset(scratch, 0xFF, (size_t)k->gemm_scratch * sizeof(float));
+    k->gemm_slice(p.c.p, p.c.rs, p.a.p, p.a.rs, p.a.cs, p.b.p, p.b.rs, p.b.cs, M, N, K, p.accumulate, scratch);
+    check_problem(&p, k, "gemm_slice");
+}
+
+START_TEST(tiles_of_every_small_size_are_right)
+{
+    test_rng rng = { 1 };
+    EACH_TABLE (k)
+        for (int64_t M = 0; M <= 26; M++)
+            for (int64_t N = 0; N <= 50; N++)
+                try_tile(k, M, N, rng_between(&rng, 0, 9), (int)(M + N) % LAYOUTS, &rng);
+}
+END_TEST
+
+START_TEST(tiles_of_attention_size_are_right)
+{
+    test_rng rng = { 2 };
+    EACH_TABLE (k)
+        for (int round = 0; round < 20; round++)
+            try_tile(k, rng_between(&rng, 1, 260), rng_between(&rng, 1, 130), rng_between(&rng, 1, 130), round % LAYOUTS, &rng);
+}
+END_TEST
+
+START_TEST(slices_of_every_layout_and_size_are_right)
+{
+    test_rng rng = { 3 };
+    static const int64_t sizes[] = { 0, 1, 2, 5, 6, 7, 12, 13, 15, 16, 17, 31, 32, 33, 48, 50 };
+    EACH_TABLE (k)
+        for (size_t m = 0; m < 16; m++)
+            for (size_t n = 0; n < 16; n++)
+                for (int layout = 0; layout < LAYOUTS * LAYOUTS; layout++)
+                    try_slice(k, sizes[m], sizes[n], sizes[(m + n + (size_t)layout) % 16], layout % LAYOUTS,
+                              layout / LAYOUTS, &rng);
+}
+END_TEST
+
+START_TEST(slices_larger_than_every_block_are_right)
+{
+    test_rng rng = { 4 };
+    static const int64_t shapes[][3] = { { 97, 33, 384 },  { 96, 513, 20 },  { 193, 17, 385 }, { 24, 1037, 7 },
+                                         { 13, 40, 1100 }, { 200, 100, 400 } };
+    EACH_TABLE (k)
+        for (int layout = 0; layout < LAYOUTS * LAYOUTS; layout++)
+            for (int s = 0; s < 6; s++)
+                if ((s + layout) % 3 == 0)
+                    try_slice(k, shapes[s][0], shapes[s][1], shapes[s][2], layout % LAYOUTS, layout / LAYOUTS, &rng);
+}
+END_TEST
+
+START_TEST(a_product_with_nothing_to_sum_is_zero_or_what_was_there)
+{
+    EACH_TABLE (k)
+        for (int accumulate = 0; accumulate < 2; accumulate++)
+            for (int slice = 0; slice < 2; slice++) {
+                float c[7 * 19], *scratch = edge_floats(4, k->gemm_scratch);
+                for (int i = 0; i < 7 * 19; i++)
+                    c[i] = 3;
+                if (slice)
+                    k->gemm_slice(c, 19, NULL, 0, 1, NULL, 19, 1, 7, 19, 0, accumulate, scratch);
+                else
+                    k->gemm_tile(c, 19, NULL, 0, 1, NULL, 19, 7, 19, 0, accumulate);
+                for (int i = 0; i < 7 * 19; i++)
+                    expect(c[i] == (accumulate ? 3 : 0), "%s: c[%d] is %g", k->name, i, c[i]);
+            }
+}
+END_TEST
+
+START_TEST(what_c_held_before_does_not_show_unless_asked_for)
+{
+    test_rng rng = { 5 };
+    EACH_TABLE (k)
+        for (int slice = 0; slice < 2; slice++) {
+            problem p = make_problem(19, 37, 11, ROW_MAJOR, ROW_MAJOR, 0, &rng);
+            for (int64_t i = 0; i < p.M; i++)
+                for (int64_t j = 0; j < p.N; j++)
+                    p.c.p[i * p.c.rs + j] = NAN;
+            if (slice)
+                k->gemm_slice(p.c.p, p.c.rs, p.a.p, p.a.rs, 1, p.b.p, p.b.rs, 1, 19, 37, 11, 0, edge_floats(4, k->gemm_scratch));
+            else
+                k->gemm_tile(p.c.p, p.c.rs, p.a.p, p.a.rs, 1, p.b.p, p.b.rs, 19, 37, 11, 0);
+            check_problem(&p, k, "over NaN");
+        }
+}
+END_TEST
+
+START_TEST(a_nan_reaches_its_row_or_column_and_no_other)
+{
+    test_rng rng = { 6 };
+    EACH_TABLE (k)
+        for (int slice = 0; slice < 2; slice++)
+            for (int in_b = 0; in_b < 2; in_b++) {
+                problem p = make_problem(23, 45, 21, ROW_MAJOR, ROW_MAJOR, 1, &rng);
+                if (in_b)
+                    p.b.p[20 * p.b.rs + 44] = NAN;
+                else
+                    p.a.p[22 * p.a.rs + 20] = NAN;
+                if (slice)
+                    k->gemm_slice(p.c.p, p.c.rs, p.a.p, p.a.rs, 1, p.b.p, p.b.rs, 1, 23, 45, 21, 1,
+                                  edge_floats(4, k->gemm_scratch));
+                else
+                    k->gemm_tile(p.c.p, p.c.rs, p.a.p, p.a.rs, 1, p.b.p, p.b.rs, 23, 45, 21, 1);
+                check_problem(&p, k, "with NaN");
+            }
+}
+END_TEST
+
+START_TEST(few_rows_agree_with_double_precision_for_every_dtype)
+{
+    test_rng rng = { 7 };
+    EACH_TABLE (k)
+        for (int32_t dtype = MM_F32; dtype <= MM_F16; dtype++)
+            for (int64_t M = 0; M <= 9; M++)
+                for (int round = 0; round < 12; round++) {
+                    int64_t N = rng_between(&rng, 0, 11), K = awkward[rng_between(&rng, 0, awkward_count - 1)];
+                    int64_t ldw = K + rng_between(&rng, 0, 2), size = (int64_t)mm_dtype_size(dtype);
+                    int64_t elements = N > 0 ? (N - 1) * ldw + K : 0;
+                    matrix x = random_matrix(0, M, K, ROW_MAJOR, &rng), y = random_matrix(2, M, N, ROW_MAJOR, &rng);
+                    float *exact = edge_random(3, elements, &rng, 1);
+                    unsigned char *w = edge_place(1, elements * size);
+                    k->narrow(w, exact, dtype, elements);
+                    k->widen(exact, w, dtype, elements);
+                    k->gemv_rows(y.p, y.rs, x.p, x.rs, w, dtype, ldw, M, N, K);
+                    for (int64_t i = 0; i < M; i++)
+                        for (int64_t j = 0; j < N; j++) {
+                            double want = 0;
+                            for (int64_t p = 0; p < K; p++)
+                                want += (double)at(x, i, p) * exact[j * ldw + p];
+                            ck_near(at(y, i, j), want, product_error(K), k, "gemv_rows", i * 100 + j);
+                        }
+                    edge_check();
+                }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("backend/product");
+    TCase *tests = tcase_create("all");
+    tcase_set_timeout(tests, 120);
+    tcase_add_test(tests, tiles_of_every_small_size_are_right);
+    tcase_add_test(tests, tiles_of_attention_size_are_right);
+    tcase_add_test(tests, slices_of_every_layout_and_size_are_right);
+    tcase_add_test(tests, slices_larger_than_every_block_are_right);
+    tcase_add_test(tests, a_product_with_nothing_to_sum_is_zero_or_what_was_there);
+    tcase_add_test(tests, what_c_held_before_does_not_show_unless_asked_for);
+    tcase_add_test(tests, a_nan_reaches_its_row_or_column_and_no_other);
+    tcase_add_test(tests, few_rows_agree_with_double_precision_for_every_dtype);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}

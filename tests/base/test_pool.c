@@ -1,0 +1,192 @@
+/* The pool: every piece exactly once, on a worker that exists, with whatever came before seen by all. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/pool.h"
+#include "support.h"
+
+#define MOST_PIECES 1000
+#define MOST_THREADS 8
+
+typedef struct job {
+    atomic_int times[MOST_PIECES]; /* each piece was done */
+    atomic_int wrong_worker;
+    int threads;
+    int64_t sum[MOST_THREADS][16]; /* plain, on a cache line each: only its worker may touch it */
+} job;
+
+static void count_piece(void *arg, int64_t piece, int worker)
+{
+    job *j = arg;
+    atomic_fetch_add(&j->times[piece], 1);
+    if (worker < 0 || worker >= j->threads)
+        atomic_fetch_add(&j->wrong_worker, 1);
+    else
+        j->sum[worker][0] += piece;
+}
+
+static void run_and_check(mmi_pool *pool, job *j, int64_t pieces)
+{
+    memset(j, 0, sizeof *j);
+    j->threads = mmi_pool_threads(pool);
+    mmi_pool_run(pool, pieces, count_piece, j);
+    int64_t sum = 0;
+    for (int i = 0; i < j->threads; i++)
+        sum += j->sum[i][0];
+    for (int64_t i = 0; i < MOST_PIECES; i++)
+        if (atomic_load(&j->times[i]) != (i < pieces))
+            ck_abort_msg("piece %d of %d was done %d times", (int)i, (int)pieces, atomic_load(&j->times[i]));
+    if (atomic_load(&j->wrong_worker) != 0 || sum != pieces * (pieces - 1) / 2)
+        ck_abort_msg("%d threads, %d pieces: the sum is %d", j->threads, (int)pieces, (int)sum);
+}
+
+START_TEST(every_piece_is_done_exactly_once)
+{
+    static job j;
+    for (int threads = 1; threads <= MOST_THREADS; threads++) {
+        mmi_pool *pool;
+        ck_ok(mmi_pool_create(threads, &pool));
+        ck_assert_int_eq(mmi_pool_threads(pool), threads);
+        for (int64_t pieces = 0; pieces <= 40; pieces++)
+            run_and_check(pool, &j, pieces);
+        run_and_check(pool, &j, MOST_PIECES);
+        mmi_pool_free(pool);
+    }
+}
+END_TEST
+
+START_TEST(many_small_jobs_follow_each_other)
+{
+    static job j;
+    for (int threads = 2; threads <= MOST_THREADS; threads += 3) {
+        mmi_pool *pool;
+        ck_ok(mmi_pool_create(threads, &pool));
+        for (int round = 0; round < 1500; round++)
+            run_and_check(pool, &j, round % 7);
+        mmi_pool_free(pool);
+    }
+}
+END_TEST
+
+/* piece i of a round reads what any worker wrote in the round before */
+typedef struct relay {
+    int64_t now[64], before[64];
+} relay;
+
+static void pass_on(void *arg, int64_t piece, int worker)
+{
+    relay *r = arg;
+    (void)worker;
+    r->now[piece] = r->before[(piece + 1) % 64] + 1;
+}
+
+START_TEST(what_one_job_wrote_the_next_one_sees)
+{
+    mmi_pool *pool;
+    relay r;
+    memset(&r, 0, sizeof r);
+    ck_ok(mmi_pool_create(4, &pool));
+    for (int round = 0; round < 2000; round++) {
+        mmi_pool_run(pool, 64, pass_on, &r);
+        memcpy(r.before, r.now, sizeof r.now);
+    }
+    mmi_pool_free(pool);
+    for (int i = 0; i < 64; i++)
+        ck_assert_int_eq(r.now[i], 2000);
+}
+END_TEST
+
+static void note_order(void *arg, int64_t piece, int worker)
+{
+    int64_t *next = arg;
+    (void)worker;
+    if (*next != piece)
+        ck_abort_msg("piece %d came when %d was due", (int)piece, (int)*next);
+    ++*next;
+}
+
+START_TEST(one_thread_does_the_pieces_in_order)
+{
+    mmi_pool *pool;
+    int64_t next = 0;
+    ck_ok(mmi_pool_create(1, &pool));
+    mmi_pool_run(pool, 100, note_order, &next);
+    ck_assert_int_eq(next, 100);
+    mmi_pool_free(pool);
+}
+END_TEST
+
+START_TEST(a_pool_that_never_ran_can_be_freed)
+{
+    for (int round = 0; round < 50; round++) {
+        mmi_pool *pool;
+        ck_ok(mmi_pool_create(1 + round % 5, &pool));
+        mmi_pool_free(pool);
+    }
+    mmi_pool_free(NULL);
+}
+END_TEST
+
+static void *use_own_pool(void *arg)
+{
+    job *j = arg;
+    mmi_pool *pool;
+    if (mmi_pool_create(3, &pool) != MM_OK)
+        return NULL;
+    for (int round = 0; round < 200; round++)
+        run_and_check(pool, j, 50);
+    mmi_pool_free(pool);
+    return j;
+}
+
+START_TEST(pools_of_several_threads_run_side_by_side)
+{
+    static job jobs[3];
+    pthread_t threads[3];
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, use_own_pool, &jobs[i]), 0);
+    for (int i = 0; i < 3; i++) {
+        void *result = NULL;
+        ck_assert_int_eq(pthread_join(threads[i], &result), 0);
+        ck_assert_ptr_eq(result, &jobs[i]);
+    }
+}
+END_TEST
+
+START_TEST(a_pool_without_memory_is_an_error)
+{
+    mmi_pool *pool = NULL;
+    mmi_memory_fail_at(1, false);
+    ck_status(mmi_pool_create(4, &pool), MM_ERR_MEMORY);
+    mmi_memory_fail_at(0, false);
+    ck_assert_ptr_null(pool);
+    ck_error_mentions("thread pool");
+    ck_assert_uint_gt(mmi_pool_bytes(4), mmi_pool_bytes(1));
+}
+END_TEST
+
+START_TEST(there_is_a_processor)
+{
+    ck_assert_int_ge(mmi_processor_count(), 1);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("base/pool");
+    TCase *tests = tcase_create("all");
+    tcase_set_timeout(tests, 120);
+    tcase_add_test(tests, every_piece_is_done_exactly_once);
+    tcase_add_test(tests, many_small_jobs_follow_each_other);
+    tcase_add_test(tests, what_one_job_wrote_the_next_one_sees);
+    tcase_add_test(tests, one_thread_does_the_pieces_in_order);
+    tcase_add_test(tests, a_pool_that_never_ran_can_be_freed);
+    tcase_add_test(tests, pools_of_several_threads_run_side_by_side);
+    tcase_add_test(tests, a_pool_without_memory_is_an_error);
+    tcase_add_test(tests, there_is_a_processor);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}
