@@ -1,0 +1,34 @@
+/* Ids of a text to a row of ids and targets, the three forms. Targets are shifted: targets[t] is what position t must
+ * predict, -100 is not counted. The pad id is never a target, wherever it comes from. */
+#ifndef MMI_DATA_ROWS_H
+#define MMI_DATA_ROWS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MMI_IGNORED (-100)
+
+/* The first `width` + 1 of `count` ids, filled up with pad: ids [width] are all but the last, targets [width] all but the
+ * first. */
+void mmi_row_shifted(int32_t *ids, int32_t *targets, int32_t width, const int32_t *from, size_t count, int32_t pad);
+
+/* ids [width]: bos, as many of the `count` ids as fit, eos, pad; a bos or eos of -1 is left out. The last target is not
+ * counted. */
+void mmi_row_framed(int32_t *ids, int32_t *targets, int32_t width, const int32_t *from, size_t count, int32_t bos,
+                    int32_t eos, int32_t pad);
+
+/* A row that documents are laid into end to end. */
+typedef struct mmi_packed {
+    int32_t *ids, *targets, *documents; /* [width] */
+    int32_t width, filled;
+    int32_t document;                   /* number of the next one in this row, from 0 */
+    int32_t pad;
+} mmi_packed;
+
+/* Lay in as many of the ids as fit, as one document; how many those were. */
+size_t mmi_packed_add(mmi_packed *row, const int32_t *from, size_t count);
+
+/* Fill up with padding, which is a document of its own. */
+void mmi_packed_close(mmi_packed *row);
+
+#endif

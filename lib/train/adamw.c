@@ -1,0 +1,156 @@
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/options.h"
+#include "model/model.h"
+#include "run/context.h"
+#include "train/optimizer.h"
+
+/* Elements of one piece of work: a few of its four arrays fit a core's cache. */
+#define PIECE ((int64_t)1 << 14)
+
+MMI_OPTIONS_INIT(mm_adamw_options, MM_ADAMW_OPTIONS_INIT)
+MMI_OPTIONS_INIT(mm_step, MM_STEP_INIT)
+
+mm_status mmi_adamw_check(const mm_adamw_options *o)
+{
+    if (!(o->beta1 >= 0 && o->beta1 < 1))
+        return mmi_fail(MM_ERR_ARG, "adamw: beta1 is %g, it must be in [0, 1)", o->beta1);
+    if (!(o->beta2 >= 0 && o->beta2 < 1))
+        return mmi_fail(MM_ERR_ARG, "adamw: beta2 is %g, it must be in [0, 1)", o->beta2);
+    if (!(o->eps > 0) || !isfinite(o->eps))
+        return mmi_fail(MM_ERR_ARG, "adamw: eps is %g, it must be above 0", o->eps);
+    if (!(o->weight_decay >= 0) || !isfinite(o->weight_decay))
+        return mmi_fail(MM_ERR_ARG, "adamw: weight_decay is %g, it must be from 0 up", o->weight_decay);
+    return MM_OK;
+}
+
+mm_status mm_adamw_create(mm_model *model, const mm_adamw_options *options, mm_optimizer **out)
+{
+    if (!model || !out)
+        return mmi_fail(MM_ERR_ARG, "mm_adamw_create: %s is NULL", model ? "out" : "model");
+    mm_adamw_options o = MM_ADAMW_OPTIONS_INIT;
+    mm_status status = mmi_options_read(&o, sizeof o, options, "mm_adamw_options");
+    if (status == MM_OK)
+        status = mmi_adamw_check(&o);
+    if (status != MM_OK)
+        return status;
+    if (!mmi_model_can_train(model))
+        return mmi_fail(MM_ERR_STATE, "mm_adamw_create: the weights can't be trained: they are mapped or not float32");
+    size_t state, handle;
+    mmi_adamw_bytes(mmi_model_layout(model), &state, &handle);
+    mm_optimizer *optimizer = mmi_calloc(1, handle);
+    float *moments = mmi_calloc(1, state);
+    if (!optimizer || !moments) {
+        mmi_free(optimizer);
+        mmi_free(moments);
+        return mmi_fail_memory(state + handle, "AdamW's moments");
+    }
+    optimizer->model = mmi_model_hold(model);
+    optimizer->options = o;
+    optimizer->moments = moments;
+    optimizer->arena = mmi_layout_place(mmi_model_layout(model), sizeof(float), optimizer->offsets);
+    *out = optimizer;
+    return MM_OK;
+}
+
+void mm_optimizer_free(mm_optimizer *optimizer)
+{
+    if (!optimizer)
+        return;
+    mm_model_free(optimizer->model);
+    mmi_free(optimizer->moments);
+    mmi_free(optimizer);
+}
+
+int64_t mm_optimizer_steps(const mm_optimizer *optimizer)
+{
+    return optimizer ? optimizer->steps : 0;
+}
+
+float *mmi_adamw_m(const mm_optimizer *optimizer, int64_t index)
+{
+    return optimizer->moments + optimizer->offsets[index] / sizeof(float);
+}
+
+float *mmi_adamw_v(const mm_optimizer *optimizer, int64_t index)
+{
+    return mmi_adamw_m(optimizer, index) + optimizer->arena / sizeof(float);
+}
+
+/* One tensor's update, for the pool. */
+typedef struct update {
+    const mmi_kernels *k;
+    const mm_adamw_options *options;
+    float *w, *m, *v;
+    const float *g;
+    int64_t elements;
+    double grad_scale, lr, correction1, correction2;
+} update;
+
+static void update_piece(void *arg, int64_t piece, int worker)
+{
+    const update *u = arg;
+    (void)worker;
+    int64_t first, last;
+    mmi_piece_rows(piece, PIECE, u->elements, &first, &last);
+    u->k->adamw(u->w + first, u->m + first, u->v + first, u->g + first, last - first, u->grad_scale, u->lr,
+                u->options->beta1, u->options->beta2, u->options->eps, u->options->weight_decay, u->correction1,
+                u->correction2);
+}
+
+static void update_all(mm_optimizer *optimizer, mm_context *context, double lr, double grad_scale)
+{
+    const mmi_exec *exec = mmi_context_exec(context);
+    const mmi_layout *layout = mmi_model_layout(optimizer->model);
+    double t = (double)(optimizer->steps + 1);
+    update u = { .k = &exec->k, .options = &optimizer->options, .grad_scale = grad_scale, .lr = lr,
+                 .correction1 = 1 - pow(optimizer->options.beta1, t),
+                 .correction2 = 1 - pow(optimizer->options.beta2, t) };
+    for (int64_t i = 0; i < layout->count; i++) {
+        mmi_tensor tensor;
+        mmi_layout_tensor(layout, i, &tensor);
+        u.w = mmi_model_trainable(optimizer->model, i);
+        u.m = mmi_adamw_m(optimizer, i);
+        u.v = mmi_adamw_v(optimizer, i);
+        u.g = mmi_context_grads(context, i);
+        u.elements = tensor.elements;
+        mmi_pool_run(exec->pool, mmi_pieces(u.elements, PIECE), update_piece, &u);
+    }
+}
+
+static mm_status check_step(const mm_optimizer *optimizer, const mm_context *context, const mm_step *s)
+{
+    if (mm_context_model(context) != optimizer->model)
+        return mmi_fail(MM_ERR_ARG, "mm_optimizer_step: the context runs another model than the optimizer's");
+    if (!(s->learning_rate >= 0) || !isfinite(s->learning_rate))
+        return mmi_fail(MM_ERR_ARG, "mm_optimizer_step: learning_rate is %g, it must be from 0 up", s->learning_rate);
+    if (!(s->max_grad_norm >= 0) || !isfinite(s->max_grad_norm))
+        return mmi_fail(MM_ERR_ARG, "mm_optimizer_step: max_grad_norm is %g, it must be from 0 up", s->max_grad_norm);
+    if (!mmi_context_grads(context, 0))
+        return mmi_fail(MM_ERR_STATE, "mm_optimizer_step: the context holds no gradients; plan it for MM_TRAIN");
+    return MM_OK;
+}
+
+mm_status mm_optimizer_step(mm_optimizer *optimizer, mm_context *context, mm_step *step)
+{
+    if (!optimizer || !context || !step)
+        return mmi_fail(MM_ERR_ARG, "mm_optimizer_step: %s is NULL",
+                        !optimizer ? "optimizer" : !context ? "context" : "step");
+    mm_step s = MM_STEP_INIT;
+    mm_status status = mmi_options_read(&s, sizeof s, step, "mm_step");
+    if (status == MM_OK)
+        status = check_step(optimizer, context, &s);
+    if (status == MM_OK)
+        status = mm_grad_norm(context, &s.grad_norm);
+    if (status != MM_OK)
+        return status;
+    if (!isfinite(s.grad_norm))
+        return mmi_fail(MM_ERR_NUMERIC, "the norm of the gradients is %g", s.grad_norm);
+    double scale = s.max_grad_norm > 0 ? fmin(1, s.max_grad_norm / (s.grad_norm + 1e-6)) : 1;
+    update_all(optimizer, context, s.learning_rate, scale);
+    optimizer->steps++;
+    mm_model_written(optimizer->model);
+    return mmi_result_write(step, &s, sizeof s, "mm_step");
+}

@@ -1,0 +1,14 @@
+/* Where checkpoints lie, and what is in them. */
+#ifndef MMI_TRAIN_CHECKPOINT_H
+#define MMI_TRAIN_CHECKPOINT_H
+
+#include "train/tensors.h"
+#include "train/trainer.h"
+
+/* The directory that `path` means: itself, or what its `latest` names. mmi_free it. */
+mm_status mmi_checkpoint_find(char **out, const char *path);
+
+/* gradients.safetensors: what was accumulated since the last update. */
+mmi_tensor_set mmi_checkpoint_gradients(const mm_trainer *trainer);
+
+#endif

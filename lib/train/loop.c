@@ -1,0 +1,199 @@
+/* The training loop. At every point a failure leaves a place that training can go on from: before the micro-step that
+ * failed, or, once its gradients are in, before the update they belong to. */
+#include <math.h>
+
+#include "base/files.h"
+#include "base/options.h"
+#include "data/loader.h"
+#include "data/dataset.h"
+#include "train/trainer.h"
+
+/* Drop what was accumulated and stand where the last update left off. */
+static void back_to_boundary(mm_trainer *t)
+{
+    t->now = t->boundary;
+    mm_zero_grad(t->context);
+    mm_loader_seek(t->loader, &t->now.data);
+}
+
+static mm_status update(mm_trainer *t)
+{
+    mm_step step = MM_STEP_INIT;
+    step.learning_rate = t->last.learning_rate;
+    step.max_grad_norm = t->options.max_grad_norm;
+    mm_status status = mm_optimizer_step(t->optimizer, t->context, &step);
+    if (status != MM_OK) {
+        mmi_fail_within(status, "step %lld", (long long)t->now.step);
+        back_to_boundary(t);
+        return status;
+    }
+    t->last.grad_norm = step.grad_norm;
+    t->now.updates++;
+    t->boundary = t->now;
+    return mm_zero_grad(t->context);
+}
+
+/* Forward, backward: the batch's gradients, divided by accumulation_steps, join those at hand. */
+static mm_status learn(mm_trainer *t, const mm_batch *batch, double *loss)
+{
+    mm_output out = MM_OUTPUT_INIT;
+    mm_status status = mm_forward(t->context, batch, &out);
+    *loss = out.loss + out.aux_loss;
+    if (status == MM_OK && !isfinite(*loss))
+        status = mmi_fail(MM_ERR_NUMERIC, "step %lld: the loss is %g", (long long)t->now.step + 1, *loss);
+    if (status != MM_OK) {
+        mm_loader_seek(t->loader, &t->now.data);
+        return status;
+    }
+    mm_backward_options back = MM_BACKWARD_OPTIONS_INIT;
+    back.loss_scale = back.aux_scale = 1.0 / (double)t->options.accumulation_steps;
+    status = mm_backward(t->context, &back);
+    if (status != MM_OK)
+        back_to_boundary(t);
+    return status;
+}
+
+static mm_status next_epoch(mm_trainer *t)
+{
+    if (t->now.epoch_step == 0) {
+        mm_loader_seek(t->loader, &t->now.data);
+        return mmi_fail(MM_ERR_FORMAT, "%s: not one row of it can be read",
+                        mmi_dataset_path(mmi_loader_dataset(t->loader)));
+    }
+    mm_status status = mmi_trainer_accumulated(t) > 0 ? update(t) : MM_OK;
+    if (status != MM_OK)
+        return status;
+    mm_loader_tell(t->loader, &t->now.data);
+    if (t->now.data.epoch < t->options.epochs) {
+        t->now.epoch = t->now.data.epoch;
+        t->now.epoch_step = 0;
+    }
+    t->boundary = t->now;
+    return MM_OK;
+}
+
+/* One batch; or, when the epoch has no more, the turn to the next one. */
+static mm_status micro_step(mm_trainer *t)
+{
+    const mm_trainer_options *o = &t->options;
+    /* upstream MiniMind-3 counts its steps from 1, the others from 0 */
+    int64_t counted = t->now.step + (o->schedule == MM_SCHEDULE_MINIMIND3);
+    double rate, loss;
+    mm_batch batch = MM_BATCH_INIT;
+    mm_status status = mm_schedule_lr(o->schedule, counted, t->total_steps, o->warmup_steps, o->learning_rate, &rate);
+    if (status == MM_OK)
+        status = mm_loader_next(t->loader, &batch);
+    if (status != MM_OK)
+        return status;
+    if (batch.batch == 0)
+        return next_epoch(t);
+    status = learn(t, &batch, &loss);
+    if (status != MM_OK)
+        return status;
+    t->last.loss = loss;
+    t->last.learning_rate = rate;
+    t->now.step++;
+    t->now.epoch_step++;
+    t->now.tokens += (int64_t)batch.batch * batch.length;
+    mm_loader_tell(t->loader, &t->now.data);
+    if (mmi_trainer_accumulated(t) == o->accumulation_steps || mmi_loader_at_end(t->loader) ||
+        t->now.step >= t->total_steps)
+        status = update(t);
+    return status;
+}
+
+static bool finished(const mm_trainer *t)
+{
+    int64_t epoch = t->now.data.epoch;
+    return t->now.step >= t->total_steps || epoch >= t->options.epochs ||
+           (epoch + 1 == t->options.epochs && mmi_loader_at_end(t->loader));
+}
+
+static void describe(const mm_trainer *t, mm_train_progress *p)
+{
+    p->step = t->now.step;
+    p->total_steps = t->total_steps;
+    p->epoch = t->now.epoch;
+    p->epoch_step = t->now.epoch_step;
+    p->epoch_steps = t->epoch_steps;
+    p->updates = t->now.updates;
+    p->tokens = t->now.tokens;
+    p->skipped_lines = t->now.data.skipped;
+    p->loss = t->last.loss;
+    p->learning_rate = t->last.learning_rate;
+    p->grad_norm = t->last.grad_norm;
+    p->tokens_per_s = t->tokens_per_s;
+    p->seconds_left = t->seconds_left;
+}
+
+mm_status mm_trainer_progress(const mm_trainer *t, mm_train_progress *out)
+{
+    if (!t)
+        return mmi_fail(MM_ERR_ARG, "mm_trainer_progress: trainer is NULL");
+    mm_train_progress p = MM_TRAIN_PROGRESS_INIT;
+    describe(t, &p);
+    return mmi_result_write(out, &p, sizeof p, "mm_train_progress");
+}
+
+/* Rates are measured from one report to the next. */
+static void start_measuring(mm_trainer *t)
+{
+    t->reported_at = mmi_now();
+    t->reported_step = t->now.step;
+    t->reported_tokens = t->now.tokens;
+}
+
+static void report(mm_trainer *t)
+{
+    double seconds = mmi_now() - t->reported_at;
+    int64_t steps = t->now.step - t->reported_step;
+    if (seconds > 0 && steps > 0) {
+        t->tokens_per_s = (double)(t->now.tokens - t->reported_tokens) / seconds;
+        t->seconds_left = (double)(t->total_steps - t->now.step) * seconds / (double)steps;
+    }
+    start_measuring(t);
+    mm_train_progress p = MM_TRAIN_PROGRESS_INIT;
+    describe(t, &p);
+    if (t->options.on_step && t->options.on_step(t->options.user, &p) != 0)
+        mm_trainer_stop(t);
+}
+
+/* Steps until the run ends, is told to stop or fails, with the reports and checkpoints that fall due. */
+static mm_status train(mm_trainer *t, double end)
+{
+    const mm_trainer_options *o = &t->options;
+    while (!finished(t) && !atomic_load(&t->stop)) {
+        int64_t before = t->now.step;
+        mm_status status = micro_step(t);
+        if (status != MM_OK)
+            return status;
+        if (t->now.step == before)
+            continue;
+        if (t->now.step % o->log_interval == 0)
+            report(t);
+        if (o->output && o->save_interval > 0 && t->now.step % o->save_interval == 0)
+            status = mm_trainer_save(t);
+        if (status != MM_OK)
+            return status;
+        if (o->max_seconds > 0 && mmi_now() >= end)
+            mm_trainer_stop(t);
+    }
+    return MM_OK;
+}
+
+mm_status mm_trainer_run(mm_trainer *t)
+{
+    if (!t)
+        return mmi_fail(MM_ERR_ARG, "mm_trainer_run: trainer is NULL");
+    mm_status status = t->output ? mmi_make_directory(t->output) : MM_OK; /* rather now than after hours of work */
+    if (status != MM_OK)
+        return status;
+    start_measuring(t);
+    status = train(t, mmi_now() + t->options.max_seconds);
+    if (status == MM_OK && t->reported_step != t->now.step)
+        report(t);
+    if (status == MM_OK && t->output && t->saved_step != t->now.step)
+        status = mm_trainer_save(t);
+    atomic_store(&t->stop, 0);
+    return status;
+}

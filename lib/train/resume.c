@@ -1,0 +1,175 @@
+/* Going back to a checkpoint: first everything is read and checked, then nothing can fail any more. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/files.h"
+#include "base/memory.h"
+#include "model/model.h"
+#include "train/checkpoint.h"
+#include "train/optimizer.h"
+#include "train/state.h"
+
+static float *get_weight(void *model, int64_t index)
+{
+    return mmi_model_trainable(model, index);
+}
+
+/* --- The config --- */
+
+/* The value in force as text; "unset" where the key has none in this family. */
+static void show_value(char *text, size_t size, const mm_config *config, const mm_config_key *key)
+{
+    int64_t integer;
+    int32_t truth;
+    double real;
+    mm_status status;
+    switch (key->type) {
+    case MM_TYPE_INT:
+        if ((status = mm_config_get_int(config, key->name, &integer)) == MM_OK)
+            snprintf(text, size, "%lld", (long long)integer);
+        break;
+    case MM_TYPE_FLOAT:
+        if ((status = mm_config_get_float(config, key->name, &real)) == MM_OK)
+            snprintf(text, size, "%.17g", real);
+        break;
+    case MM_TYPE_BOOL:
+        if ((status = mm_config_get_bool(config, key->name, &truth)) == MM_OK)
+            snprintf(text, size, "%s", truth ? "true" : "false");
+        break;
+    default:
+        status = mm_config_get_string(config, key->name, text, size, NULL);
+    }
+    if (status != MM_OK)
+        snprintf(text, size, "unset");
+}
+
+static mm_status compare_configs(const mm_config *saved, const mm_config *here, const char *directory)
+{
+    for (int32_t i = 0; i < mm_config_key_count(); i++) {
+        mm_config_key key = MM_CONFIG_KEY_INIT;
+        char a[256], b[256];
+        mm_status status = mm_config_key_get(i, &key);
+        if (status != MM_OK)
+            return status;
+        show_value(a, sizeof a, saved, &key);
+        show_value(b, sizeof b, here, &key);
+        if (strcmp(a, b) != 0)
+            return mmi_fail(MM_ERR_FORMAT, "%s: is a checkpoint of another model: its %s is %s, here it is %s",
+                            directory, key.name, a, b);
+    }
+    return MM_OK;
+}
+
+static mm_status check_config(const mm_trainer *t, const char *directory)
+{
+    mm_config *saved = NULL;
+    mm_status status = mm_config_load(directory, &saved);
+    if (status != MM_OK)
+        return status == MM_ERR_UNSUPPORTED || status == MM_ERR_ARG ? MM_ERR_FORMAT : status;
+    status = compare_configs(saved, mm_model_config(t->model), directory);
+    mm_config_free(saved);
+    return status;
+}
+
+/* --- All of it --- */
+
+/* A checkpoint, opened and checked. */
+typedef struct saved {
+    mmi_place now, boundary;
+    mmi_reading last;
+    mmi_st_file weights, moments, gradients;
+    bool has_weights, has_moments, has_gradients;
+    int64_t updates; /* as the optimizer's file has it */
+} saved;
+
+static void close_saved(saved *s)
+{
+    if (s->has_weights)
+        mmi_st_close(&s->weights);
+    if (s->has_moments)
+        mmi_st_close(&s->moments);
+    if (s->has_gradients)
+        mmi_st_close(&s->gradients);
+}
+
+static mm_status open_tensors(saved *s, const mm_trainer *t, const char *directory)
+{
+    const mmi_layout *layout = mmi_model_layout(t->model);
+    const mmi_tensor_set weights = { "", get_weight, t->model }, gradients = mmi_checkpoint_gradients(t);
+    char *model = mmi_path_join(directory, "model.safetensors");
+    char *optimizer = mmi_path_join(directory, "optimizer.safetensors");
+    char *gradient = mmi_path_join(directory, "gradients.safetensors");
+    mm_status status = MM_OK;
+    if (!model || !optimizer || !gradient)
+        status = mmi_fail_memory(strlen(directory), "a path");
+    if (status == MM_OK)
+        s->has_weights = (status = mmi_tensors_open(&s->weights, model, layout, &weights, 1)) == MM_OK;
+    if (status == MM_OK)
+        s->has_moments = (status = mmi_adamw_open(&s->moments, &s->updates, t->optimizer, optimizer)) == MM_OK;
+    if (status == MM_OK && s->updates != s->now.updates)
+        status = mmi_fail(MM_ERR_FORMAT, "%s: was saved after %lld updates, state.json after %lld", optimizer,
+                          (long long)s->updates, (long long)s->now.updates);
+    if (status == MM_OK && s->now.step > s->boundary.step)
+        s->has_gradients = (status = mmi_tensors_open(&s->gradients, gradient, layout, &gradients, 1)) == MM_OK;
+    mmi_free(model);
+    mmi_free(optimizer);
+    mmi_free(gradient);
+    return status;
+}
+
+static mm_status open_saved(saved *s, const mm_trainer *t, const char *directory)
+{
+    mmi_json *state = NULL;
+    mm_status status = mmi_state_read(&state, directory);
+    if (status == MM_OK)
+        status = mmi_state_check_files(state, directory);
+    if (status == MM_OK)
+        status = check_config(t, directory);
+    if (status == MM_OK)
+        status = mmi_state_check_options(state, t, directory);
+    if (status == MM_OK)
+        status = mmi_state_places(&s->now, &s->boundary, &s->last, state, directory);
+    mmi_json_free(state);
+    return status == MM_OK ? open_tensors(s, t, directory) : status;
+}
+
+static void take_saved(mm_trainer *t, const saved *s)
+{
+    const mmi_layout *layout = mmi_model_layout(t->model);
+    const mmi_tensor_set weights = { "", get_weight, t->model }, gradients = mmi_checkpoint_gradients(t);
+    mmi_tensors_take(&s->weights, layout, &weights, 1);
+    mm_model_written(t->model);
+    mmi_adamw_take(t->optimizer, &s->moments, s->updates);
+    mm_zero_grad(t->context);
+    if (s->has_gradients)
+        mmi_tensors_take(&s->gradients, layout, &gradients, 1);
+    t->now = s->now;
+    t->boundary = s->boundary;
+    t->last = s->last;
+    t->saved_step = -1;
+}
+
+mm_status mm_trainer_resume(mm_trainer *t, const char *path)
+{
+    if (!t || !path)
+        return mmi_fail(MM_ERR_ARG, "mm_trainer_resume: %s is NULL", t ? "path" : "trainer");
+    char *directory = NULL;
+    mm_status status = mmi_checkpoint_find(&directory, path);
+    if (status != MM_OK)
+        return status;
+    saved s;
+    memset(&s, 0, sizeof s);
+    status = open_saved(&s, t, directory);
+    if (status == MM_OK) {
+        status = mm_loader_seek(t->loader, &s.now.data);
+        if (status == MM_ERR_ARG) {
+            mmi_fail_within(status, "%s/state.json", directory);
+            status = MM_ERR_FORMAT;
+        }
+    }
+    if (status == MM_OK)
+        take_saved(t, &s);
+    close_saved(&s);
+    mmi_free(directory);
+    return status;
+}

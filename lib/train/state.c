@@ -1,0 +1,323 @@
+#include "train/state.h"
+
+#include <string.h>
+
+#include "base/files.h"
+#include "base/memory.h"
+#include "data/dataset.h"
+#include "data/hash.h"
+#include "data/loader.h"
+
+#define FORMAT "minimind-checkpoint"
+#define VERSION 1
+
+/* Every file that a checkpoint may hold beside state.json. */
+static const char *const files[] = { "config.json",       "model.safetensors",    "optimizer.safetensors",
+                                     "gradients.safetensors", "tokenizer.json", "tokenizer_config.json" };
+#define FILE_COUNT (sizeof files / sizeof *files)
+
+static bool set_int(mmi_json *object, const char *key, int64_t value)
+{
+    return mmi_json_set(object, key, mmi_json_new_int(value));
+}
+
+static bool set_real(mmi_json *object, const char *key, double value)
+{
+    return mmi_json_set(object, key, mmi_json_new_real(value));
+}
+
+static bool set_hash(mmi_json *object, const char *key, uint64_t hash)
+{
+    char text[MMI_HASH_TEXT];
+    mmi_hash_text(text, hash);
+    return mmi_json_set(object, key, mmi_json_new_string(text, MMI_HASH_TEXT - 1));
+}
+
+/* --- What decides how a run goes on --- */
+
+static bool add_trainer_options(mmi_json *to, const mm_trainer_options *o)
+{
+    return set_int(to, "epochs", o->epochs) && set_int(to, "max_steps", o->max_steps) &&
+           set_int(to, "accumulation_steps", o->accumulation_steps) &&
+           set_real(to, "learning_rate", o->learning_rate) && set_int(to, "schedule", o->schedule) &&
+           set_int(to, "warmup_steps", o->warmup_steps) && set_real(to, "max_grad_norm", o->max_grad_norm) &&
+           set_real(to, "beta1", o->beta1) && set_real(to, "beta2", o->beta2) && set_real(to, "eps", o->eps) &&
+           set_real(to, "weight_decay", o->weight_decay);
+}
+
+/* skip_bad_lines is not among them: a run that stopped at a bad line may well go on by passing over it. */
+static bool add_data_options(mmi_json *to, const mm_trainer *t)
+{
+    const mm_loader_options *o = mmi_loader_options(t->loader);
+    const mm_dataset *data = mmi_loader_dataset(t->loader);
+    return set_int(to, "batch_size", o->batch) && set_int(to, "max_length", o->max_length) &&
+           set_int(to, "form", o->form) && set_int(to, "shuffle", o->shuffle) &&
+           set_int(to, "seed", (int64_t)o->seed) && set_int(to, "bos_id", o->bos_id) && set_int(to, "eos_id", o->eos_id) &&
+           set_int(to, "pad_id", o->pad_id) && set_int(to, "data_rows", mm_dataset_rows(data)) &&
+           set_int(to, "data_bytes", mmi_dataset_bytes(data)) && set_hash(to, "data_hash", mmi_dataset_hash(data)) &&
+           set_hash(to, "vocabulary_hash", t->vocabulary);
+}
+
+static mmi_json *deciding_options(const mm_trainer *t)
+{
+    mmi_json *options = mmi_json_new_object();
+    if (options && add_trainer_options(options, &t->options) && add_data_options(options, t))
+        return options;
+    mmi_json_free(options);
+    return NULL;
+}
+
+/* --- Places --- */
+
+static const char *const place_keys[] = { "step",   "epoch", "epoch_step", "updates",    "tokens",
+                                          "data_epoch", "data_row", "data_offset", "skipped_lines" };
+#define PLACE_COUNT (sizeof place_keys / sizeof *place_keys)
+
+static void place_fields(int64_t *fields[PLACE_COUNT], mmi_place *p)
+{
+    int64_t *const all[PLACE_COUNT] = { &p->step,   &p->epoch,      &p->epoch_step,  &p->updates,    &p->tokens,
+                                        &p->data.epoch, &p->data.row, &p->data.offset, &p->data.skipped };
+    memcpy(fields, all, sizeof all);
+}
+
+static mmi_json *write_place(mmi_place place)
+{
+    int64_t *fields[PLACE_COUNT];
+    place_fields(fields, &place);
+    mmi_json *object = mmi_json_new_object();
+    bool ok = object != NULL;
+    for (size_t i = 0; i < PLACE_COUNT && ok; i++)
+        ok = set_int(object, place_keys[i], *fields[i]);
+    if (ok)
+        return object;
+    mmi_json_free(object);
+    return NULL;
+}
+
+static mm_status read_place(mmi_place *place, mmi_json *state, const char *key, const char *directory)
+{
+    int64_t *fields[PLACE_COUNT];
+    place_fields(fields, place);
+    mmi_json *object = mmi_json_get(state, key);
+    for (size_t i = 0; i < PLACE_COUNT; i++) {
+        *fields[i] = mmi_json_int(mmi_json_get(object, place_keys[i]), -1);
+        if (*fields[i] < 0)
+            return mmi_fail(MM_ERR_FORMAT, "%s/state.json: %s.%s is not a count", directory, key, place_keys[i]);
+    }
+    mm_loader_position position = MM_LOADER_POSITION_INIT;
+    place->data.struct_size = position.struct_size;
+    return MM_OK;
+}
+
+mm_status mmi_state_places(mmi_place *now, mmi_place *boundary, mmi_reading *last, mmi_json *state,
+                           const char *directory)
+{
+    mm_status status = read_place(now, state, "now", directory);
+    if (status == MM_OK)
+        status = read_place(boundary, state, "last_update", directory);
+    if (status != MM_OK)
+        return status;
+    if (boundary->step > now->step || boundary->updates != now->updates || now->data.epoch > UINT32_MAX)
+        return mmi_fail(MM_ERR_FORMAT, "%s/state.json: now and last_update contradict each other", directory);
+    last->loss = mmi_json_number(mmi_json_get(state, "loss"), 0);
+    last->learning_rate = mmi_json_number(mmi_json_get(state, "learning_rate"), 0);
+    last->grad_norm = mmi_json_number(mmi_json_get(state, "grad_norm"), 0);
+    return MM_OK;
+}
+
+/* --- Files --- */
+
+static mm_status add_file(mmi_json *list, const char *directory, const char *name)
+{
+    char *path = mmi_path_join(directory, name);
+    if (!path)
+        return mmi_fail_memory(strlen(directory) + strlen(name), "a path");
+    uint64_t hash;
+    int64_t bytes;
+    mm_status status = mmi_file_exists(path) ? mmi_hash_file(&hash, &bytes, path) : MM_ERR_STATE;
+    mmi_free(path);
+    if (status != MM_OK)
+        return status == MM_ERR_STATE ? MM_OK : status; /* not every checkpoint has every file */
+    mmi_json *entry = mmi_json_new_object();
+    bool ok = entry && set_int(entry, "bytes", bytes) && set_hash(entry, "hash", hash);
+    if (!ok) {
+        mmi_json_free(entry);
+        entry = NULL;
+    }
+    if (!mmi_json_set(list, name, entry))
+        return mmi_fail_memory(256, "state.json");
+    return MM_OK;
+}
+
+static mm_status check_file(const char *directory, const char *name, const mmi_json *entry)
+{
+    char *path = mmi_path_join(directory, name);
+    if (!path)
+        return mmi_fail_memory(strlen(directory) + strlen(name), "a path");
+    uint64_t hash = 0;
+    int64_t bytes = 0;
+    char found[MMI_HASH_TEXT];
+    int64_t expected_bytes = mmi_json_int(mmi_json_get(entry, "bytes"), -1);
+    const char *expected = mmi_json_string(mmi_json_get(entry, "hash"), NULL);
+    mm_status status;
+    if (!mmi_file_exists(path))
+        status = mmi_fail(MM_ERR_FORMAT, "%s: is missing from the checkpoint", path);
+    else
+        status = mmi_hash_file(&hash, &bytes, path);
+    mmi_hash_text(found, hash);
+    if (status == MM_OK && bytes != expected_bytes)
+        status = mmi_fail(MM_ERR_FORMAT, "%s: damaged: it has %lld bytes, it was written with %lld", path,
+                          (long long)bytes, (long long)expected_bytes);
+    else if (status == MM_OK && (!expected || strcmp(expected, found) != 0))
+        status = mmi_fail(MM_ERR_FORMAT, "%s: damaged: its bytes are not those that were written", path);
+    mmi_free(path);
+    return status;
+}
+
+mm_status mmi_state_check_files(mmi_json *state, const char *directory)
+{
+    mmi_json *list = mmi_json_get(state, "files");
+    for (size_t i = 0; i < FILE_COUNT; i++) {
+        mmi_json *entry = mmi_json_get(list, files[i]);
+        bool needed = i < 3; /* config, model, optimizer */
+        if (!entry && needed)
+            return mmi_fail(MM_ERR_FORMAT, "%s/state.json: names no %s", directory, files[i]);
+        mm_status status = entry ? check_file(directory, files[i], entry) : MM_OK;
+        if (status != MM_OK)
+            return status;
+    }
+    return MM_OK;
+}
+
+/* --- The whole --- */
+
+/* Hash of the object as text on one line: what "checksum" must say of all the others. */
+static mm_status hash_members(uint64_t *out, const mmi_json *state)
+{
+    char *text = NULL;
+    size_t length = 0;
+    mm_status status = mmi_json_write(state, 0, &text, &length);
+    if (status != MM_OK)
+        return status;
+    mmi_hash hash;
+    mmi_hash_begin(&hash);
+    mmi_hash_add(&hash, text, length);
+    *out = mmi_hash_end(&hash);
+    mmi_free(text);
+    return MM_OK;
+}
+
+static bool add_members(mmi_json *state, const mm_trainer *t)
+{
+    return mmi_json_set(state, "format", mmi_json_new_string(FORMAT, strlen(FORMAT))) &&
+           set_int(state, "version", VERSION) && set_int(state, "step", t->now.step) &&
+           mmi_json_set(state, "now", write_place(t->now)) &&
+           mmi_json_set(state, "last_update", write_place(t->boundary)) && set_real(state, "loss", t->last.loss) &&
+           set_real(state, "learning_rate", t->last.learning_rate) &&
+           set_real(state, "grad_norm", t->last.grad_norm) &&
+           mmi_json_set(state, "options", deciding_options(t)) && mmi_json_set(state, "files", mmi_json_new_object());
+}
+
+static mm_status fill_state(mmi_json *state, const mm_trainer *t, const char *directory)
+{
+    if (!state || !add_members(state, t))
+        return mmi_fail_memory(4096, "state.json");
+    mm_status status = MM_OK;
+    for (size_t i = 0; i < FILE_COUNT && status == MM_OK; i++)
+        status = add_file(mmi_json_get(state, "files"), directory, files[i]);
+    uint64_t hash;
+    if (status == MM_OK)
+        status = hash_members(&hash, state);
+    if (status == MM_OK && !set_hash(state, "checksum", hash))
+        status = mmi_fail_memory(MMI_HASH_TEXT, "state.json");
+    return status;
+}
+
+mm_status mmi_state_write(const mm_trainer *t, const char *directory)
+{
+    char *path = mmi_path_join(directory, "state.json");
+    if (!path)
+        return mmi_fail_memory(strlen(directory), "a path");
+    mmi_json *state = mmi_json_new_object();
+    mm_status status = fill_state(state, t, directory);
+    if (status == MM_OK)
+        status = mmi_json_write_file(state, 2, path);
+    mmi_json_free(state);
+    mmi_free(path);
+    return status;
+}
+
+static mm_status check_state(mmi_json *state, const char *path)
+{
+    const char *format = mmi_json_string(mmi_json_get(state, "format"), NULL);
+    if (!format || strcmp(format, FORMAT) != 0)
+        return mmi_fail(MM_ERR_FORMAT, "%s: is no checkpoint's state: \"format\" is not \"%s\"", path, FORMAT);
+    int64_t version = mmi_json_int(mmi_json_get(state, "version"), -1);
+    if (version != VERSION)
+        return mmi_fail(MM_ERR_FORMAT, "%s: has version %lld, this library reads version %d", path,
+                        (long long)version, VERSION);
+    char expected[MMI_HASH_TEXT] = "", found[MMI_HASH_TEXT];
+    size_t length = 0;
+    const char *text = mmi_json_string(mmi_json_get(state, "checksum"), &length);
+    if (text && length < sizeof expected)
+        memcpy(expected, text, length);
+    mmi_json_remove(state, "checksum");
+    uint64_t hash;
+    mm_status status = hash_members(&hash, state);
+    if (status != MM_OK)
+        return status;
+    mmi_hash_text(found, hash);
+    if (strcmp(expected, found) != 0)
+        return mmi_fail(MM_ERR_FORMAT, "%s: damaged: its checksum is not that of what it says", path);
+    return MM_OK;
+}
+
+mm_status mmi_state_read(mmi_json **out, const char *directory)
+{
+    char *path = mmi_path_join(directory, "state.json");
+    if (!path)
+        return mmi_fail_memory(strlen(directory), "a path");
+    mmi_json *state = NULL;
+    mm_status status = mmi_json_read_file(path, &state);
+    if (status == MM_OK)
+        status = check_state(state, path);
+    mmi_free(path);
+    if (status == MM_OK)
+        *out = state;
+    else
+        mmi_json_free(state);
+    return status;
+}
+
+/* Two values as text, for comparing and for telling. */
+static mm_status compare_option(const char *key, mmi_json *saved, mmi_json *here, const char *directory)
+{
+    char *a = NULL, *b = NULL;
+    size_t length;
+    if (!saved)
+        return mmi_fail(MM_ERR_FORMAT, "%s/state.json: options.%s is missing", directory, key);
+    mm_status status = mmi_json_write(saved, 0, &a, &length);
+    if (status == MM_OK)
+        status = mmi_json_write(here, 0, &b, &length);
+    if (status == MM_OK && strcmp(a, b) != 0)
+        status = mmi_fail(MM_ERR_FORMAT, "%s: is a checkpoint of another run: its %s is %s, here it is %s", directory,
+                          key, a, b);
+    mmi_free(a);
+    mmi_free(b);
+    return status;
+}
+
+mm_status mmi_state_check_options(mmi_json *state, const mm_trainer *t, const char *directory)
+{
+    mmi_json *saved = mmi_json_get(state, "options");
+    mmi_json *here = deciding_options(t);
+    if (!here)
+        return mmi_fail_memory(1024, "the options");
+    mm_status status = MM_OK;
+    for (void *i = mmi_json_first(here); i && status == MM_OK; i = mmi_json_next(here, i)) {
+        const char *key = mmi_json_key(i);
+        status = compare_option(key, mmi_json_get(saved, key), mmi_json_value(i), directory);
+    }
+    mmi_json_free(here);
+    return status;
+}

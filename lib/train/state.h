@@ -1,0 +1,24 @@
+/* state.json of a checkpoint: where the run stood, under which options, and what its files must look like. */
+#ifndef MMI_TRAIN_STATE_H
+#define MMI_TRAIN_STATE_H
+
+#include "base/json.h"
+#include "train/trainer.h"
+
+/* Write it into `directory`, last: it names the size and hash of every other file there. */
+mm_status mmi_state_write(const mm_trainer *trainer, const char *directory);
+
+/* Read it and check it against its own checksum; mmi_json_free it. */
+mm_status mmi_state_read(mmi_json **out, const char *directory);
+
+/* Are the options and the data that decide what follows the trainer's own? MM_ERR_FORMAT says which is not. */
+mm_status mmi_state_check_options(mmi_json *state, const mm_trainer *trainer, const char *directory);
+
+/* Is every file as it was written? */
+mm_status mmi_state_check_files(mmi_json *state, const char *directory);
+
+/* Where the run stood. */
+mm_status mmi_state_places(mmi_place *now, mmi_place *boundary, mmi_reading *last, mmi_json *state,
+                           const char *directory);
+
+#endif

@@ -1,0 +1,459 @@
+#define _XOPEN_SOURCE 700
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../data/texts.h"
+#include "base/files.h"
+#include "base/memory.h"
+#include "tiny.h"
+
+static char rows[512], output[512];
+
+static void start(void)
+{
+    snprintf(rows, sizeof rows, "%s", put_rows(scratch_directory(), "rows.jsonl", 23, 12, 1));
+    snprintf(output, sizeof output, "%s", scratch_directory());
+}
+
+/* A path in the output directory; static until the fourth call after it. */
+static const char *in_output(const char *name)
+{
+    static char paths[4][1024];
+    static int next;
+    char *path = paths[next++ % 4];
+    snprintf(path, sizeof paths[0], "%s/%s", output, name);
+    return path;
+}
+
+static bool there(const char *name)
+{
+    return mmi_file_exists(in_output(name));
+}
+
+static void check_latest(const char *expected)
+{
+    char *text = NULL;
+    size_t size = 0;
+    ck_ok(mmi_read_file(in_output("latest"), &text, &size));
+    text[strcspn(text, "\n")] = '\0';
+    ck_assert_str_eq(text, expected);
+    mmi_free(text);
+}
+
+static int32_t stop_at_five(void *user, const mm_train_progress *progress)
+{
+    (void)user;
+    return progress->step == 5;
+}
+
+/* A run that stopped in the middle of an accumulation, with its checkpoint step-5. */
+static void start_and_stop(tiny_run *run, tiny_options *options)
+{
+    *options = tiny_defaults(rows);
+    options->trainer.output = output;
+    options->trainer.on_step = stop_at_five;
+    tiny_start(run, options);
+    ck_ok(mm_trainer_run(run->trainer));
+    ck_assert_int_eq(tiny_steps(run), 5);
+    options->trainer.on_step = NULL;
+}
+
+START_TEST(a_checkpoint_is_a_model_directory_that_other_functions_read)
+{
+    tiny_run run;
+    tiny_options o;
+    start_and_stop(&run, &o);
+    static const char *const names[] = { "config.json",    "model.safetensors", "optimizer.safetensors", "gradients.safetensors",
+                                         "tokenizer.json", "state.json" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "step-5/%s", names[i]);
+        ck_assert_msg(there(name), "%s is missing", name);
+    }
+    check_latest("step-5");
+    mm_model *model = NULL;
+    mm_tokenizer *tokenizer = NULL;
+    ck_ok(mm_model_load(in_output("step-5"), NULL, &model));
+    ck_ok(mm_tokenizer_load(in_output("step-5"), &tokenizer));
+    size_t n, m;
+    float *a = tiny_weights(run.model, &n), *b = tiny_weights(model, &m);
+    ck_assert_uint_eq(n, m);
+    ck_assert_mem_eq(a, b, n * sizeof *a);
+    ck_assert_int_eq(mm_tokenizer_vocab_size(tokenizer), 259);
+    free(a);
+    free(b);
+    mm_model_free(model);
+    mm_tokenizer_free(tokenizer);
+    tiny_end(&run);
+}
+END_TEST
+
+START_TEST(older_checkpoints_go_when_the_new_one_is_whole)
+{
+    tiny_run run;
+    tiny_options o = tiny_defaults(rows);
+    o.trainer.output = output;
+    o.trainer.save_interval = 3;
+    o.trainer.keep_last = 2;
+    ck_ok(mmi_make_directory(in_output("step-1.tmp/half")));
+    ck_ok(mmi_make_directory(in_output("step-99")));
+    ck_ok(mmi_make_directory(in_output("step-2x")));
+    tiny_start(&run, &o);
+    ck_ok(mm_trainer_run(run.trainer));
+    check_latest("step-16");
+    ck_assert(there("step-16") && there("step-15"));
+    ck_assert(!there("step-12") && !there("step-3"));
+    ck_assert(!there("step-1.tmp")); /* what a killed run left */
+    ck_assert(there("step-99") && there("step-2x")); /* not older, not ours */
+    tiny_end(&run);
+}
+END_TEST
+
+START_TEST(all_checkpoints_stay_when_none_may_go)
+{
+    tiny_run run;
+    tiny_options o = tiny_defaults(rows);
+    o.trainer.output = output;
+    o.trainer.save_interval = 5;
+    o.trainer.keep_last = 0;
+    tiny_start(&run, &o);
+    ck_ok(mm_trainer_run(run.trainer));
+    ck_assert(there("step-5") && there("step-10") && there("step-15") && there("step-16"));
+    ck_assert(!there("step-5/gradients.safetensors") == (5 % 3 == 0));
+    ck_assert(!there("step-16/gradients.safetensors")); /* the run's end is an update */
+    tiny_end(&run);
+}
+END_TEST
+
+START_TEST(a_step_may_be_saved_again)
+{
+    tiny_run run, again;
+    tiny_options o;
+    start_and_stop(&run, &o);
+    ck_ok(mm_trainer_save(run.trainer));
+    check_latest("step-5");
+    ck_assert(!there("step-5.old") && !there("step-5.tmp"));
+    tiny_start(&again, &o);
+    ck_ok(mm_trainer_resume(again.trainer, output));
+    tiny_check_same(&again, &run);
+    tiny_end(&run);
+    tiny_end(&again);
+}
+END_TEST
+
+START_TEST(a_save_interrupted_between_its_renames_is_found)
+{
+    tiny_run run, again;
+    tiny_options o;
+    start_and_stop(&run, &o);
+    ck_assert_int_eq(rename(in_output("step-5"), in_output("step-5.old")), 0);
+    ck_ok(mmi_make_directory(in_output("step-5.tmp")));
+    tiny_start(&again, &o);
+    ck_ok(mm_trainer_resume(again.trainer, output));
+    tiny_check_same(&again, &run);
+    ck_ok(mm_trainer_save(again.trainer));
+    check_latest("step-5");
+    ck_assert(there("step-5") && !there("step-5.old") && !there("step-5.tmp"));
+    tiny_end(&run);
+    tiny_end(&again);
+}
+END_TEST
+
+START_TEST(without_a_checkpoint_resuming_says_so)
+{
+    tiny_run run;
+    tiny_options o = tiny_defaults(rows);
+    tiny_start(&run, &o);
+    ck_status(mm_trainer_resume(run.trainer, output), MM_ERR_IO);
+    ck_error_mentions("there is no checkpoint");
+    ck_status(mm_trainer_resume(run.trainer, "/no/such/directory"), MM_ERR_IO);
+    put_file(output, "latest", "step-7\n", 7);
+    ck_status(mm_trainer_resume(run.trainer, output), MM_ERR_IO);
+    ck_error_mentions("step-7");
+    static const char *const wrong[] = { "", "\n", "step-", "../step-7", "step-7/../x", "step--7", "step-7 ",
+                                         "step-99999999999999999999999",
+                                         "step-000000000000000000000000000000000000000000000000000007" };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        put_file(output, "latest", wrong[i], strlen(wrong[i]));
+        ck_status(mm_trainer_resume(run.trainer, output), MM_ERR_FORMAT);
+        ck_error_mentions("latest");
+    }
+    put_file(output, "latest", "step-7\0x", 8);
+    ck_status(mm_trainer_resume(run.trainer, output), MM_ERR_FORMAT);
+    tiny_end(&run);
+}
+END_TEST
+
+/* --- Damage --- */
+
+static const char *const damaged_files[] = { "config.json",           "model.safetensors", "optimizer.safetensors",
+                                             "gradients.safetensors", "tokenizer.json",    "state.json" };
+#define DAMAGED_COUNT (sizeof damaged_files / sizeof *damaged_files)
+
+/* A trainer that tries to resume must fail, name the file, and be as it was. */
+static void check_refused(tiny_run *run, const tiny_run *untouched, const char *file, const char *what)
+{
+    mm_status status = mm_trainer_resume(run->trainer, output);
+    ck_assert_msg(status == MM_ERR_FORMAT, "%s, %s: %s", file, what, mm_status_name(status));
+    ck_assert_msg(strstr(mm_last_error(), file) != NULL, "%s, %s: \"%s\"", file, what, mm_last_error());
+    tiny_check_same(run, untouched);
+}
+
+START_TEST(a_damaged_checkpoint_is_refused_and_changes_nothing)
+{
+    tiny_run saved, run, untouched;
+    tiny_options o;
+    start_and_stop(&saved, &o);
+    tiny_start(&run, &o);
+    o.trainer.output = NULL;
+    tiny_start(&untouched, &o);
+    test_rng rng = { 4 };
+    for (size_t f = 0; f < DAMAGED_COUNT; f++) {
+        char name[64], path[1024];
+        char *bytes = NULL;
+        size_t size = 0;
+        snprintf(name, sizeof name, "step-5/%s", damaged_files[f]);
+        snprintf(path, sizeof path, "%s", in_output(name));
+        ck_ok(mmi_read_file(path, &bytes, &size));
+        ck_assert_uint_gt(size, 100);
+        for (int cut = 0; cut < 4; cut++) {
+            const size_t lengths[] = { 0, 7, size / 2, size - 2 };
+            ck_ok(mmi_write_file(path, bytes, lengths[cut]));
+            check_refused(&run, &untouched, damaged_files[f], "cut");
+        }
+        for (int flip = 0; flip < 40; flip++) {
+            size_t at = (size_t)(rng_uniform(&rng) * (double)(size - 1));
+            char mask = (char)(1 << rng_between(&rng, 0, 7));
+            /* e or E of a number's exponent: both say the same */
+            if (strcmp(damaged_files[f], "state.json") == 0 && mask == 0x20 && bytes[at] == 'e')
+                continue;
+            bytes[at] ^= mask;
+            ck_ok(mmi_write_file(path, bytes, size));
+            check_refused(&run, &untouched, damaged_files[f], "a bit");
+            bytes[at] ^= mask;
+        }
+        ck_assert_int_eq(unlink(path), 0);
+        if (strcmp(damaged_files[f], "state.json") != 0) {
+            check_refused(&run, &untouched, damaged_files[f], "missing");
+        } else {
+            ck_status(mm_trainer_resume(run.trainer, output), MM_ERR_IO);
+            ck_error_mentions("state.json");
+        }
+        ck_ok(mmi_write_file(path, bytes, size));
+        mmi_free(bytes);
+    }
+    ck_ok(mm_trainer_resume(run.trainer, output)); /* all is well again */
+    tiny_check_same(&run, &saved);
+    tiny_end(&run);
+    tiny_end(&saved);
+    tiny_end(&untouched);
+}
+END_TEST
+
+START_TEST(state_that_is_whole_but_impossible_is_refused)
+{
+    static const char *const texts[] = { "{}", "[]", "{\"format\": \"minimind-checkpoint\"}",
+                                         "{\"format\": \"minimind-checkpoint\", \"version\": 99}",
+                                         "{\"format\": \"minimind-checkpoint\", \"version\": 1}",
+                                         "{\"format\": \"minimind-checkpoint\", \"version\": 1, \"checksum\": \"x\"}",
+                                         "{\"format\": 1, \"format\": 2}" };
+    tiny_run run;
+    tiny_options o;
+    start_and_stop(&run, &o);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        ck_ok(mmi_write_file(in_output("step-5/state.json"), texts[i], strlen(texts[i])));
+        ck_status(mm_trainer_resume(run.trainer, output), MM_ERR_FORMAT);
+        ck_error_mentions("state.json");
+    }
+    tiny_end(&run);
+}
+END_TEST
+
+START_TEST(a_checkpoint_of_another_run_is_refused_by_what_differs)
+{
+    tiny_run saved, run;
+    tiny_options o;
+    start_and_stop(&saved, &o);
+    static const char *const names[] = { "learning_rate", "max_grad_norm", "beta2", "weight_decay", "epochs", "max_steps",
+                                         "accumulation_steps", "schedule", "warmup_steps", "batch_size", "max_length",
+                                         "form", "shuffle", "seed", "eos_id", "data_rows", "data_hash" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        tiny_options other = o;
+        char path[512];
+        snprintf(path, sizeof path, "%s", rows);
+        if (i >= 15)
+            snprintf(path, sizeof path, "%s", put_rows(scratch_directory(), "rows.jsonl", i == 15 ? 24 : 23, 12, 1));
+        if (i == 16) { /* one letter of 23 rows */
+            FILE *file = fopen(path, "r+b");
+            fseek(file, 12, SEEK_SET);
+            fputc('9', file);
+            fclose(file);
+        }
+        other.path = path;
+        other.trainer.learning_rate *= i == 0 ? 2 : 1;
+        other.trainer.max_grad_norm += i == 1;
+        other.trainer.beta2 = i == 2 ? 0.9 : other.trainer.beta2;
+        other.trainer.weight_decay += i == 3;
+        other.trainer.epochs += i == 4;
+        other.trainer.max_steps += i == 5 ? 9 : 0;
+        other.trainer.accumulation_steps += i == 6;
+        other.trainer.schedule += i == 7;
+        other.trainer.warmup_steps += i == 8;
+        other.loader.batch += i == 9;
+        other.loader.max_length += i == 10;
+        other.loader.form = i == 11 ? MM_ROWS_PAD3 : MM_ROWS_PAD;
+        other.loader.shuffle = i != 12;
+        other.loader.seed += i == 13;
+        other.loader.eos_id += i == 14;
+        tiny_start(&run, &other);
+        ck_status(mm_trainer_resume(run.trainer, output), MM_ERR_FORMAT);
+        ck_error_mentions(names[i]);
+        ck_assert_int_eq(tiny_steps(&run), 0);
+        tiny_end(&run);
+    }
+    tiny_end(&saved);
+}
+END_TEST
+
+START_TEST(a_checkpoint_of_another_model_is_refused_by_what_differs)
+{
+    static const char *const keys[] = { "hidden_size", "num_hidden_layers", "intermediate_size", "vocab_size" };
+    tiny_run saved, run;
+    tiny_options o;
+    start_and_stop(&saved, &o);
+    tiny_start(&run, &o);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        mm_config *config = tiny_config();
+        int64_t value;
+        mm_model *model = NULL;
+        mm_trainer *trainer = NULL;
+        ck_ok(mm_config_get_int(config, keys[i], &value));
+        ck_ok(mm_config_set_int(config, keys[i], value + 8));
+        ck_ok(mm_model_create(config, 1, &model));
+        ck_ok(mm_trainer_create(model, run.loader, NULL, &o.trainer, &trainer));
+        ck_status(mm_trainer_resume(trainer, output), MM_ERR_FORMAT);
+        ck_error_mentions(keys[i]);
+        mm_trainer_free(trainer);
+        mm_model_free(model);
+        mm_config_free(config);
+    }
+    tiny_end(&run);
+    tiny_end(&saved);
+}
+END_TEST
+
+/* --- Trouble while saving --- */
+
+START_TEST(a_full_disk_leaves_the_last_checkpoint)
+{
+    tiny_run run, again;
+    tiny_options o;
+    start_and_stop(&run, &o);
+    tiny_start(&again, &o);
+    ck_ok(mm_trainer_resume(again.trainer, output));
+    struct rlimit before, small;
+    signal(SIGXFSZ, SIG_IGN);
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = before;
+    for (rlim_t room = 100; room < 200000; room = room * 3) { /* each of the files is the one that does not fit */
+        small.rlim_cur = room;
+        ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
+        mm_status status = mm_trainer_run(again.trainer);
+        ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
+        if (status == MM_OK)
+            break;
+        ck_assert_int_eq(status, MM_ERR_IO);
+        ck_assert_int_eq(tiny_steps(&again), 16); /* it was trained to the end; only the saving failed */
+        check_latest("step-5");
+        ck_assert(there("step-5") && !there("step-16") && !there("step-16.tmp"));
+    }
+    ck_ok(mm_trainer_run(again.trainer)); /* with room again, nothing is lost */
+    check_latest("step-16");
+    ck_ok(mm_trainer_run(run.trainer));
+    tiny_check_same(&again, &run);
+    tiny_end(&run);
+    tiny_end(&again);
+}
+END_TEST
+
+START_TEST(an_output_that_is_no_directory_is_noticed_before_the_first_step)
+{
+    tiny_run run;
+    tiny_options o = tiny_defaults(rows);
+    o.trainer.output = rows;
+    tiny_start(&run, &o);
+    ck_status(mm_trainer_run(run.trainer), MM_ERR_IO);
+    ck_assert_int_eq(tiny_steps(&run), 0);
+    tiny_end(&run);
+}
+END_TEST
+
+START_TEST(every_failing_allocation_of_saving_and_resuming_is_survived)
+{
+    tiny_run run, saved;
+    tiny_options o;
+    start_and_stop(&saved, &o);
+    tiny_start(&run, &o);
+    ck_ok(mm_trainer_resume(run.trainer, output));
+    mm_memory_usage before = MM_MEMORY_USAGE_INIT, after = MM_MEMORY_USAGE_INIT;
+    mm_memory_get_usage(&before);
+    bool done = false;
+    for (uint64_t n = 1; !done; n++) {
+        ck_assert_uint_lt(n, 1000);
+        mmi_memory_fail_at(n, false);
+        mm_status status = mm_trainer_save(run.trainer);
+        done = mmi_memory_fail_at(0, false) < n;
+        if (status != MM_OK)
+            ck_assert_int_eq(status, MM_ERR_MEMORY);
+        check_latest("step-5");
+        ck_assert(there("step-5/state.json"));
+    }
+    done = false;
+    for (uint64_t n = 1; !done; n++) {
+        ck_assert_uint_lt(n, 2000);
+        mmi_memory_fail_at(n, false);
+        mm_status status = mm_trainer_resume(run.trainer, output);
+        done = mmi_memory_fail_at(0, false) < n;
+        ck_assert_int_eq(status, done ? MM_OK : MM_ERR_MEMORY);
+        tiny_check_same(&run, &saved);
+    }
+    mm_memory_get_usage(&after);
+    ck_assert_uint_eq(before.current, after.current);
+    tiny_end(&run);
+    tiny_end(&saved);
+}
+END_TEST
+
+static Suite *make_suite(void)
+{
+    Suite *suite = suite_create("train/checkpoint");
+    TCase *tc = tcase_create("checkpoint");
+    tcase_add_checked_fixture(tc, start, NULL);
+    tcase_add_test(tc, a_checkpoint_is_a_model_directory_that_other_functions_read);
+    tcase_add_test(tc, older_checkpoints_go_when_the_new_one_is_whole);
+    tcase_add_test(tc, all_checkpoints_stay_when_none_may_go);
+    tcase_add_test(tc, a_step_may_be_saved_again);
+    tcase_add_test(tc, a_save_interrupted_between_its_renames_is_found);
+    tcase_add_test(tc, without_a_checkpoint_resuming_says_so);
+    tcase_add_test(tc, a_damaged_checkpoint_is_refused_and_changes_nothing);
+    tcase_add_test(tc, state_that_is_whole_but_impossible_is_refused);
+    tcase_add_test(tc, a_checkpoint_of_another_run_is_refused_by_what_differs);
+    tcase_add_test(tc, a_checkpoint_of_another_model_is_refused_by_what_differs);
+    tcase_add_test(tc, a_full_disk_leaves_the_last_checkpoint);
+    tcase_add_test(tc, an_output_that_is_no_directory_is_noticed_before_the_first_step);
+    tcase_add_test(tc, every_failing_allocation_of_saving_and_resuming_is_survived);
+    tcase_set_timeout(tc, 120);
+    suite_add_tcase(suite, tc);
+    return suite;
+}
+
+int main(void)
+{
+    return run_suite(make_suite());
+}

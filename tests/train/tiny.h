@@ -1,0 +1,41 @@
+/* A model of a few thousand weights, rows to train it on, and trainers that put the two together. */
+#ifndef MM_TESTS_TRAIN_TINY_H
+#define MM_TESTS_TRAIN_TINY_H
+
+#include "support.h"
+
+mm_config *tiny_config(void);
+mm_model *tiny_model(uint64_t seed);
+
+/* A run and all it is made of. */
+typedef struct tiny_run {
+    mm_model *model;
+    mm_tokenizer *tokenizer;
+    mm_dataset *dataset;
+    mm_loader *loader;
+    mm_trainer *trainer;
+} tiny_run;
+
+/* What a run is like, to be changed before tiny_start(). 23 rows in batches of 3, 2 epochs: 16 steps when padded. */
+typedef struct tiny_options {
+    mm_trainer_options trainer;
+    mm_loader_options loader;
+    const char *path; /* rows */
+    uint64_t weights; /* seed */
+} tiny_options;
+tiny_options tiny_defaults(const char *rows);
+
+/* The status of mm_trainer_create(); the rest must work. */
+mm_status tiny_try(tiny_run *run, const tiny_options *options);
+void tiny_start(tiny_run *run, const tiny_options *options);
+void tiny_end(tiny_run *run);
+
+/* All weights, one after another; free() them. */
+float *tiny_weights(const mm_model *model, size_t *count);
+
+/* Fails unless the run's weights and place are those of `expected` to the bit. */
+void tiny_check_same(const tiny_run *run, const tiny_run *expected);
+
+int64_t tiny_steps(const tiny_run *run);
+
+#endif
