@@ -65,8 +65,7 @@ MM_API const char *mm_kernels_name(int32_t index);
  * @param out      Yours: pair it with mm_context_free().
  *
  * @return MM_OK; MM_ERR_ARG, a size out of range or no such kernels; MM_ERR_MEMORY;
- *         MM_ERR_STATE, MM_TRAIN on weights that are mapped or not float32;
- *         MM_ERR_UNSUPPORTED, an architecture that this version only counts. Since: 0.1
+ *         MM_ERR_STATE, MM_TRAIN on weights that are mapped or not float32. Since: 0.1
  */
 MM_API mm_status mm_context_create(mm_model *model, const mm_context_options *options, mm_context **out);
 

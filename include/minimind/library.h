@@ -32,7 +32,7 @@ typedef struct mm_allocator {
 /**
  * Take memory from the host's allocator instead of malloc.
  *
- * JSON and regular expressions come from libraries that keep using malloc; so does OpenBLAS.
+ * JSON comes from a library that keeps using malloc; so does OpenBLAS.
  *
  * @param allocator  Copied; NULL goes back to malloc.
  *

@@ -51,7 +51,8 @@ MM_API void mm_load_options_init(mm_load_options *options, size_t struct_size);
  *
  * @return MM_OK; MM_ERR_ARG; MM_ERR_IO; MM_ERR_MEMORY;
  *         MM_ERR_FORMAT, a damaged file, or a tensor that is missing, unknown, twice there, or of another shape;
- *         MM_ERR_UNSUPPORTED, a dtype or an architecture that the library does not run. Since: 0.1
+ *         MM_ERR_UNSUPPORTED, a dtype or an architecture that the library does not run; or, with `map`, a file whose
+ *         tensors do not lie at multiples of their elements' size: without `map` it loads. Since: 0.1
  */
 MM_API mm_status mm_model_load(const char *directory, const mm_load_options *options, mm_model **out);
 

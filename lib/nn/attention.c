@@ -10,6 +10,14 @@
 #define FEW_ROWS 8 /* up to so many, keys are read in place instead of turned */
 #define HIDDEN (-1e9f) /* what a masked key's score gets added: finite, so that a row that sees only such keys stays so */
 
+/* The backward pass takes a whole segment and key head per piece where there are so many of them. Fewer would leave threads idle on a
+ * long sequence: then dk, dv by spans of keys and dq by tiles of queries are two runs, at the price of computing the scores twice (7
+ * products instead of 5). Only shapes decide. */
+#define ENOUGH_PIECES 16
+#define SPAN 512
+
+typedef enum wanted { WANT_Q = 1, WANT_KV = 2 } wanted;
+
 /* One worker's scratch. R rows, at most QUERY_ROWS rounded up to whole tokens. */
 typedef struct tile {
     int64_t rows, keys;        /* filled part */
@@ -160,6 +168,15 @@ static void finish(tile *t, const job *j, const mmi_segment *s, int64_t g, int64
     }
 }
 
+/* Cut every segment into runs of `step` tokens for each key head; how many pieces that makes. */
+static int64_t number_pieces(const mmi_attention *a, int64_t step)
+{
+    a->piece_first[0] = 0;
+    for (int64_t i = 0; i < a->segment_count; i++)
+        a->piece_first[i + 1] = a->piece_first[i] + a->G * mmi_pieces(a->segments[i].count, step);
+    return a->piece_first[a->segment_count];
+}
+
 /* Which segment a piece belongs to: the last whose pieces begin at or before it. */
 static int64_t segment_of(const mmi_attention *a, int64_t piece)
 {
@@ -215,10 +232,7 @@ void mmi_attention_forward(const mmi_exec *x, float *out, float *lse, const mmi_
     job j = job_for(x, a);
     j.out = out;
     j.lse = lse;
-    a->piece_first[0] = 0;
-    for (int64_t i = 0; i < a->segment_count; i++)
-        a->piece_first[i + 1] = a->piece_first[i] + a->G * mmi_pieces(a->segments[i].count, j.tokens);
-    mmi_pool_run(x->pool, a->piece_first[a->segment_count], forward_piece, &j);
+    mmi_pool_run(x->pool, number_pieces(a, j.tokens), forward_piece, &j);
 }
 
 /* s = p = exp(s - lse), then dp = the scores' gradient p * (dp - delta). Keys a row can't see get 0. */
@@ -239,7 +253,7 @@ static void softmax_backward(tile *t, const job *j, const mmi_segment *s, int64_
 
 /* One tile of queries against one tile of keys. With P the probabilities: dV += Pᵀ dO, dP = dO Vᵀ, dS = P (dP - delta),
  * dQ += dS K / sqrt(D), dK += dSᵀ Q / sqrt(D); the factor is in t->q for dK and comes last for dQ. */
-static void backward_tile(tile *t, const job *j, const mmi_segment *s, int64_t g)
+static void backward_tile(tile *t, const job *j, const mmi_segment *s, int64_t g, wanted want)
 {
     const mmi_attention *a = j->a;
     const mmi_kernels *k = &j->x->k;
@@ -248,9 +262,12 @@ static void backward_tile(tile *t, const job *j, const mmi_segment *s, int64_t g
     turn(t->vt, a->v + at, ld, t->keys, D);
     k->gemm_tile(t->dp, KEYS, t->dout, D, 1, t->vt, KEYS, t->rows, t->keys, D, 0);
     softmax_backward(t, j, s, g);
-    k->gemm_tile(j->dv + at, ld, t->s, 1, KEYS, t->dout, D, t->keys, D, t->rows, 1);
-    k->gemm_tile(j->dk + at, ld, t->dp, 1, KEYS, t->q, D, t->keys, D, t->rows, 1);
-    k->gemm_tile(t->out, D, t->dp, KEYS, 1, a->k + at, ld, t->rows, D, t->keys, 1);
+    if (want & WANT_KV) {
+        k->gemm_tile(j->dv + at, ld, t->s, 1, KEYS, t->dout, D, t->keys, D, t->rows, 1);
+        k->gemm_tile(j->dk + at, ld, t->dp, 1, KEYS, t->q, D, t->keys, D, t->rows, 1);
+    }
+    if (want & WANT_Q)
+        k->gemm_tile(t->out, D, t->dp, KEYS, 1, a->k + at, ld, t->rows, D, t->keys, 1);
 }
 
 static void load_backward_rows(tile *t, const job *j, const mmi_segment *s, int64_t g, int64_t tokens)
@@ -268,30 +285,67 @@ static void load_backward_rows(tile *t, const job *j, const mmi_segment *s, int6
     }
 }
 
-/* A piece: one segment and one key head; nobody else writes its dk and dv. */
-static void backward_piece(void *arg, int64_t piece, int worker)
+/* The queries [first, last) of a segment against its keys [key_first, key_last), as far as they see them. */
+static void backward_queries(tile *t, const job *j, const mmi_segment *s, int64_t g, int64_t first, int64_t last,
+                             int64_t key_first, int64_t key_last, wanted want)
+{
+    t->first_query = first;
+    t->rows = (last - first) * j->heads;
+    load_backward_rows(t, j, s, g, last - first);
+    for (t->first_key = key_first; t->first_key < key_last && t->first_key < last; t->first_key += KEYS) {
+        int64_t end = key_last < last ? key_last : last;
+        t->keys = end - t->first_key < KEYS ? end - t->first_key : KEYS;
+        backward_tile(t, j, s, g, want);
+    }
+    if (want & WANT_Q) {
+        j->x->k.scale(t->out, j->scale, t->rows * j->a->D);
+        store_rows(j->dq, j->a->ldq, t->out, j, s, g, first, last - first);
+    }
+}
+
+/* All queries that see the keys [key_first, key_last): nobody else writes these keys' dk and dv. */
+static void backward_keys(const job *j, int worker, const mmi_segment *s, int64_t g, int64_t key_first, int64_t key_last,
+                          wanted want)
+{
+    const mmi_attention *a = j->a;
+    tile t = tile_place(j, worker);
+    for (int64_t i = key_first; i < key_last; i++) {
+        memset(j->dk + (s->row + i) * a->ldk + g * a->D, 0, (size_t)a->D * sizeof(float));
+        memset(j->dv + (s->row + i) * a->ldk + g * a->D, 0, (size_t)a->D * sizeof(float));
+    }
+    for (int64_t first = key_first / j->tokens * j->tokens; first < s->count; first += j->tokens) {
+        int64_t last = first + j->tokens < s->count ? first + j->tokens : s->count;
+        backward_queries(&t, j, s, g, first, last, key_first, key_last, want);
+    }
+}
+
+/* A piece: one segment and one key head. */
+static void whole_piece(void *arg, int64_t piece, int worker)
 {
     const job *j = arg;
-    const mmi_attention *a = j->a;
-    const mmi_segment *s = &a->segments[piece / a->G];
-    int64_t g = piece % a->G, D = a->D;
+    const mmi_segment *s = &j->a->segments[piece / j->a->G];
+    backward_keys(j, worker, s, piece % j->a->G, 0, s->count, WANT_Q | WANT_KV);
+}
+
+/* A piece: one segment, one key head, one span of keys. */
+static void span_piece(void *arg, int64_t piece, int worker)
+{
+    const job *j = arg;
+    int64_t index = segment_of(j->a, piece), local = piece - j->a->piece_first[index], first, last;
+    const mmi_segment *s = &j->a->segments[index];
+    mmi_piece_rows(local / j->a->G, SPAN, s->count, &first, &last);
+    backward_keys(j, worker, s, local % j->a->G, first, last, WANT_KV);
+}
+
+/* A piece: one segment, one key head, one tile of queries. */
+static void query_piece(void *arg, int64_t piece, int worker)
+{
+    const job *j = arg;
+    int64_t index = segment_of(j->a, piece), local = piece - j->a->piece_first[index], first, last;
+    const mmi_segment *s = &j->a->segments[index];
+    mmi_piece_rows(mmi_pieces(s->count, j->tokens) - 1 - local / j->a->G, j->tokens, s->count, &first, &last);
     tile t = tile_place(j, worker);
-    for (int64_t i = 0; i < s->count; i++) {
-        memset(j->dk + (s->row + i) * a->ldk + g * D, 0, (size_t)D * sizeof(float));
-        memset(j->dv + (s->row + i) * a->ldk + g * D, 0, (size_t)D * sizeof(float));
-    }
-    for (int64_t first = 0; first < s->count; first += j->tokens) {
-        int64_t last = first + j->tokens < s->count ? first + j->tokens : s->count;
-        t.first_query = first;
-        t.rows = (last - first) * j->heads;
-        load_backward_rows(&t, j, s, g, last - first);
-        for (t.first_key = 0; t.first_key < last; t.first_key += KEYS) {
-            t.keys = last - t.first_key < KEYS ? last - t.first_key : KEYS;
-            backward_tile(&t, j, s, g);
-        }
-        j->x->k.scale(t.out, j->scale, t.rows * D);
-        store_rows(j->dq, a->ldq, t.out, j, s, g, first, last - first);
-    }
+    backward_queries(&t, j, s, local % j->a->G, first, last, 0, last, WANT_Q);
 }
 
 void mmi_attention_backward(const mmi_exec *x, float *dq, float *dk, float *dv, const float *dout, const float *out,
@@ -304,5 +358,10 @@ void mmi_attention_backward(const mmi_exec *x, float *dq, float *dk, float *dv, 
     j.dout = dout;
     j.out_in = out;
     j.lse_in = lse;
-    mmi_pool_run(x->pool, a->segment_count * a->G, backward_piece, &j);
+    if (a->segment_count * a->G >= ENOUGH_PIECES) {
+        mmi_pool_run(x->pool, a->segment_count * a->G, whole_piece, &j);
+        return;
+    }
+    mmi_pool_run(x->pool, number_pieces(a, SPAN), span_piece, &j);
+    mmi_pool_run(x->pool, number_pieces(a, j.tokens), query_piece, &j);
 }

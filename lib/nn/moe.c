@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/random.h"
+#include "nn/vector.h"
 
 #define ROWS 32 /* tokens per piece */
 
@@ -168,7 +169,7 @@ void mmi_moe_forward(const mmi_exec *x, float *out, float *inner, float *y, floa
     int64_t C = router->weight.w.cols, rows = N * router->k, ld = mmi_ffn_inner(&experts[0]);
     job j = { .x = x, .out = hg, .in = h, .y = y, .r = r, .router = router, .N = N, .C = C };
     run_rows(&j, gather, rows);
-    memset(y, 0, (size_t)(rows * C) * sizeof(float));
+    mmi_vector_zero(x, y, rows * C);
     for (int64_t e = 0; e < router->E; e++) {
         int64_t at = r->first[e], n = r->first[e + 1] - at;
         if (n > 0)

@@ -43,7 +43,7 @@ static void start(mm_context *ctx, const mm_backward_options *o)
     mmi_plan *p = &ctx->plan;
     int64_t N = ctx->pass.N, C = ctx->arch->C;
     mmi_param head = mmi_block_head(ctx);
-    memset(p->dh, 0, (size_t)(N * C) * sizeof(float));
+    mmi_vector_zero(&ctx->exec, p->dh, N * C);
     if (o->d_logits) {
         mmi_head_backward_logits(&ctx->exec, p->dh, o->d_logits, (float)o->loss_scale, p->hidden, head, N, &p->head);
     } else if (o->d_logprobs || !o->d_hidden) {
@@ -51,7 +51,7 @@ static void start(mm_context *ctx, const mm_backward_options *o)
         mmi_head_backward(&ctx->exec, p->dh, p->weights, p->lse, p->hidden, p->targets, head, N, &p->head);
     }
     if (o->d_hidden)
-        ctx->exec.k.axpy(p->dh, (float)o->loss_scale, o->d_hidden, N * C);
+        mmi_vector_axpy(&ctx->exec, p->dh, (float)o->loss_scale, o->d_hidden, N * C);
 }
 
 static mm_status go_back(mm_context *ctx, const mm_backward_options *o)
@@ -62,7 +62,7 @@ static mm_status go_back(mm_context *ctx, const mm_backward_options *o)
     bool from_loss = !o->d_logits && !o->d_logprobs && !o->d_hidden;
     double aux_scale = from_loss && counted_targets(ctx) == 0 ? 0 : o->aux_scale;
     start(ctx, o);
-    memset(p->dx, 0, (size_t)(N * C) * sizeof(float));
+    mmi_vector_zero(&ctx->exec, p->dx, N * C);
     mmi_norm_backward(&ctx->exec, p->dx, p->dh, p->x_final, p->mean_final, p->rstd_final,
                       mmi_context_norm(ctx, MMI_FINAL_NORM, MMI_FINAL_NORM_BIAS, 0), N, C, p->partials);
     for (int64_t l = ctx->arch->L; l-- > 0;) {

@@ -152,14 +152,14 @@ static void project_backward(mm_context *ctx, const mmi_pass *pass, int64_t l)
 void mmi_block_add(const mm_context *ctx, float *to, float *branch, int64_t n, mmi_dropout dropout)
 {
     mmi_dropout_apply(&ctx->exec, branch, n, dropout);
-    ctx->exec.k.add(to, branch, n);
+    mmi_vector_axpy(&ctx->exec, to, 1, branch, n);
 }
 
 const float *mmi_block_branch_gradient(const mm_context *ctx, int64_t n, mmi_dropout dropout)
 {
     if (dropout.p <= 0)
         return ctx->plan.dx;
-    mmi_context_copy(ctx, ctx->plan.dbranch, ctx->plan.dx, n);
+    mmi_vector_copy(&ctx->exec, ctx->plan.dbranch, ctx->plan.dx, n);
     mmi_dropout_apply(&ctx->exec, ctx->plan.dbranch, n, dropout);
     return ctx->plan.dbranch;
 }
@@ -175,7 +175,7 @@ void mmi_block_forward(mm_context *ctx, const mmi_pass *pass, int64_t l)
     project(ctx, pass, l);
     mmi_attention attention = attention_of(ctx, pass, l);
     mmi_attention_forward(x, kept->attn, kept->lse, &attention);
-    mmi_context_copy(ctx, kept->x_mid, kept->x, N * C);
+    mmi_vector_copy(&ctx->exec, kept->x_mid, kept->x, N * C);
     mmi_param o = mmi_context_param(ctx, MMI_O, l), bias = mmi_context_param(ctx, MMI_O_BIAS, l);
     mmi_dropout dropout = mmi_context_dropout(ctx, pass, MMI_SITE_O, l, 0);
     if (dropout.p > 0) {

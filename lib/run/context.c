@@ -200,31 +200,6 @@ mmi_dropout mmi_context_dropout(const mm_context *ctx, const mmi_pass *pass, mmi
                           .stream = MMI_STREAM(MMI_STREAM_DROPOUT, number) };
 }
 
-typedef struct copy_job {
-    float *to;
-    const float *from;
-    int64_t n;
-} copy_job;
-
-#define COPY_PIECE (1 << 16)
-
-static void copy_piece(void *arg, int64_t piece, int worker)
-{
-    (void)worker;
-    const copy_job *j = arg;
-    int64_t first, last;
-    mmi_piece_rows(piece, COPY_PIECE, j->n, &first, &last);
-    memcpy(j->to + first, j->from + first, (size_t)(last - first) * sizeof(float));
-}
-
-void mmi_context_copy(const mm_context *ctx, float *to, const float *from, int64_t n)
-{
-    if (to == from)
-        return;
-    copy_job j = { to, from, n };
-    mmi_pool_run(ctx->exec.pool, mmi_pieces(n, COPY_PIECE), copy_piece, &j);
-}
-
 const mmi_exec *mmi_context_exec(const mm_context *ctx)
 {
     return &ctx->exec;

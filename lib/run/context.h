@@ -8,6 +8,7 @@
 #include "nn/linear.h"
 #include "nn/norm.h"
 #include "nn/rope.h"
+#include "nn/vector.h"
 #include "run/cache.h"
 #include "run/plan.h"
 
@@ -76,9 +77,6 @@ mm_status mmi_run_forward(mm_context *ctx, const mmi_pass *pass);
 
 /* True, once, after mm_cancel(). */
 bool mmi_context_take_cancel(mm_context *ctx);
-
-/* Copy n floats on the pool. */
-void mmi_context_copy(const mm_context *ctx, float *to, const float *from, int64_t n);
 
 /* What the optimizer runs with, and the gradient of tensor `index` (NULL in evaluation). */
 const mmi_exec *mmi_context_exec(const mm_context *ctx);

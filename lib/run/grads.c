@@ -18,7 +18,7 @@ mm_status mm_zero_grad(mm_context *ctx)
 {
     mm_status status = check_has_grads(ctx, "mm_zero_grad");
     if (status == MM_OK)
-        memset(ctx->grads, 0, ctx->grads_size);
+        mmi_vector_zero(&ctx->exec, ctx->grads, (int64_t)(ctx->grads_size / sizeof(float)));
     return status;
 }
 
@@ -40,20 +40,21 @@ mm_status mm_grad(mm_context *ctx, int64_t index, mm_view *out)
 
 typedef struct job {
     const mmi_exec *x;
-    float *to;
     const float *from;
     int64_t n;
-    float scale;
     double *sums;
 } job;
 
-static void add_piece(void *arg, int64_t piece, int worker)
+static bool same_shapes(const mmi_layout *a, const mmi_layout *b)
 {
-    (void)worker;
-    const job *j = arg;
-    int64_t first, last;
-    mmi_piece_rows(piece, PIECE, j->n, &first, &last);
-    j->x->k.axpy(j->to + first, j->scale, j->from + first, last - first);
+    bool same = a->count == b->count;
+    for (int64_t i = 0; same && i < a->count; i++) {
+        mmi_tensor x, y;
+        mmi_layout_tensor(a, i, &x);
+        mmi_layout_tensor(b, i, &y);
+        same = x.role == y.role && x.rank == y.rank && x.shape[0] == y.shape[0] && x.shape[1] == y.shape[1];
+    }
+    return same;
 }
 
 mm_status mm_grad_add(mm_context *dst, mm_context *src, double scale)
@@ -63,12 +64,9 @@ mm_status mm_grad_add(mm_context *dst, mm_context *src, double scale)
         status = check_has_grads(src, "mm_grad_add");
     if (status != MM_OK)
         return status;
-    if (dst->layout->count != src->layout->count || dst->grads_size != src->grads_size
-        || memcmp(dst->offsets, src->offsets, (size_t)dst->layout->count * sizeof(size_t)) != 0)
+    if (!same_shapes(dst->layout, src->layout))
         return mmi_fail(MM_ERR_ARG, "mm_grad_add: the two contexts run different configs");
-    job j = { .x = &dst->exec, .to = dst->grads, .from = src->grads, .n = (int64_t)(dst->grads_size / sizeof(float)),
-              .scale = (float)scale };
-    mmi_pool_run(dst->exec.pool, mmi_pieces(j.n, PIECE), add_piece, &j);
+    mmi_vector_axpy(&dst->exec, dst->grads, (float)scale, src->grads, (int64_t)(dst->grads_size / sizeof(float)));
     return MM_OK;
 }
 

@@ -32,7 +32,7 @@ static void dense_forward(mm_context *ctx, const mmi_pass *pass, int64_t l)
     mmi_dropout dropout = mmi_context_dropout(ctx, pass, MMI_SITE_MLP, l, 0);
     float *to = dropout.p > 0 ? p->branch : next_input(ctx, l);
     if (dropout.p > 0)
-        memset(to, 0, (size_t)n * sizeof(float));
+        mmi_vector_zero(&ctx->exec, to, n);
     mmi_ffn_forward(&ctx->exec, to, kept->inner, p->mid, p->h, &network, pass->N, p->panel, p->delta);
     if (dropout.p > 0)
         mmi_block_add(ctx, next_input(ctx, l), to, n, dropout);
@@ -98,14 +98,14 @@ static void shared_forward(mm_context *ctx, const mmi_pass *pass, int64_t l)
     mmi_plan *p = &ctx->plan;
     const mmi_kept *kept = &p->layers[l];
     int64_t N = pass->N, n = N * a->C;
-    memset(kept->shared, 0, (size_t)n * sizeof(float));
+    mmi_vector_zero(&ctx->exec, kept->shared, n);
     for (int64_t s = 0; s < a->shared_experts; s++) {
         const mmi_ffn *network = &p->experts[a->E + s];
         float *inner = kept->inner + s * N * mmi_ffn_inner(network);
         mmi_dropout dropout = mmi_context_dropout(ctx, pass, MMI_SITE_EXPERT, l, a->E + s);
         float *to = dropout.p > 0 ? p->branch : kept->shared;
         if (dropout.p > 0)
-            memset(to, 0, (size_t)n * sizeof(float));
+            mmi_vector_zero(&ctx->exec, to, n);
         mmi_ffn_forward(&ctx->exec, to, inner, p->mid, p->h, network, N, p->panel, p->delta);
         if (dropout.p > 0)
             mmi_block_add(ctx, kept->shared, to, n, dropout);
@@ -115,7 +115,6 @@ static void shared_forward(mm_context *ctx, const mmi_pass *pass, int64_t l)
 static double experts_forward(mm_context *ctx, const mmi_pass *pass, int64_t l)
 {
     const mmi_arch *a = ctx->arch;
-    const mmi_kernels *k = &ctx->exec.k;
     mmi_plan *p = &ctx->plan;
     mmi_kept *kept = &p->layers[l];
     int64_t N = pass->N, n = N * a->C;
@@ -123,19 +122,19 @@ static double experts_forward(mm_context *ctx, const mmi_pass *pass, int64_t l)
     find_experts(ctx, pass, l);
     if (a->shared_experts > 0)
         shared_forward(ctx, pass, l);
-    memset(p->branch, 0, (size_t)n * sizeof(float));
+    mmi_vector_zero(&ctx->exec, p->branch, n);
     if (a->E > 0) {
         mmi_router router = router_of(ctx, pass, l);
         mmi_moe_route(&ctx->exec, &kept->routing, p->h, &router, N, p->panel);
         mmi_moe_forward(&ctx->exec, kept->routed, kept->expert_inner, kept->expert_y, p->grouped, p->mid, p->h, p->experts,
                         &router, &kept->routing, mmi_context_dropout(ctx, pass, MMI_SITE_EXPERT, l, 0), N, p->panel,
                         p->delta);
-        k->axpy(p->branch, half_weight(ctx, MMI_ROUTED_WEIGHT, l), kept->routed, n);
+        mmi_vector_axpy(&ctx->exec, p->branch, half_weight(ctx, MMI_ROUTED_WEIGHT, l), kept->routed, n);
         if (pass->mode == MM_TRAIN)
             balance = balance_factor(a) * mmi_moe_balance(&kept->routing, N, a->E, a->top_k, balance_groups(a, pass));
     }
     if (a->shared_experts > 0)
-        k->axpy(p->branch, half_weight(ctx, MMI_SHARED_WEIGHT, l), kept->shared, n);
+        mmi_vector_axpy(&ctx->exec, p->branch, half_weight(ctx, MMI_SHARED_WEIGHT, l), kept->shared, n);
     mmi_block_add(ctx, next_input(ctx, l), p->branch, n, mmi_context_dropout(ctx, pass, MMI_SITE_MLP, l, 0));
     return balance;
 }
@@ -147,7 +146,7 @@ double mmi_mlp_forward(mm_context *ctx, const mmi_pass *pass, int64_t l)
     int64_t C = ctx->arch->C;
     mmi_norm_forward(&ctx->exec, p->h, kept->mean2, kept->rstd2, kept->x_mid,
                      mmi_context_norm(ctx, MMI_POST_NORM, MMI_POST_NORM_BIAS, l), pass->N, C);
-    mmi_context_copy(ctx, next_input(ctx, l), kept->x_mid, pass->N * C);
+    mmi_vector_copy(&ctx->exec, next_input(ctx, l), kept->x_mid, pass->N * C);
     if (ctx->arch->moe)
         return experts_forward(ctx, pass, l);
     dense_forward(ctx, pass, l);
@@ -174,8 +173,8 @@ static const float *half_backward(mm_context *ctx, const mmi_pass *pass, int64_t
         return d;
     double share = role == MMI_SHARED_WEIGHT ? 1.0 / (double)ctx->arch->shared_experts : 1;
     *scalar.grad += (float)(share * dot_all(ctx, d, sum, N, C));
-    memcpy(scaled, d, (size_t)(N * C) * sizeof(float));
-    ctx->exec.k.scale(scaled, half_weight(ctx, role, l), N * C);
+    mmi_vector_zero(&ctx->exec, scaled, N * C);
+    mmi_vector_axpy(&ctx->exec, scaled, half_weight(ctx, role, l), d, N * C);
     return scaled;
 }
 
@@ -190,10 +189,10 @@ static void shared_backward(mm_context *ctx, const mmi_pass *pass, int64_t l, co
     for (int64_t s = 0; s < a->shared_experts; s++) {
         const mmi_ffn *network = &p->experts[a->E + s];
         const float *inner = kept->inner + s * N * mmi_ffn_inner(network);
-        mmi_context_copy(ctx, p->delta, d, n);
+        mmi_vector_copy(&ctx->exec, p->delta, d, n);
         mmi_dropout_apply(&ctx->exec, p->delta, n, mmi_context_dropout(ctx, pass, MMI_SITE_EXPERT, l, a->E + s));
         mmi_ffn_backward(&ctx->exec, p->delta, p->dinner, p->mid, p->delta, p->h, inner, network, N);
-        ctx->exec.k.add(p->dh, p->delta, n);
+        mmi_vector_axpy(&ctx->exec, p->dh, 1, p->delta, n);
     }
 }
 
@@ -204,7 +203,7 @@ static void experts_backward(mm_context *ctx, const mmi_pass *pass, int64_t l, c
     const mmi_kept *kept = &p->layers[l];
     int64_t N = pass->N;
     find_experts(ctx, pass, l);
-    memset(p->dh, 0, (size_t)(N * a->C) * sizeof(float));
+    mmi_vector_zero(&ctx->exec, p->dh, N * a->C);
     if (a->shared_experts > 0)
         shared_backward(ctx, pass, l, d);
     if (a->E == 0)

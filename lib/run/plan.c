@@ -241,9 +241,31 @@ static void place_scratch(mmi_plan *p, mmi_carve *c, const mmi_arch *a, const mm
     p->scratch = floats(c, limits->threads, p->scratch_stride);
 }
 
+/* Elements of the matrices that layers may read as one: see mmi_param_join(). */
+static int64_t joined_elements(const mmi_layout *layout, const mmi_role *roles, int count)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < count; i++) {
+        int64_t index = mmi_layout_index(layout, roles[i], 0, 0);
+        mmi_tensor t = { .elements = 0 };
+        if (index >= 0)
+            mmi_layout_tensor(layout, index, &t);
+        sum += t.elements;
+    }
+    return sum;
+}
+
 static void place_wide(mmi_plan *p, mmi_carve *c, const mmi_layout *layout)
 {
+    static const mmi_role together[][3] = { { MMI_Q, MMI_K, MMI_V },
+                                            { MMI_GATE, MMI_UP, MMI_ROLES },
+                                            { MMI_EXPERT_GATE, MMI_EXPERT_UP, MMI_ROLES },
+                                            { MMI_SHARED_GATE, MMI_SHARED_UP, MMI_ROLES } };
     int64_t largest = 0, vectors = 0;
+    for (size_t i = 0; i < sizeof together / sizeof *together; i++) {
+        int64_t joined = joined_elements(layout, together[i], together[i][2] == MMI_ROLES ? 2 : 3);
+        largest = joined > largest ? joined : largest;
+    }
     for (int64_t i = 0; i < layout->count; i++) {
         mmi_tensor t;
         mmi_layout_tensor(layout, i, &t);

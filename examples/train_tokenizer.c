@@ -1,0 +1,186 @@
+/* train_tokenizer: learn a byte-level BPE from text.
+ *
+ *     train_tokenizer --vocab-size 6400 --out DIR corpus.jsonl more.txt
+ *
+ * A tokenizer decides what a model's words are. It starts from the 256 bytes and keeps joining the pair of neighbours
+ * that occurs most often, until the vocabulary is full. The trainer asks for text piece by piece through a callback, so
+ * the corpus may be larger than memory. DIR then holds a tokenizer.json that other tools can read too. */
+#include <minimind.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void fail(const char *what, const char *culprit)
+{
+    fprintf(stderr, "train_tokenizer: %s%s\n", what, culprit);
+    exit(EXIT_FAILURE);
+}
+
+static void check(mm_status status)
+{
+    if (status != MM_OK)
+        fail(mm_last_error(), "");
+}
+
+static const char usage[] =
+    "usage: train_tokenizer --out DIR [OPTION...] FILE...\n"
+    "\n"
+    "Learn a byte-level BPE tokenizer. A FILE that ends in .jsonl holds rows {\"text\": \"...\"};\n"
+    "any other is plain text in UTF-8.\n"
+    "\n"
+    "  --out DIR            where tokenizer.json goes\n"
+    "  --vocab-size N       ids at most, the 256 bytes included (6400)\n"
+    "  --min-frequency N    leave alone what occurs less often (1)\n"
+    "  --special TOKEN      a special token; may be given again. They take the first ids\n"
+    "                       (<|endoftext|> <|im_start|> <|im_end|>)\n"
+    "  --quiet              no progress line";
+
+/* The corpus: the files in turn, each row by row or line by line. */
+typedef struct corpus {
+    char **paths;
+    int count, next;
+    mm_dataset *rows; /* the open .jsonl file */
+    int64_t row;
+    FILE *lines;      /* the open text file */
+    char *buffer;
+    size_t room;
+    bool quiet;
+} corpus;
+
+static void make_room(corpus *c, size_t needed)
+{
+    if (needed <= c->room)
+        return;
+    c->room = 2 * needed;
+    c->buffer = realloc(c->buffer, c->room);
+    if (!c->buffer)
+        fail("out of memory", "");
+}
+
+/* Ask for the row's size, make room, ask for the row. */
+static size_t read_row(corpus *c)
+{
+    size_t length = 0;
+    check(mm_dataset_text(c->rows, c->row, NULL, 0, &length));
+    make_room(c, length + 1);
+    if (length > 0)
+        check(mm_dataset_text(c->rows, c->row, c->buffer, c->room, &length));
+    c->row++;
+    return length;
+}
+
+/* A line with its end; 0 at the end of the file. */
+static size_t read_line(corpus *c)
+{
+    size_t length = 0;
+    int byte;
+    while ((byte = getc(c->lines)) != EOF) {
+        make_room(c, length + 1);
+        c->buffer[length++] = (char)byte;
+        if (byte == '\n')
+            break;
+    }
+    return length;
+}
+
+static void open_next(corpus *c)
+{
+    const char *path = c->paths[c->next++];
+    size_t length = strlen(path);
+    if (length > 6 && strcmp(path + length - 6, ".jsonl") == 0) {
+        check(mm_dataset_open(path, &c->rows));
+        c->row = 0;
+    } else if (!(c->lines = fopen(path, "rb"))) {
+        fail("can't open ", path);
+    }
+}
+
+/* What mm_tokenizer_train() calls for more: 1 with a piece of text, 0 at the end. */
+static int32_t next_text(void *user, const char **text, size_t *length)
+{
+    corpus *c = user;
+    for (;;) {
+        if (c->rows && c->row < mm_dataset_rows(c->rows)) {
+            *length = read_row(c);
+            break;
+        }
+        if (c->lines && (*length = read_line(c)) > 0)
+            break;
+        if (c->lines && (ferror(c->lines) | fclose(c->lines)) != 0)
+            fail("can't read ", c->paths[c->next - 1]);
+        mm_dataset_free(c->rows);
+        c->rows = NULL;
+        c->lines = NULL;
+        if (c->next == c->count)
+            return 0;
+        open_next(c);
+    }
+    *text = c->buffer;
+    return 1;
+}
+
+static int32_t show_progress(void *user, int64_t done, int64_t total)
+{
+    const corpus *c = user;
+    if (!c->quiet && (done % 100 == 0 || done == total))
+        fprintf(stderr, "\r%lld of %lld merges", (long long)done, (long long)total);
+    return 0;
+}
+
+static int64_t whole(const char *text, int64_t low, int64_t high, const char *name)
+{
+    char *end;
+    long long value = strtoll(text, &end, 10);
+    if (end == text || *end != '\0' || value < low || value > high)
+        fail("a whole number in range is needed for ", name);
+    return value;
+}
+
+int main(int argc, char **argv)
+{
+    mm_tokenizer_train_options options = MM_TOKENIZER_TRAIN_OPTIONS_INIT;
+    const char *out = NULL;
+    const char **special = calloc((size_t)argc, sizeof *special);
+    corpus c = { calloc((size_t)argc, sizeof *c.paths), 0, 0, NULL, 0, NULL, NULL, 0, false };
+    if (!special || !c.paths)
+        fail("out of memory", "");
+    for (int i = 1; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : NULL;
+        if (strcmp(argv[i], "--help") == 0)
+            return puts(usage) < 0;
+        if (strcmp(argv[i], "--quiet") == 0)
+            c.quiet = true;
+        else if (strncmp(argv[i], "--", 2) != 0)
+            c.paths[c.count++] = argv[i];
+        else if (!value)
+            fail("no value for ", argv[i]);
+        else if (strcmp(argv[i++], "--out") == 0)
+            out = value;
+        else if (strcmp(argv[i - 1], "--vocab-size") == 0)
+            options.vocab_size = (int32_t)whole(value, 257, INT32_MAX, "--vocab-size");
+        else if (strcmp(argv[i - 1], "--min-frequency") == 0)
+            options.min_frequency = whole(value, 1, INT64_MAX, "--min-frequency");
+        else if (strcmp(argv[i - 1], "--special") == 0)
+            special[options.special_count++] = value;
+        else
+            fail("unknown option ", argv[i - 1]);
+    }
+    if (!out || c.count == 0)
+        fail("it takes --out DIR and a file; see --help", "");
+
+    options.next_text = next_text;
+    options.on_progress = show_progress;
+    options.user = &c;
+    options.special_tokens = options.special_count > 0 ? special : NULL;
+    mm_tokenizer *tokenizer = NULL;
+    check(mm_tokenizer_train(&options, &tokenizer));
+    check(mm_tokenizer_save(tokenizer, out));
+    fprintf(stderr, "%s%s: %d tokens\n", c.quiet ? "" : "\r", out, mm_tokenizer_vocab_size(tokenizer));
+
+    mm_tokenizer_free(tokenizer);
+    free(c.buffer);
+    free(c.paths);
+    free(special);
+    return EXIT_SUCCESS;
+}

@@ -1,0 +1,57 @@
+#include "nn/vector.h"
+
+#include <string.h>
+
+#define PIECE (1 << 15) /* floats: two such vectors lie in a second-level cache */
+
+typedef struct job {
+    const mmi_exec *x;
+    float *y;
+    const float *in; /* NULL: zero */
+    int64_t n;
+    float a;
+} job;
+
+static void copy(void *arg, int64_t piece, int worker)
+{
+    (void)worker;
+    const job *j = arg;
+    int64_t first, last;
+    mmi_piece_rows(piece, PIECE, j->n, &first, &last);
+    size_t bytes = (size_t)(last - first) * sizeof(float);
+    if (j->in)
+        memcpy(j->y + first, j->in + first, bytes);
+    else
+        memset(j->y + first, 0, bytes);
+}
+
+static void add(void *arg, int64_t piece, int worker)
+{
+    (void)worker;
+    const job *j = arg;
+    int64_t first, last;
+    mmi_piece_rows(piece, PIECE, j->n, &first, &last);
+    j->x->k.axpy(j->y + first, j->a, j->in + first, last - first);
+}
+
+static void run(const mmi_exec *x, mmi_piece_fn fn, float *y, float a, const float *in, int64_t n)
+{
+    job j = { x, y, in, n, a };
+    mmi_pool_run(x->pool, mmi_pieces(n, PIECE), fn, &j);
+}
+
+void mmi_vector_copy(const mmi_exec *x, float *y, const float *in, int64_t n)
+{
+    if (y != in)
+        run(x, copy, y, 0, in, n);
+}
+
+void mmi_vector_zero(const mmi_exec *x, float *y, int64_t n)
+{
+    run(x, copy, y, 0, NULL, n);
+}
+
+void mmi_vector_axpy(const mmi_exec *x, float *y, float a, const float *in, int64_t n)
+{
+    run(x, add, y, a, in, n);
+}

@@ -1,0 +1,69 @@
+#!/bin/sh
+# Each public header compiles by itself, as C11 and as C++17, without a warning; the folders of lib/ and the examples
+# include what they may; each foreign header has one home.
+#
+#     test_headers.sh SOURCE_ROOT C++ COMPILER…        C++ may be empty
+set -u
+root=$1
+cxx=$2
+shift 2
+# shellcheck source=tests/tap.sh
+. "$root/tests/tap.sh"
+
+compiles() {
+    language=$1
+    header=$2
+    shift 2
+    # Twice: the guard holds.
+    printf '#include <%s>\n#include <%s>\nint main(void) { return 0; }\n' "$header" "$header" >"$work/alone.$language"
+    "$@" -Wall -Wextra -pedantic -Wshadow -Werror -I"$root/include" -c "$work/alone.$language" -o "$work/alone.o"
+}
+
+# The initialisers are for C++ too.
+initialisers() {
+    {
+        echo '#include <minimind.h>'
+        sed -nE 's/^#define (MM_[A-Z0-9_]+_INIT)\b.*/\1/p' "$root"/include/minimind/*.h | while read -r macro; do
+            struct=$(echo "${macro%_INIT}" | tr '[:upper:]' '[:lower:]')
+            echo "$struct use_$struct(void);"
+            echo "$struct use_$struct(void) { $struct value = $macro; return value; }"
+        done
+    } >"$work/init.$1"
+    shift
+    "$@" -Wall -Wextra -pedantic -Werror -I"$root/include" -c "$work"/init.* -o "$work/init.o"
+    status=$?
+    rm -f "$work"/init.*
+    return "$status"
+}
+
+for path in "$root"/include/minimind.h "$root"/include/minimind/*.h; do
+    header=${path#"$root"/include/}
+    check "<$header> compiles alone as C11" compiles c "$header" "$@" -std=c11 -Wstrict-prototypes
+    if [ -n "$cxx" ]; then
+        check "<$header> compiles alone as C++17" compiles cc "$header" "$cxx" -std=c++17
+    else
+        skip "<$header> compiles alone as C++17" "no C++ compiler"
+    fi
+done
+check "every _INIT initialises its struct in C11" initialisers c "$@" -std=c11
+if [ -n "$cxx" ]; then
+    check "every _INIT initialises its struct in C++17" initialisers cc "$cxx" -std=c++17
+else
+    skip "every _INIT initialises its struct in C++17" "no C++ compiler"
+fi
+
+installed() {
+    for path in "$root"/include/minimind.h "$root"/include/minimind/*.h; do
+        grep -qF "'${path#"$root"/include/}'" "$root/include/meson.build" || echo "$path is not installed"
+        case $path in */minimind.h) continue ;; esac
+        grep -qF "#include <${path#"$root"/include/}>" "$root/include/minimind.h" || echo "$path: not in minimind.h"
+    done | nothing
+}
+# A field appended into padding would leave the size as it was, and the size is how versions tell themselves apart.
+no_padding() {
+    echo '#include <minimind.h>' >"$work/all.c"
+    "$@" -std=c11 -Wpadded -Werror -I"$root/include" -c "$work/all.c" -o "$work/all.o"
+}
+check "no public struct has padding" no_padding "$@"
+check "every public header is installed and part of <minimind.h>" installed
+finish

@@ -1,0 +1,72 @@
+#!/bin/sh
+# The library as a stranger gets it: installed into an empty tree, found through pkg-config, linked both ways.
+#
+#     test_install.sh SOURCE_ROOT BUILD_ROOT MESON COMPILER…
+set -u
+root=$1
+build=$2
+meson=$3
+shift 3
+# shellcheck source=tests/tap.sh
+. "$root/tests/tap.sh"
+
+installs() {
+    "$meson" install -C "$build" --no-rebuild --quiet --destdir "$work/tree" &&
+        pc=$(find "$work/tree" -name minimind.pc) && [ -n "$pc" ] || return 1
+    libdir=${pc%/pkgconfig/minimind.pc}
+    prefix=$(sed -n 's/^prefix=//p' "$pc")
+    # The tree stands elsewhere than it was made for.
+    sed -i "s|^prefix=.*|prefix=$work/tree$prefix|" "$pc"
+    PKG_CONFIG_PATH=$libdir/pkgconfig
+    export PKG_CONFIG_PATH
+}
+
+holds_the_headers() {
+    diff -r "$root/include" "$work/tree$prefix/include" | grep -v 'meson\.build$' | nothing
+}
+
+holds_both_libraries() {
+    version=$(pkg-config --modversion minimind)
+    [ -f "$libdir/libminimind.a" ] && [ -f "$libdir/libminimind.so.$version" ] &&
+        [ -L "$libdir/libminimind.so.0" ] && [ -L "$libdir/libminimind.so" ]
+}
+
+versions_agree() {
+    header=$(sed -nE 's/^#define MM_VERSION_(MAJOR|MINOR|PATCH) +([0-9]+)$/\2/p' "$root/include/minimind/version.h" |
+        tr '\n' '.')
+    [ "$header" = "$(pkg-config --modversion minimind)." ]
+}
+
+# Only what a program itself calls is asked of it; the rest is the library's own affair.
+shared_needs_nothing_else() {
+    pkg-config --libs minimind | tr ' ' '\n' | grep -E '^-l' | grep -vx -e '-lminimind' | nothing
+}
+
+# shellcheck disable=SC2046
+runs_shared() {
+    "$@" "$root/examples/embed.c" -o "$work/embed" $(pkg-config --cflags --libs minimind) &&
+        LD_LIBRARY_PATH=$libdir "$work/embed"
+}
+
+# shellcheck disable=SC2046
+runs_static() {
+    mkdir -p "$work/static" && cp "$libdir/libminimind.a" "$work/static/" &&
+        "$@" "$root/examples/embed.c" -o "$work/embed-static" $(pkg-config --cflags minimind) -L"$work/static" \
+            $(pkg-config --static --libs minimind | sed "s|-L$libdir||") &&
+        "$work/embed-static"
+}
+
+is_small() {
+    strip -o "$work/stripped.so" "$libdir/libminimind.so" && size=$(wc -c <"$work/stripped.so") && echo "$size bytes" &&
+        [ "$size" -lt 1048576 ]
+}
+
+check "meson install fills an empty tree" installs
+check "the tree holds the public headers and nothing else" holds_the_headers
+check "the tree holds the shared and the static library" holds_both_libraries
+check "version.h and the package say the same version" versions_agree
+check "a program that links the shared library needs no other" shared_needs_nothing_else
+check "embed.c compiles against the installed shared library and runs" runs_shared "$@"
+check "embed.c compiles against the installed static library and runs" runs_static "$@"
+check "the stripped shared object is smaller than 1 MiB" is_small
+finish

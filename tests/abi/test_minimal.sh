@@ -1,0 +1,34 @@
+#!/bin/sh
+# A build with every feature off still works, warns of nothing, and its program runs.
+#
+#     test_minimal.sh SOURCE_ROOT MESON COMPILER…
+set -u
+root=$1
+meson=$2
+shift 2
+# shellcheck source=tests/tap.sh
+. "$root/tests/tap.sh"
+
+configures() {
+    "$meson" setup "$work/build" "$root" --prefix="$work/tree" --libdir=lib --werror \
+        -Dblas=none -Dexamples=disabled -Dtests=disabled
+}
+
+# shellcheck disable=SC2046
+runs() {
+    PKG_CONFIG_PATH=$work/tree/lib/pkgconfig
+    export PKG_CONFIG_PATH
+    "$@" "$root/examples/embed.c" -o "$work/embed" $(pkg-config --cflags --libs minimind) -Wl,-rpath,"$work/tree/lib" &&
+        "$work/embed"
+}
+
+no_blas() {
+    ! pkg-config --static --libs minimind | grep -i blas
+}
+
+check "it configures without BLAS, examples and tests" configures
+check "it builds without a warning" ninja -C "$work/build"
+check "it installs" "$meson" install -C "$work/build" --quiet
+check "embed.c runs against it" runs "$@"
+check "it does not ask for BLAS" no_blas
+finish

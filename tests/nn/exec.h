@@ -1,0 +1,58 @@
+/* What a layer runs with, made for a test: every kernel path, some numbers of threads. */
+#ifndef MM_TESTS_NN_EXEC_H
+#define MM_TESTS_NN_EXEC_H
+
+#include <math.h>
+#include <stdio.h>
+
+#include "backend/exec.h"
+#include "backend/gemm.h"
+#include "base/memory.h"
+#include "support.h"
+
+#define FOR_PRODUCTS 0 /* scratch: what mmi_gemm needs */
+
+/* `scratch` floats per worker, full of NaN, so that reading what was never written shows. */
+static inline mmi_exec exec_create(const mmi_path *path, int threads, int64_t scratch)
+{
+    mmi_exec x = { .blas = path->blas };
+    mmi_kernels_init(&x.k, path->cpu);
+    ck_ok(mmi_pool_create(threads, &x.pool));
+    x.scratch_stride = ((scratch == FOR_PRODUCTS ? mmi_gemm_scratch(&x.k) : scratch) + 15) / 16 * 16;
+    x.scratch = mmi_alloc((size_t)(threads * x.scratch_stride), sizeof(float));
+    ck_assert_ptr_nonnull(x.scratch);
+    for (int64_t i = 0; i < threads * x.scratch_stride; i++)
+        x.scratch[i] = NAN;
+    return x;
+}
+
+static inline void exec_free(mmi_exec *x)
+{
+    mmi_pool_free(x->pool);
+    mmi_free(x->scratch);
+}
+
+/* Do `work(what, exec, label)` on every kernel path with 1, 2 and 3 threads. `check(what, label)` follows the run with one
+ * thread, `same(what, label)` the others. */
+typedef struct exec_plan {
+    void *what;
+    int64_t scratch;
+    void (*work)(void *what, const mmi_exec *x);
+    void (*check)(void *what, const char *label);
+    void (*same)(void *what, const char *label);
+} exec_plan;
+
+static inline void exec_on_all(const exec_plan *plan)
+{
+    for (int32_t i = 0; i < mmi_path_count(); i++)
+        for (int threads = 1; threads <= 3; threads++) {
+            char label[64];
+            snprintf(label, sizeof label, "%s, %d threads", mmi_path_get(i)->name, threads);
+            mmi_exec x = exec_create(mmi_path_get(i), threads, plan->scratch);
+            plan->work(plan->what, &x);
+            exec_free(&x);
+            (threads == 1 ? plan->check : plan->same)(plan->what, label);
+        }
+}
+
+#endif

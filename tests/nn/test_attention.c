@@ -1,0 +1,323 @@
+#include <math.h>
+#include <string.h>
+
+#include "nn/arrays.h"
+#include "nn/attention.h"
+#include "nn/exec.h"
+#include "nn/gradient.h"
+#include "nn/reference64.h"
+
+#define MOST_SEGMENTS 5
+#define UNTOUCHED 12345.0f
+
+/* Lengths of segments; with `capacity`, keys and values lie in a cache, `past` tokens of it before the new ones. */
+typedef struct shape {
+    int64_t H, G, D, lengths[MOST_SEGMENTS];
+    bool masked;
+    int64_t capacity, past[MOST_SEGMENTS];
+} shape;
+
+typedef struct attention {
+    shape s;
+    int64_t N, keys, segments;    /* query rows, key rows, segments */
+    int64_t ldq, ldk;
+    mmi_segment segment[MOST_SEGMENTS];
+    ref_segment plain[MOST_SEGMENTS];
+    float *q, *k, *v, *weights;   /* rows ldq, ldk apart; loss = Σ weights · out, weights [N, H D] */
+    double *q64, *k64, *v64, *out64;
+    probes by_q, by_k, by_v;
+    float *out, *lse, *dq, *dk, *dv, *all, *all1;
+    int64_t size;
+} attention;
+
+static double loss(void *arg)
+{
+    attention *a = arg;
+    double sum = 0;
+    ref_attention(a->out64, a->q64, a->k64, a->v64, a->s.H, a->s.G, a->s.D, a->plain, a->segments);
+    for (int64_t i = 0; i < a->N * a->s.H * a->s.D; i++)
+        sum += a->weights[i] * a->out64[i];
+    return sum;
+}
+
+/* A mask with zeros in front and in between, that leaves every segment something to see. */
+static int32_t *random_mask(test_rng *rng, int64_t n)
+{
+    int32_t *mask = take(n, sizeof *mask);
+    int64_t hidden = rng_between(rng, 0, (int)n / 2);
+    for (int64_t i = hidden; i < n; i++)
+        mask[i] = i == hidden || rng_between(rng, 0, 3) > 0;
+    return mask;
+}
+
+static void lay_segments(attention *a, test_rng *rng)
+{
+    const shape *s = &a->s;
+    for (; a->segments < MOST_SEGMENTS && s->lengths[a->segments] > 0; a->segments++) {
+        int64_t i = a->segments, count = s->lengths[i], past = s->past[i];
+        const int32_t *mask = s->masked ? random_mask(rng, past + count) : NULL;
+        a->segment[i] = (mmi_segment){ a->N, count, past, s->capacity ? i : 0, mask };
+        a->plain[i] = (ref_segment){ a->N, count, s->capacity ? i * s->capacity : a->N, past, mask };
+        a->N += count;
+    }
+    a->keys = s->capacity ? a->segments * s->capacity : a->N;
+}
+
+/* Nobody asks what rows give that see masked keys only: they get no weight. */
+static bool sees_nothing(const attention *a, int64_t row)
+{
+    for (int64_t i = 0; i < a->segments; i++) {
+        const mmi_segment *s = &a->segment[i];
+        if (row < s->row || row >= s->row + s->count || !s->key_mask)
+            continue;
+        for (int64_t t = 0; t <= s->past + row - s->row; t++)
+            if (s->key_mask[t])
+                return false;
+        return true;
+    }
+    return false;
+}
+
+static double *packed(const float *x, int64_t rows, int64_t ld, int64_t width)
+{
+    double *y = take(rows * width, sizeof *y);
+    for (int64_t i = 0; i < rows * width; i++)
+        y[i] = x[i / width * ld + i % width];
+    return y;
+}
+
+static float *part(attention *a, int64_t n)
+{
+    float *p = a->all ? a->all + a->size : NULL;
+    a->size += n;
+    return p;
+}
+
+static void lay_out(attention *a)
+{
+    a->size = 0;
+    a->out = part(a, a->N * a->s.H * a->s.D);
+    a->lse = part(a, a->N * a->s.H);
+    a->dq = part(a, a->N * a->ldq);
+    a->dk = part(a, a->keys * a->ldk);
+    a->dv = part(a, a->keys * a->ldk);
+}
+
+static attention prepare(const shape *s, test_rng *rng)
+{
+    attention a = { .s = *s };
+    int64_t wide = s->H * s->D, narrow = s->G * s->D;
+    lay_segments(&a, rng);
+    a.ldq = wide + 2 * narrow; /* as in a model, where they share rows */
+    a.ldk = s->capacity ? narrow : a.ldq;
+    a.q = take_random(rng, a.N * a.ldq, 2);
+    a.k = take_random(rng, a.keys * a.ldk, 2);
+    a.v = take_random(rng, a.keys * a.ldk, 1);
+    a.weights = take_random(rng, a.N * wide, 1);
+    for (int64_t i = 0; i < a.N * wide; i++)
+        if (sees_nothing(&a, i / wide))
+            a.weights[i] = 0;
+    a.q64 = packed(a.q, a.N, a.ldq, wide);
+    a.k64 = packed(a.k, a.keys, a.ldk, narrow);
+    a.v64 = packed(a.v, a.keys, a.ldk, narrow);
+    a.out64 = take(a.N * wide, sizeof(double));
+    lay_out(&a);
+    a.all = take_floats(a.size, 0);
+    lay_out(&a);
+    if (!s->capacity) {
+        a.by_q = probes_take(a.q64, a.N * wide, loss, &a, rng);
+        a.by_k = probes_take(a.k64, a.keys * narrow, loss, &a, rng);
+        a.by_v = probes_take(a.v64, a.keys * narrow, loss, &a, rng);
+    }
+    loss(&a);
+    return a;
+}
+
+static mmi_attention as_given(attention *a)
+{
+    return (mmi_attention){ .q = a->q, .k = a->k, .v = a->v, .ldq = a->ldq, .ldk = a->ldk,
+                            .sequence_stride = a->s.capacity * a->ldk, .H = a->s.H, .G = a->s.G, .D = a->s.D,
+                            .segments = a->segment, .segment_count = a->segments,
+                            .piece_first = take(a->segments + 1, sizeof(int64_t)) };
+}
+
+static void work(void *arg, const mmi_exec *x)
+{
+    attention *a = arg;
+    mmi_attention given = as_given(a);
+    for (int64_t i = 0; i < a->size; i++)
+        a->all[i] = UNTOUCHED;
+    mmi_attention_forward(x, a->out, a->lse, &given);
+    if (!a->s.capacity)
+        mmi_attention_backward(x, a->dq, a->dk, a->dv, a->weights, a->out, a->lse, &given);
+}
+
+static float *close_gaps(const float *x, int64_t rows, int64_t ld, int64_t width, const char *label)
+{
+    float *y = take_floats(rows * width, 0);
+    for (int64_t i = 0; i < rows * width; i++)
+        y[i] = x[i / width * ld + i % width];
+    for (int64_t i = 0; i < rows * ld; i++)
+        ck_assert_msg(i % ld < width || x[i] == UNTOUCHED, "%s: a gap between rows was written", label);
+    return y;
+}
+
+static void check_out(const attention *a, const char *label)
+{
+    int64_t wide = a->s.H * a->s.D;
+    float *out = take_copy(a->out, a->N * wide);
+    double *expected = take(a->N * wide, sizeof *expected);
+    ck_assert_msg(all_finite(out, a->N * wide), "%s", label);
+    for (int64_t i = 0; i < a->N * wide; i++)
+        if (sees_nothing(a, i / wide))
+            out[i] = 0;
+        else
+            expected[i] = a->out64[i];
+    ck_close(out, expected, a->N * wide, 2e-6, label);
+}
+
+static void check(void *arg, const char *label)
+{
+    attention *a = arg;
+    int64_t wide = a->s.H * a->s.D, narrow = a->s.G * a->s.D;
+    check_out(a, label);
+    if (!a->s.capacity) {
+        probes_check(&a->by_q, close_gaps(a->dq, a->N, a->ldq, wide, label), NULL, 1e-4, label);
+        probes_check(&a->by_k, close_gaps(a->dk, a->keys, a->ldk, narrow, label), NULL, 1e-4, label);
+        probes_check(&a->by_v, close_gaps(a->dv, a->keys, a->ldk, narrow, label), NULL, 1e-4, label);
+    }
+    a->all1 = take_copy(a->all, a->size);
+}
+
+static void same(void *arg, const char *label)
+{
+    attention *a = arg;
+    ck_assert_msg(same_bits(a->all, a->all1, a->size), "%s: other bits than with one thread", label);
+}
+
+static void run_on_all(const shape *s, unsigned seed)
+{
+    test_rng rng = { seed };
+    attention a = prepare(s, &rng);
+    exec_on_all(&(exec_plan){ &a, mmi_attention_scratch(s->H, s->G, s->D), work, check, same });
+}
+
+/* Lengths round the tiles' 256 rows and 64 keys; any number of heads; D that fills no vector. */
+static const shape shapes[] = {
+    { .H = 1, .G = 1, .D = 6, .lengths = { 1 } },
+    { .H = 1, .G = 1, .D = 10, .lengths = { 270 } },
+    { .H = 2, .G = 1, .D = 36, .lengths = { 129, 1, 2 } },
+    { .H = 8, .G = 2, .D = 10, .lengths = { 70 } },
+    { .H = 3, .G = 3, .D = 24, .lengths = { 64, 65, 63, 1, 7 } },
+    { .H = 7, .G = 1, .D = 6, .lengths = { 37, 40 } },
+    { .H = 6, .G = 2, .D = 130, .lengths = { 33 } },
+    { .H = 5, .G = 5, .D = 3, .lengths = { 9, 11 } },
+    { .H = 4, .G = 4, .D = 1, .lengths = { 66 } },
+    { .H = 8, .G = 8, .D = 2, .lengths = { 5, 5, 5 } },
+};
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+
+START_TEST(causal_attention_and_its_gradients_agree_with_the_reference)
+{
+    run_on_all(&shapes[_i], 140 + (unsigned)_i);
+}
+END_TEST
+
+static const shape masked[] = {
+    { .H = 1, .G = 1, .D = 10, .lengths = { 150 }, .masked = true },
+    { .H = 6, .G = 3, .D = 24, .lengths = { 80, 17, 3 }, .masked = true },
+    { .H = 4, .G = 1, .D = 7, .lengths = { 70, 1 }, .masked = true },
+    { .H = 2, .G = 2, .D = 36, .lengths = { 2, 5, 66 }, .masked = true },
+};
+enum { MASKED = sizeof masked / sizeof *masked };
+
+START_TEST(masked_keys_are_seen_by_nobody_forward_and_backward)
+{
+    run_on_all(&masked[_i], 160 + (unsigned)_i);
+}
+END_TEST
+
+static const shape cached[] = {
+    { 1, 1, 6, { 1 }, false, 1, { 0 } },
+    { 4, 2, 10, { 1, 7, 70, 3 }, false, 210, { 0, 5, 64, 130 } },
+    { 8, 1, 24, { 1, 1, 1 }, false, 300, { 299, 63, 64 } },
+    { 3, 3, 130, { 2, 9 }, true, 90, { 70, 33 } },
+    { 6, 2, 36, { 257, 1 }, false, 263, { 5, 200 } },
+};
+enum { CACHED = sizeof cached / sizeof *cached };
+
+START_TEST(new_tokens_see_the_cached_ones_before_them)
+{
+    run_on_all(&cached[_i], 180 + (unsigned)_i);
+}
+END_TEST
+
+START_TEST(rows_that_see_masked_keys_only_stay_finite_both_ways)
+{
+    static const shape s = { .H = 4, .G = 2, .D = 10, .lengths = { 90, 3 }, .masked = true };
+    test_rng rng = { 200 };
+    attention a = prepare(&s, &rng);
+    int32_t *first = take(90, sizeof *first), *second = take(3, sizeof *second);
+    first[89] = second[2] = 1;
+    a.segment[0].key_mask = first;
+    a.segment[1].key_mask = second;
+    rng_fill(&rng, a.weights, (size_t)(a.N * s.H * s.D), 1);
+    for (int32_t p = 0; p < mmi_path_count(); p++) {
+        mmi_exec x = exec_create(mmi_path_get(p), 2, mmi_attention_scratch(s.H, s.G, s.D));
+        work(&a, &x);
+        ck_assert(all_finite(a.all, a.size));
+        exec_free(&x);
+    }
+}
+END_TEST
+
+START_TEST(large_scores_do_not_overflow)
+{
+    static const shape s = { .H = 2, .G = 1, .D = 8, .lengths = { 100 } };
+    test_rng rng = { 201 };
+    attention a = prepare(&s, &rng);
+    for (int64_t i = 0; i < a.N * a.ldq; i++) {
+        a.q[i] *= 1000;
+        a.k[i] *= 1000;
+    }
+    for (int32_t p = 0; p < mmi_path_count(); p++) {
+        mmi_exec x = exec_create(mmi_path_get(p), 1, mmi_attention_scratch(s.H, s.G, s.D));
+        work(&a, &x);
+        ck_assert(all_finite(a.all, a.size));
+        exec_free(&x);
+    }
+}
+END_TEST
+
+START_TEST(nothing_is_kept_for_backward_when_it_is_not_wanted)
+{
+    test_rng rng = { 202 };
+    attention a = prepare(&shapes[3], &rng);
+    mmi_exec x = exec_create(mmi_path_get(0), 1, mmi_attention_scratch(a.s.H, a.s.G, a.s.D));
+    mmi_attention given = as_given(&a);
+    mmi_attention_forward(&x, a.out, NULL, &given);
+    check_out(&a, "without lse");
+    exec_free(&x);
+}
+END_TEST
+
+START_TEST(scratch_memory_does_not_grow_with_the_length)
+{
+    ck_assert_int_lt(mmi_attention_scratch(8, 2, 64) * (int64_t)sizeof(float), 512 << 10);
+    ck_assert_int_gt(mmi_attention_scratch(1, 1, 1), 0);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tests;
+    Suite *suite = plain_suite("nn/attention", &tests);
+    tcase_add_loop_test(tests, causal_attention_and_its_gradients_agree_with_the_reference, 0, SHAPES);
+    tcase_add_loop_test(tests, masked_keys_are_seen_by_nobody_forward_and_backward, 0, MASKED);
+    tcase_add_loop_test(tests, new_tokens_see_the_cached_ones_before_them, 0, CACHED);
+    tcase_add_test(tests, rows_that_see_masked_keys_only_stay_finite_both_ways);
+    tcase_add_test(tests, large_scores_do_not_overflow);
+    tcase_add_test(tests, nothing_is_kept_for_backward_when_it_is_not_wanted);
+    tcase_add_test(tests, scratch_memory_does_not_grow_with_the_length);
+    return run_suite(suite);
+}

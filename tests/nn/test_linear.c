@@ -1,0 +1,248 @@
+#include <string.h>
+
+#include "nn/arrays.h"
+#include "nn/exec.h"
+#include "nn/gradient.h"
+#include "nn/linear.h"
+#include "nn/reference64.h"
+
+#define GAP 3 /* floats between rows, which nobody may touch */
+#define UNTOUCHED 12345.0f
+
+typedef struct linear {
+    int64_t N, in, out, ldx, ldy;
+    bool biased, accumulate;
+    float *x, *w, *b, *weights;  /* x [N, ldx]; loss = Σ weights · y, weights [N, ldy] */
+    double *x64, *w64, *b64, *y64;
+    probes by_x, by_w, by_b;
+    float *y, *added, *dx, *dw, *db;              /* what the library gave */
+    float *added0, *dx0, *dw0, *db0;              /* what they began with */
+    float *all, *all1;                            /* everything, to compare bits */
+    int64_t size;
+} linear;
+
+static double loss(void *arg)
+{
+    linear *l = arg;
+    double sum = 0;
+    ref_linear(l->y64, l->x64, l->w64, l->b64, l->N, l->out, l->in);
+    for (int64_t i = 0; i < l->N * l->out; i++)
+        sum += l->weights[i / l->out * l->ldy + i % l->out] * l->y64[i];
+    return sum;
+}
+
+static double *packed(const float *x, int64_t N, int64_t ld, int64_t C)
+{
+    double *y = take(N * C, sizeof *y);
+    for (int64_t i = 0; i < N * C; i++)
+        y[i] = x[i / C * ld + i % C];
+    return y;
+}
+
+/* One piece of l->all, which is everything a run writes. */
+static float *part(linear *l, int64_t *at, int64_t n)
+{
+    float *p = l->all ? l->all + *at : NULL;
+    *at += n;
+    return p;
+}
+
+static void lay_out(linear *l)
+{
+    l->size = 0;
+    l->y = part(l, &l->size, l->N * l->ldy);
+    l->added = part(l, &l->size, l->N * l->out);
+    l->dx = part(l, &l->size, l->N * l->ldx);
+    l->dw = part(l, &l->size, l->out * l->in);
+    l->db = part(l, &l->size, l->out);
+}
+
+static linear prepare(int64_t N, int64_t in, int64_t out, bool biased, bool accumulate, test_rng *rng)
+{
+    linear l = { .N = N, .in = in, .out = out, .ldx = in + GAP, .ldy = out + GAP, .biased = biased, .accumulate = accumulate };
+    l.x = take_random(rng, N * l.ldx, 1);
+    l.w = take_random(rng, out * in, 1);
+    l.b = take_random(rng, out, 1);
+    l.weights = take_random(rng, N * l.ldy, 1);
+    l.added0 = take_random(rng, N * out, 1);
+    l.dx0 = take_random(rng, N * l.ldx, 1);
+    l.dw0 = take_random(rng, out * in, 1);
+    l.db0 = take_random(rng, out, 1);
+    l.x64 = packed(l.x, N, l.ldx, in);
+    l.w64 = take_doubles(l.w, out * in);
+    l.b64 = biased ? take_doubles(l.b, out) : NULL;
+    l.y64 = take(N * out, sizeof(double));
+    lay_out(&l);
+    l.all = take_floats(l.size, 0);
+    lay_out(&l);
+    l.by_x = probes_take(l.x64, N * in, loss, &l, rng);
+    l.by_w = probes_take(l.w64, out * in, loss, &l, rng);
+    if (biased)
+        l.by_b = probes_take(l.b64, out, loss, &l, rng);
+    loss(&l);
+    return l;
+}
+
+static void work(void *arg, const mmi_exec *x)
+{
+    linear *l = arg;
+    mmi_param w = { { l->w, MM_F32, l->out, l->in }, l->dw }, b = { { 0 }, NULL };
+    if (l->biased)
+        b = (mmi_param){ { l->b, MM_F32, 1, l->out }, l->db };
+    memcpy(l->added, l->added0, (size_t)(l->N * l->out) * sizeof(float));
+    memcpy(l->dw, l->dw0, (size_t)(l->out * l->in) * sizeof(float));
+    memcpy(l->db, l->db0, (size_t)l->out * sizeof(float));
+    for (int64_t i = 0; i < l->N * l->ldy; i++)
+        l->y[i] = i % l->ldy < l->out ? NAN : UNTOUCHED;
+    for (int64_t i = 0; i < l->N * l->ldx; i++)
+        l->dx[i] = i % l->ldx >= l->in ? UNTOUCHED : l->accumulate ? l->dx0[i] : NAN;
+    mmi_linear_forward(x, l->y, l->ldy, l->x, l->ldx, w, b, l->N, NULL);
+    float *delta = take_floats(l->N * l->out, NAN), *x_packed = take_floats(l->N * l->in, 0);
+    for (int64_t i = 0; i < l->N * l->in; i++)
+        x_packed[i] = (float)l->x64[i];
+    mmi_linear_add(x, l->added, x_packed, w, b, l->N, NULL, delta);
+    mmi_linear_backward(x, l->dx, l->ldx, l->weights, l->ldy, l->x, l->ldx, w, b, l->N, l->accumulate);
+}
+
+/* Rows without their gaps, which must be as they were. */
+static float *close_gaps(const float *x, int64_t N, int64_t ld, int64_t C, const char *label)
+{
+    float *y = take_floats(N * C, 0);
+    for (int64_t i = 0; i < N; i++) {
+        memcpy(y + i * C, x + i * ld, (size_t)C * sizeof *y);
+        for (int64_t c = C; c < ld; c++)
+            ck_assert_msg(x[i * ld + c] == UNTOUCHED, "%s: a gap between rows was written", label);
+    }
+    return y;
+}
+
+static void check(void *arg, const char *label)
+{
+    linear *l = arg;
+    int64_t N = l->N, in = l->in, out = l->out;
+    ck_close(close_gaps(l->y, N, l->ldy, out, label), l->y64, N * out, 1e-6, label);
+    double *sums = take_doubles(l->added0, N * out);
+    for (int64_t i = 0; i < N * out; i++)
+        sums[i] += l->y64[i];
+    ck_close(l->added, sums, N * out, 1e-6, label);
+    float *dx0 = take_floats(N * in, 0);
+    for (int64_t i = 0; i < N * in; i++)
+        dx0[i] = l->dx0[i / in * l->ldx + i % in];
+    probes_check(&l->by_x, close_gaps(l->dx, N, l->ldx, in, label), l->accumulate ? dx0 : NULL, 0, label);
+    probes_check(&l->by_w, l->dw, l->dw0, 0, label);
+    if (l->biased)
+        probes_check(&l->by_b, l->db, l->db0, 0, label);
+    else
+        ck_assert_msg(same_bits(l->db, l->db0, out), "%s", label);
+    l->all1 = take_copy(l->all, l->size);
+}
+
+static void same(void *arg, const char *label)
+{
+    linear *l = arg;
+    ck_assert_msg(same_bits(l->all, l->all1, l->size), "%s: other bits than with one thread", label);
+}
+
+/* N, in, out: one row, few rows, one more than few, primes, more than one slice. */
+static const int64_t shapes[][3] = { { 1, 1, 1 },    { 1, 37, 130 }, { 2, 700, 131 }, { 7, 10, 6 },    { 8, 64, 33 },
+                                     { 9, 24, 36 },  { 13, 1, 5 },   { 31, 67, 1 },   { 65, 130, 131 }, { 270, 65, 140 },
+                                     { 67, 37, 300 } };
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+
+START_TEST(products_and_their_gradients_agree_with_the_reference)
+{
+    for (int accumulate = 0; accumulate < 2; accumulate++) {
+        test_rng rng = { 10 + (unsigned)_i };
+        linear l = prepare(shapes[_i][0], shapes[_i][1], shapes[_i][2], accumulate == 0, accumulate, &rng);
+        exec_on_all(&(exec_plan){ &l, FOR_PRODUCTS, work, check, same });
+    }
+}
+END_TEST
+
+START_TEST(gradients_that_nobody_wants_are_left_out)
+{
+    test_rng rng = { 20 };
+    linear l = prepare(11, 9, 10, true, false, &rng);
+    mmi_exec x = exec_create(mmi_path_get(0), 2, FOR_PRODUCTS);
+    mmi_param w = { { l.w, MM_F32, l.out, l.in }, NULL }, b = { { l.b, MM_F32, 1, l.out }, NULL };
+    work(&l, &x);
+    float *before = take_copy(l.all, l.size);
+    mmi_linear_backward(&x, NULL, 0, l.weights, l.ldy, NULL, 0, w, b, l.N, false);
+    mmi_linear_backward(&x, l.dx, l.ldx, l.weights, l.ldy, NULL, 0, w, b, l.N, false);
+    ck_assert(same_bits(l.all, before, l.size));
+    exec_free(&x);
+}
+END_TEST
+
+START_TEST(narrow_weights_give_the_products_of_what_they_hold)
+{
+    test_rng rng = { 30 };
+    for (int s = 0; s < SHAPES; s++) {
+        int64_t N = shapes[s][0], in = shapes[s][1], out = shapes[s][2];
+        float *x = take_random(&rng, N * in, 1), *w = take_random(&rng, out * in, 1), *b = take_random(&rng, out, 1);
+        float *held = take_floats(out * in, 0), *y = take_floats(N * out, NAN), *start = take_random(&rng, N * out, 1);
+        uint16_t *narrow = take(out * in, sizeof *narrow);
+        double *x64 = take_doubles(x, N * in), *y64 = take(N * out, sizeof *y64), *b64 = take_doubles(b, out);
+        for (int32_t dtype = MM_BF16; dtype <= MM_F16; dtype++)
+            for (int32_t p = 0; p < mmi_path_count(); p++)
+                for (int threads = 1; threads <= 2; threads++) {
+                    mmi_exec e = exec_create(mmi_path_get(p), threads, FOR_PRODUCTS);
+                    e.k.narrow(narrow, w, dtype, out * in);
+                    e.k.widen(held, narrow, dtype, out * in);
+                    ref_linear(y64, x64, take_doubles(held, out * in), b64, N, out, in);
+                    mmi_param pw = { { narrow, dtype, out, in }, NULL }, pb = { { b, MM_F32, 1, out }, NULL };
+                    float *panel = take_floats(out * in, NAN), *delta = take_floats(N * out, NAN);
+                    mmi_linear_forward(&e, y, out, x, in, pw, pb, N, panel);
+                    ck_close(y, y64, N * out, 1e-6, mmi_path_get(p)->name);
+                    memcpy(y, start, (size_t)(N * out) * sizeof *y);
+                    mmi_linear_add(&e, y, x, pw, pb, N, panel, delta);
+                    for (int64_t i = 0; i < N * out; i++)
+                        y64[i] += start[i];
+                    ck_close(y, y64, N * out, 1e-6, mmi_path_get(p)->name);
+                    exec_free(&e);
+                }
+        release_all();
+    }
+}
+END_TEST
+
+START_TEST(matrices_join_only_when_they_and_their_gradients_lie_in_a_row)
+{
+    float w[64], g[64];
+    mmi_param first = { { w, MM_F32, 2, 4 }, g }, second = { { w + 8, MM_F32, 3, 4 }, g + 8 }, joined;
+    ck_assert(mmi_param_join(&joined, (mmi_param[]){ first, second }, 2));
+    ck_assert_int_eq(joined.w.rows, 5);
+    ck_assert_ptr_eq(joined.grad, g);
+    mmi_param other = second;
+    other.grad = NULL;
+    ck_assert(!mmi_param_join(&joined, (mmi_param[]){ first, other }, 2));
+    other = second;
+    other.grad = g + 9;
+    ck_assert(!mmi_param_join(&joined, (mmi_param[]){ first, other }, 2));
+    other = second;
+    other.w.data = w + 9;
+    ck_assert(!mmi_param_join(&joined, (mmi_param[]){ first, other }, 2));
+    other = second;
+    other.w.cols = 3;
+    ck_assert(!mmi_param_join(&joined, (mmi_param[]){ first, other }, 2));
+    other = second;
+    other.w.dtype = MM_BF16;
+    ck_assert(!mmi_param_join(&joined, (mmi_param[]){ first, other }, 2));
+    other.w.data = NULL;
+    ck_assert(!mmi_param_join(&joined, (mmi_param[]){ first, other }, 2));
+    first.grad = second.grad = NULL;
+    ck_assert(mmi_param_join(&joined, (mmi_param[]){ first, second }, 2));
+    ck_assert_ptr_null(joined.grad);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tests;
+    Suite *suite = plain_suite("nn/linear", &tests);
+    tcase_add_loop_test(tests, products_and_their_gradients_agree_with_the_reference, 0, SHAPES);
+    tcase_add_test(tests, gradients_that_nobody_wants_are_left_out);
+    tcase_add_test(tests, narrow_weights_give_the_products_of_what_they_hold);
+    tcase_add_test(tests, matrices_join_only_when_they_and_their_gradients_lie_in_a_row);
+    return run_suite(suite);
+}

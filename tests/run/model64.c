@@ -1,0 +1,142 @@
+#include "run/model64.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "model/model.h"
+
+#define MOST_SEGMENTS 64
+
+model64 model64_of(const mm_model *model, int64_t rows)
+{
+    model64 m = { .config = mm_model_config(model), .arch = mmi_model_arch(model), .count = mm_model_tensor_count(model),
+                  .most = rows };
+    const mmi_arch *a = m.arch;
+    m.w = take(m.count, sizeof *m.w);
+    m.sizes = take(m.count, sizeof *m.sizes);
+    m.names = take(m.count, sizeof *m.names);
+    for (int64_t i = 0; i < m.count; i++) {
+        mm_tensor_info info = MM_TENSOR_INFO_INIT;
+        ck_ok(mm_layout_get(m.config, i, &info));
+        memcpy(m.names[i], info.name, sizeof m.names[i]);
+        mm_view view;
+        ck_ok(mm_model_tensor(model, i, &view));
+        m.sizes[i] = view.shape[0] * view.shape[1];
+        m.w[i] = take_doubles(view.data, m.sizes[i]);
+    }
+    double **arrays[] = { &m.x, &m.h, &m.delta, &m.hidden, &m.q, &m.attn, &m.k, &m.v, &m.logits, &m.logprobs };
+    int64_t widths[] = { a->C, a->C, a->C, a->C, a->H * a->D, a->H * a->D, a->G * a->D, a->G * a->D, a->V, 1 };
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
+        *arrays[i] = take(rows * widths[i], sizeof(double));
+    return m;
+}
+
+/* A tensor by its name, within `layer` unless that is negative; NULL when this config has none. */
+static const double *tensor(const model64 *m, const char *name, int layer)
+{
+    char full[128];
+    snprintf(full, sizeof full, layer < 0 ? "%.0d%s" : "model.layers.%d.%s", layer < 0 ? 0 : layer, name);
+    for (int64_t i = 0; i < m->count; i++)
+        if (strcmp(m->names[i], full) == 0)
+            return m->w[i];
+    return NULL;
+}
+
+static int64_t segments_of(ref_segment *segments, const mm_batch *b)
+{
+    int64_t n = 0, T = b->length;
+    for (int64_t i = 0; i < b->batch * T; i++) {
+        bool begins = i % T == 0 || (b->document_ids && b->document_ids[i] != b->document_ids[i - 1]);
+        if (begins) {
+            ck_assert_int_lt(n, MOST_SEGMENTS);
+            segments[n++] = (ref_segment){ i, 0, i, 0, b->attention_mask ? b->attention_mask + i : NULL };
+        }
+        segments[n - 1].count++;
+    }
+    return n;
+}
+
+static void add(double *y, const double *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] += x[i];
+}
+
+typedef struct rows {
+    int64_t N, segments;
+    ref_segment segment[MOST_SEGMENTS];
+    int32_t *positions;
+} rows;
+
+static void attention(model64 *m, const rows *r, int l)
+{
+    const mmi_arch *a = m->arch;
+    int64_t N = r->N, wide = a->H * a->D, narrow = a->G * a->D;
+    ref_norm(m->h, m->x, tensor(m, "input_layernorm.weight", l), tensor(m, "input_layernorm.bias", l), N, a->C, a->eps);
+    ref_linear(m->q, m->h, tensor(m, "self_attn.q_proj.weight", l), tensor(m, "self_attn.q_proj.bias", l), N, wide, a->C);
+    ref_linear(m->k, m->h, tensor(m, "self_attn.k_proj.weight", l), tensor(m, "self_attn.k_proj.bias", l), N, narrow, a->C);
+    ref_linear(m->v, m->h, tensor(m, "self_attn.v_proj.weight", l), tensor(m, "self_attn.v_proj.bias", l), N, narrow, a->C);
+    if (a->qk_norm) {
+        ref_norm(m->q, m->q, tensor(m, "self_attn.q_norm.weight", l), NULL, N * a->H, a->D, a->eps);
+        ref_norm(m->k, m->k, tensor(m, "self_attn.k_norm.weight", l), NULL, N * a->G, a->D, a->eps);
+    }
+    if (a->positions == MMI_ROPE) {
+        ref_rope(m->q, a, r->positions, N, a->H);
+        ref_rope(m->k, a, r->positions, N, a->G);
+    }
+    ref_attention(m->attn, m->q, m->k, m->v, a->H, a->G, a->D, r->segment, r->segments);
+    ref_linear(m->delta, m->attn, tensor(m, "self_attn.o_proj.weight", l), tensor(m, "self_attn.o_proj.bias", l), N, a->C,
+               wide);
+    add(m->x, m->delta, N * a->C);
+}
+
+static void feed_forward(model64 *m, const rows *r, int l)
+{
+    const mmi_arch *a = m->arch;
+    ref_ffn_params p = { .gate = tensor(m, "mlp.gate_proj.weight", l), .gate_bias = tensor(m, "mlp.gate_proj.bias", l),
+                         .up = tensor(m, "mlp.up_proj.weight", l),     .up_bias = tensor(m, "mlp.up_proj.bias", l),
+                         .down = tensor(m, "mlp.down_proj.weight", l), .down_bias = tensor(m, "mlp.down_proj.bias", l),
+                         .C = a->C, .F = a->F, .act = (int32_t)a->act };
+    ref_norm(m->h, m->x, tensor(m, "post_attention_layernorm.weight", l), tensor(m, "post_attention_layernorm.bias", l), r->N,
+             a->C, a->eps);
+    ref_ffn(m->delta, m->h, &p, r->N);
+    add(m->x, m->delta, r->N * a->C);
+}
+
+void model64_run(model64 *m, const mm_batch *b)
+{
+    const mmi_arch *a = m->arch;
+    rows r = { .N = (int64_t)b->batch * b->length };
+    int32_t positions[1024];
+    ck_assert(r.N <= m->most && r.N <= 1024);
+    r.segments = segments_of(r.segment, b);
+    r.positions = positions;
+    for (int64_t s = 0; s < r.segments; s++)
+        for (int64_t i = 0; i < r.segment[s].count; i++)
+            positions[r.segment[s].row + i] = b->position_ids ? b->position_ids[r.segment[s].row + i] : (int32_t)i;
+    const double *embedding = tensor(m, "model.embed_tokens.weight", -1), *head = tensor(m, "lm_head.weight", -1);
+    ref_embedding(m->x, embedding, b->ids, r.N, a->C);
+    for (int64_t i = 0; i < r.N * a->C && a->positions == MMI_SINUSOIDAL; i++)
+        m->x[i] += ref_sinusoid(positions[i / a->C], i % a->C, a->C);
+    for (int l = 0; l < a->L; l++) {
+        attention(m, &r, l);
+        feed_forward(m, &r, l);
+    }
+    ref_norm(m->hidden, m->x, tensor(m, "model.norm.weight", -1), tensor(m, "model.norm.bias", -1), r.N, a->C, a->eps);
+    ref_linear(m->logits, m->hidden, head ? head : embedding, NULL, r.N, a->V, a->C);
+    if (b->targets)
+        ref_logprobs(m->logprobs, m->logits, b->targets, r.N, a->V);
+}
+
+double model64_loss(model64 *m, const mm_batch *b)
+{
+    int64_t N = (int64_t)b->batch * b->length, counted = 0;
+    double sum = 0;
+    model64_run(m, b);
+    for (int64_t i = 0; i < N; i++)
+        if (b->targets[i] >= 0) {
+            sum -= m->logprobs[i];
+            counted++;
+        }
+    return counted ? sum / (double)counted : 0;
+}

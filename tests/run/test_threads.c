@@ -1,0 +1,134 @@
+/* The number of threads never shows in the bits. */
+#include "run/models.h"
+
+#define OUTPUTS (MM_OUT_LOSS | MM_OUT_LOGITS | MM_OUT_LAST_LOGITS)
+
+/* Wide enough for more than one slice of a product and one tile of attention. */
+static const char medium[] =
+    "{\"model_type\":\"minimind\",\"minimind_version\":3,\"hidden_size\":136,\"num_hidden_layers\":2,\"num_attention_heads\":4,"
+    "\"num_key_value_heads\":2,\"head_dim\":36,\"vocab_size\":311,\"intermediate_size\":290,\"max_position_embeddings\":512}";
+
+typedef struct bits {
+    float *logits, *last, *gradients;
+    int64_t n_logits, n_last, n_gradients;
+    double loss, norm;
+} bits;
+
+static bits run(mm_model *model, const mm_batch *batch, int32_t threads, const char *kernels)
+{
+    bits b = { 0 };
+    mm_context *context = context_on(model, MM_TRAIN, batch->batch, batch->length, OUTPUTS, threads, kernels);
+    mm_output out = MM_OUTPUT_INIT;
+    ck_ok(mm_forward(context, batch, &out));
+    b.loss = out.loss;
+    b.logits = copy_view(&out.logits);
+    b.last = copy_view(&out.last_logits);
+    b.n_logits = (int64_t)batch->batch * batch->length * vocab_of(model);
+    b.n_last = (int64_t)batch->batch * vocab_of(model);
+    ck_ok(mm_backward(context, NULL));
+    ck_ok(mm_grad_norm(context, &b.norm));
+    b.gradients = all_gradients(context, &b.n_gradients);
+    mm_context_free(context);
+    return b;
+}
+
+static void ck_same(const bits *a, const bits *b, int32_t threads, const char *kernels)
+{
+    ck_assert_msg(a->loss == b->loss && a->norm == b->norm && same_bits(a->logits, b->logits, a->n_logits)
+                      && same_bits(a->last, b->last, a->n_last) && same_bits(a->gradients, b->gradients, a->n_gradients),
+                  "%s: %d threads give other bits than 1", kernels, threads);
+}
+
+static const int32_t counts[] = { 2, 3, 8 };
+
+static void compare(mm_model *model, const mm_batch *batch)
+{
+    for (int32_t p = 0; p < mm_kernels_count(); p++) {
+        bits one = run(model, batch, 1, mm_kernels_name(p));
+        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+            bits many = run(model, batch, counts[i], mm_kernels_name(p));
+            ck_same(&many, &one, counts[i], mm_kernels_name(p));
+        }
+    }
+}
+
+START_TEST(any_number_of_threads_gives_the_same_bits_on_small_models)
+{
+    test_rng rng = { 600 };
+    mm_model *model = tiny_model(_i, 7);
+    mm_batch batch = random_batch(model, 3, 21, MM_TRAIN, &rng);
+    compare(model, &batch);
+    mm_model_free(model);
+}
+END_TEST
+
+START_TEST(any_number_of_threads_gives_the_same_bits_on_a_wider_model)
+{
+    test_rng rng = { 601 };
+    mm_model *model = model_of(medium, 7);
+    mm_batch batch = random_batch(model, 2, 150, MM_TRAIN, &rng);
+    compare(model, &batch);
+    mm_model_free(model);
+}
+END_TEST
+
+START_TEST(the_same_call_twice_gives_the_same_bits)
+{
+    test_rng rng = { 602 };
+    mm_model *model = model_of(medium, 8);
+    mm_batch batch = random_batch(model, 2, 70, MM_TRAIN, &rng);
+    for (int32_t p = 0; p < mm_kernels_count(); p++) {
+        bits first = run(model, &batch, 2, mm_kernels_name(p)), again = run(model, &batch, 2, mm_kernels_name(p));
+        ck_same(&again, &first, 2, mm_kernels_name(p));
+    }
+    mm_model_free(model);
+}
+END_TEST
+
+START_TEST(kernel_paths_agree_within_rounding)
+{
+    test_rng rng = { 603 };
+    mm_model *model = model_of(medium, 9);
+    mm_batch batch = random_batch(model, 2, 70, MM_TRAIN, &rng);
+    bits first = run(model, &batch, 1, mm_kernels_name(0));
+    for (int32_t p = 1; p < mm_kernels_count(); p++) {
+        bits other = run(model, &batch, 1, mm_kernels_name(p));
+        ck_assert_double_lt(relative_error(other.logits, first.logits, (size_t)first.n_logits), 5e-6);
+        ck_assert_double_lt(relative_error(other.gradients, first.gradients, (size_t)first.n_gradients), 2e-5);
+    }
+    mm_model_free(model);
+}
+END_TEST
+
+START_TEST(the_kernels_of_a_context_are_those_it_was_made_for)
+{
+    mm_model *model = tiny_model(0, 1);
+    for (int32_t p = 0; p < mm_kernels_count(); p++) {
+        mm_context *context = context_on(model, MM_EVAL, 1, 4, MM_OUT_LOGITS, 1, mm_kernels_name(p));
+        ck_assert_str_eq(mm_context_kernels(context), mm_kernels_name(p));
+        ck_assert_ptr_eq(mm_context_model(context), model);
+        mm_context_free(context);
+    }
+    mm_context *fastest = context_on(model, MM_EVAL, 1, 4, MM_OUT_LOGITS, 0, NULL);
+    ck_assert_str_eq(mm_context_kernels(fastest), mm_kernels_name(mm_kernels_count() - 1));
+    ck_assert_str_eq(mm_kernels_name(0), "c");
+    ck_assert_ptr_null(mm_kernels_name(-1));
+    ck_assert_ptr_null(mm_kernels_name(mm_kernels_count()));
+    ck_assert_ptr_null(mm_context_kernels(NULL));
+    ck_assert_ptr_null(mm_context_model(NULL));
+    mm_context_free(fastest);
+    mm_model_free(model);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tests;
+    Suite *suite = plain_suite("run/threads", &tests);
+    tcase_add_loop_test(tests, any_number_of_threads_gives_the_same_bits_on_small_models, 0, tiny_count);
+    tcase_add_test(tests, any_number_of_threads_gives_the_same_bits_on_a_wider_model);
+    tcase_add_test(tests, the_same_call_twice_gives_the_same_bits);
+    tcase_add_test(tests, kernel_paths_agree_within_rounding);
+    tcase_add_test(tests, the_kernels_of_a_context_are_those_it_was_made_for);
+    return run_suite(suite);
+}
