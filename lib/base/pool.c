@@ -10,11 +10,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/files.h"
 #include "base/memory.h"
 
-/* How long a thread that has nothing to do looks around before it sleeps: a few microseconds, about what waking it costs.
- * No longer, or a third program on the machine would wait for a thread that does nothing. */
-#define SPINS 2000
+/* How long a thread that has nothing to do looks around before it sleeps: a few times what waking it costs, and as long as the
+ * caller's own work between two jobs takes. No longer, or a third program on the machine would wait for a thread that does nothing.
+ * In seconds, for a pause instruction takes from 10 to 140 cycles. */
+#define SPIN_SECONDS 20e-6
+#define PAUSES_PER_LOOK_AT_THE_CLOCK 32
 
 /* The ticket is the job's number in the upper half and its next piece in the lower. One compare-and-swap both claims a
  * piece and proves that the job is still the one whose fields were read. */
@@ -78,12 +81,13 @@ static void work(mmi_pool *pool, uint64_t job, int worker)
 /* Wait until there is a job after `seen`; its number, or `seen` when the pool ends. */
 static uint64_t wait_for_job(mmi_pool *pool, uint64_t seen)
 {
-    for (int i = 0; i < SPINS; i++) {
-        uint64_t job = atomic_load(&pool->ticket) >> PIECE_BITS;
-        if (job != seen || atomic_load_explicit(&pool->quit, memory_order_relaxed))
-            return job;
-        pause_briefly();
-    }
+    for (double end = mmi_now() + SPIN_SECONDS; mmi_now() < end;)
+        for (int i = 0; i < PAUSES_PER_LOOK_AT_THE_CLOCK; i++) {
+            uint64_t job = atomic_load(&pool->ticket) >> PIECE_BITS;
+            if (job != seen || atomic_load_explicit(&pool->quit, memory_order_relaxed))
+                return job;
+            pause_briefly();
+        }
     pthread_mutex_lock(&pool->lock);
     atomic_fetch_add(&pool->sleepers, 1);
     uint64_t job;
@@ -191,11 +195,12 @@ void mmi_pool_run(mmi_pool *pool, int64_t pieces, mmi_piece_fn fn, void *arg)
     }
     work(pool, job, 0);
 
-    for (int i = 0; i < SPINS; i++) {
-        if (atomic_load(&pool->done) == pieces)
-            return;
-        pause_briefly();
-    }
+    for (double end = mmi_now() + SPIN_SECONDS; mmi_now() < end;)
+        for (int i = 0; i < PAUSES_PER_LOOK_AT_THE_CLOCK; i++) {
+            if (atomic_load(&pool->done) == pieces)
+                return;
+            pause_briefly();
+        }
     pthread_mutex_lock(&pool->lock);
     atomic_store(&pool->caller_sleeps, 1);
     while (atomic_load(&pool->done) != pieces)
