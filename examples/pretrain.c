@@ -158,19 +158,25 @@ static double seconds_for(const mm_train_progress *p, int64_t steps)
     return fmin(left, allowed);
 }
 
+/* The moving line makes room for a lasting one. */
+static void clear_line(void)
+{
+    if (live)
+        printf("\r\033[K");
+}
+
 static int32_t show(void *user, const mm_train_progress *p)
 {
     (void)user;
     int64_t step = p->epoch_steps ? p->epoch_step : p->step, steps = p->epoch_steps ? p->epoch_steps : p->total_steps;
     rate = rate > 0 && live ? 0.95 * rate + 0.05 * p->tokens_per_s : p->tokens_per_s;
     double left = seconds_for(p, live ? p->total_steps - p->step : steps - step);
-    if (live)
-        printf("\r\033[K");
+    clear_line();
     if (p->step % (int64_t)o.log_interval == 0 || p->step == p->total_steps)
         printf("Epoch:[%lld/%lld](%lld/%lld), loss: %.4f, lr: %.8f, epoch_time: %.1fmin, tokens/s: %.0f\n",
                (long long)p->epoch + 1, (long long)o.epochs, (long long)step, (long long)steps, p->loss,
                p->learning_rate, seconds_for(p, steps - step) / 60, rate);
-    if (live && p->step < p->total_steps)
+    if (live)
         printf("step %lld/%lld  loss %.4f  lr %.6f  %.0f tokens/s  %d:%02d left", (long long)p->step,
                (long long)p->total_steps, p->loss, p->learning_rate, rate, (int)(left / 60), (int)left % 60);
     fflush(stdout);
@@ -312,7 +318,9 @@ static void run(void)
     started = now();
     if (mm_trainer_run(trainer) == MM_OK)
         return;
-    fprintf(stderr, "%spretrain: %s\n", live ? "\n" : "", mm_last_error());
+    clear_line();
+    fflush(stdout);
+    fprintf(stderr, "pretrain: %s\n", mm_last_error());
     if (mm_trainer_save(trainer) == MM_OK) /* whatever went wrong, what was learnt is kept */
         fprintf(stderr, "pretrain: saved in %s; --from-resume 1 goes on from there\n", o.save_dir);
     exit(EXIT_FAILURE);
@@ -341,7 +349,8 @@ int main(int argc, char **argv)
     snprintf(path, sizeof path, "%s/%s", o.save_dir, o.save_weight);
     check(mm_model_save(model, path));
     check(mm_tokenizer_save(tokenizer, path));
-    printf("%sthe model is in %s\n", live ? "\n" : "", path);
+    clear_line();
+    printf("the model is in %s\n", path);
     if (stopped)
         printf("stopped before the end: the same command with --from-resume 1 goes on\n");
     mm_trainer_free(trainer);

@@ -27,6 +27,7 @@
 #include <minimind/context.h>
 #include <minimind/generate.h>
 #include <minimind/tokenizer.h>
+#include <minimind/chat.h>
 #include <minimind/data.h>
 #include <minimind/optim.h>
 #include <minimind/train.h>

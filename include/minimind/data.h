@@ -112,7 +112,12 @@ typedef struct mm_loader_position {
 /** Set every field of `position` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
 MM_API void mm_loader_position_init(mm_loader_position *position, size_t struct_size);
 
-/** Where it stands, and going there: what follows is what would have followed. @return MM_OK; MM_ERR_ARG. Since: 0.1 */
+/**
+ * Where it stands, and going there: what follows is what would have followed.
+ *
+ * @return MM_OK; MM_ERR_ARG, no such place; of mm_loader_seek() into a document also what reading that may give:
+ *         MM_ERR_IO, MM_ERR_FORMAT, MM_ERR_MEMORY. On failure the loader stands where it stood. Since: 0.1
+ */
 MM_API mm_status mm_loader_tell(const mm_loader *loader, mm_loader_position *out);
 MM_API mm_status mm_loader_seek(mm_loader *loader, const mm_loader_position *position);
 

@@ -55,7 +55,7 @@ MM_API void mm_step_init(mm_step *step, size_t struct_size);
 /**
  * Update the model's weights from the context's gradients, which are left as they are.
  *
- * @return MM_OK; MM_ERR_ARG, another model's context, or a number out of range;
+ * @return MM_OK; MM_ERR_ARG, another model's context, or a number out of range; MM_ERR_STATE, a context for MM_EVAL;
  *         MM_ERR_NUMERIC, the gradients hold a NaN or an infinity: nothing was changed.
  *
  * Threads: needs optimizer, context and model to itself. Since: 0.1

@@ -19,8 +19,8 @@ typedef struct mm_decoder mm_decoder;
 /**
  * Read a tokenizer.json of the byte-level BPE kind.
  *
- * @param path  The file, or a directory that holds a tokenizer.json (and perhaps a tokenizer_config.json, which is
- *              then kept and written back by mm_tokenizer_save()).
+ * @param path  The file, or a directory that holds a tokenizer.json (and perhaps a tokenizer_config.json and a
+ *              chat_template.jinja, which are then kept and written back by mm_tokenizer_save()).
  * @param out   Yours: pair it with mm_tokenizer_free().
  *
  * @return MM_OK; MM_ERR_ARG; MM_ERR_IO; MM_ERR_MEMORY;
@@ -35,8 +35,8 @@ MM_API mm_status mm_tokenizer_load(const char *path, mm_tokenizer **out);
 MM_API mm_status mm_tokenizer_load_memory(const char *json, size_t length, mm_tokenizer **out);
 
 /**
- * Write tokenizer.json and tokenizer_config.json into `directory`, which is made if it is missing; each file is replaced in one
- * step.
+ * Write tokenizer.json, tokenizer_config.json and, if the tokenizer came with one, chat_template.jinja (another's is removed)
+ * into `directory`, which is made if it is missing; each file is replaced in one step.
  *
  * @return MM_OK; MM_ERR_ARG; MM_ERR_IO; MM_ERR_MEMORY. Since: 0.1
  */

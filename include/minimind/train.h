@@ -6,9 +6,11 @@
  * mm_backward() and mm_optimizer_step().
  *
  * A checkpoint is a directory `step-N` inside the output directory: config.json, model.safetensors,
- * optimizer.safetensors, state.json and the tokenizer, in float32. It is written under another name, synced and
- * renamed; then the file `latest`, which holds its name, is replaced. Whatever interrupts that, `latest` names a whole
- * checkpoint.
+ * optimizer.safetensors, state.json and the tokenizer, in float32; between two updates also gradients.safetensors, so
+ * that any step can be gone on from. It is written under another name, synced and renamed; then the file `latest`, which
+ * holds its name, is replaced. Whatever interrupts that, `latest` names a whole checkpoint. (A step that is saved a second
+ * time waits as `step-N.old` until the new one is in place; mm_trainer_resume() knows.) state.json holds the size and a
+ * hash of every other file.
  */
 #ifndef MINIMIND_TRAIN_H
 #define MINIMIND_TRAIN_H
@@ -26,10 +28,10 @@ typedef struct mm_trainer mm_trainer;
 typedef struct mm_train_progress {
     size_t struct_size;     /**< sizeof(mm_train_progress) */
     int64_t step;           /**< micro-steps (batches) done, from 1 */
-    int64_t total_steps;    /**< of the whole run */
+    int64_t total_steps;    /**< of the whole run; bad lines that are passed over can end it earlier */
     int64_t epoch;          /**< from 0 */
     int64_t epoch_step;     /**< micro-steps of this epoch done */
-    int64_t epoch_steps;    /**< micro-steps of an epoch */
+    int64_t epoch_steps;    /**< micro-steps of an epoch; 0, not counted, when packing with max_steps */
     int64_t updates;        /**< optimizer steps made */
     int64_t tokens;         /**< ids fed so far, padding included */
     int64_t skipped_lines;  /**< bad lines passed over */
@@ -77,13 +79,16 @@ MM_API void mm_trainer_options_init(mm_trainer_options *options, size_t struct_s
 /**
  * A trainer at step 0: a context and an optimizer for `model`, planned for the loader's batches.
  *
+ * How many packed rows a data set makes is known only when all of it has been tokenized. That is done here, once, unless
+ * max_steps says how long the run is.
+ *
  * @param model      Trained in place. Kept alive by the trainer, as are the loader and the tokenizer.
  * @param tokenizer  Saved with every checkpoint; NULL for none.
  * @param options    Copied, strings included.
  * @param out        Yours: pair it with mm_trainer_free().
  *
- * @return MM_OK; MM_ERR_ARG; MM_ERR_STATE, weights that cannot be trained; MM_ERR_MEMORY; MM_ERR_UNSUPPORTED.
- *         Since: 0.1
+ * @return MM_OK; MM_ERR_ARG; MM_ERR_STATE, weights that cannot be trained; MM_ERR_MEMORY; MM_ERR_UNSUPPORTED;
+ *         MM_ERR_IO, MM_ERR_FORMAT, from counting packed rows. Since: 0.1
  */
 MM_API mm_status mm_trainer_create(mm_model *model, mm_loader *loader, mm_tokenizer *tokenizer,
                                    const mm_trainer_options *options, mm_trainer **out);

@@ -4,8 +4,9 @@
 
 #include "base/files.h"
 #include "base/options.h"
-#include "data/loader.h"
+#include "base/random.h"
 #include "data/dataset.h"
+#include "data/loader.h"
 #include "train/trainer.h"
 
 /* Drop what was accumulated and stand where the last update left off. */
@@ -72,6 +73,15 @@ static mm_status next_epoch(mm_trainer *t)
     return MM_OK;
 }
 
+/* Dropout's masks depend on the step's number alone, so a run that was resumed draws the same ones. */
+static uint64_t seed_of_step(const mm_trainer *t)
+{
+    uint32_t block[4];
+    mmi_random_block(block, mmi_loader_options(t->loader)->seed, MMI_STREAM(MMI_STREAM_DROPOUT, UINT32_MAX),
+                     (uint64_t)t->now.step);
+    return (uint64_t)block[1] << 32 | block[0];
+}
+
 /* One batch; or, when the epoch has no more, the turn to the next one. */
 static mm_status micro_step(mm_trainer *t)
 {
@@ -87,6 +97,7 @@ static mm_status micro_step(mm_trainer *t)
         return status;
     if (batch.batch == 0)
         return next_epoch(t);
+    batch.seed = seed_of_step(t);
     status = learn(t, &batch, &loss);
     if (status != MM_OK)
         return status;

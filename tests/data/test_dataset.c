@@ -70,7 +70,7 @@ END_TEST
 START_TEST(lines_longer_than_any_buffer_are_read_whole)
 {
     enum { LONG = 300000 };
-    char *bytes = malloc(2 * LONG + 100), *text = malloc(LONG);
+    static char bytes[2 * LONG + 100], text[LONG];
     size_t size = (size_t)sprintf(bytes, "{\"text\": \"");
     memset(bytes + size, 'x', LONG);
     size += LONG;
@@ -84,8 +84,6 @@ START_TEST(lines_longer_than_any_buffer_are_read_whole)
     ck_assert_int_eq(text[LONG - 1], 'x');
     CHECK_TEXT(dataset, 1, "end");
     mm_dataset_free(dataset);
-    free(bytes);
-    free(text);
 }
 END_TEST
 

@@ -10,7 +10,9 @@
 
 #include "../data/texts.h"
 #include "base/files.h"
+#include "base/json.h"
 #include "base/memory.h"
+#include "data/hash.h"
 #include "tiny.h"
 
 static char rows[512], output[512];
@@ -192,6 +194,15 @@ END_TEST
 
 /* --- Damage --- */
 
+/* Overwrite a file, without the care that takes time. */
+static void overwrite(const char *path, const char *bytes, size_t size)
+{
+    FILE *file = fopen(path, "wb");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_uint_eq(fwrite(bytes, 1, size, file), size);
+    ck_assert_int_eq(fclose(file), 0);
+}
+
 static const char *const damaged_files[] = { "config.json",           "model.safetensors", "optimizer.safetensors",
                                              "gradients.safetensors", "tokenizer.json",    "state.json" };
 #define DAMAGED_COUNT (sizeof damaged_files / sizeof *damaged_files)
@@ -224,7 +235,7 @@ START_TEST(a_damaged_checkpoint_is_refused_and_changes_nothing)
         ck_assert_uint_gt(size, 100);
         for (int cut = 0; cut < 4; cut++) {
             const size_t lengths[] = { 0, 7, size / 2, size - 2 };
-            ck_ok(mmi_write_file(path, bytes, lengths[cut]));
+            overwrite(path, bytes, lengths[cut]);
             check_refused(&run, &untouched, damaged_files[f], "cut");
         }
         for (int flip = 0; flip < 40; flip++) {
@@ -234,7 +245,7 @@ START_TEST(a_damaged_checkpoint_is_refused_and_changes_nothing)
             if (strcmp(damaged_files[f], "state.json") == 0 && mask == 0x20 && bytes[at] == 'e')
                 continue;
             bytes[at] ^= mask;
-            ck_ok(mmi_write_file(path, bytes, size));
+            overwrite(path, bytes, size);
             check_refused(&run, &untouched, damaged_files[f], "a bit");
             bytes[at] ^= mask;
         }
@@ -245,7 +256,7 @@ START_TEST(a_damaged_checkpoint_is_refused_and_changes_nothing)
             ck_status(mm_trainer_resume(run.trainer, output), MM_ERR_IO);
             ck_error_mentions("state.json");
         }
-        ck_ok(mmi_write_file(path, bytes, size));
+        overwrite(path, bytes, size);
         mmi_free(bytes);
     }
     ck_ok(mm_trainer_resume(run.trainer, output)); /* all is well again */
@@ -267,11 +278,82 @@ START_TEST(state_that_is_whole_but_impossible_is_refused)
     tiny_options o;
     start_and_stop(&run, &o);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        ck_ok(mmi_write_file(in_output("step-5/state.json"), texts[i], strlen(texts[i])));
+        overwrite(in_output("step-5/state.json"), texts[i], strlen(texts[i]));
         ck_status(mm_trainer_resume(run.trainer, output), MM_ERR_FORMAT);
         ck_error_mentions("state.json");
     }
     tiny_end(&run);
+}
+END_TEST
+
+/* Say something else in state.json, with a checksum that is right again. `group` NULL: at the top; `value` NULL: remove. */
+static void rewrite_state(const char *group, const char *key, mmi_json *value)
+{
+    char text[MMI_HASH_TEXT], *whole = NULL;
+    size_t length = 0;
+    mmi_json *state = NULL;
+    mmi_hash hash;
+    ck_ok(mmi_json_read_file(in_output("step-5/state.json"), &state));
+    mmi_json *object = group ? mmi_json_get(state, group) : state;
+    mmi_json_remove(state, "checksum");
+    if (value)
+        ck_assert(mmi_json_set(object, key, value));
+    else
+        mmi_json_remove(object, key);
+    ck_ok(mmi_json_write(state, 0, &whole, &length));
+    mmi_hash_begin(&hash);
+    mmi_hash_add(&hash, whole, length);
+    mmi_hash_text(text, mmi_hash_end(&hash));
+    ck_assert(mmi_json_set(state, "checksum", mmi_json_new_string(text, MMI_HASH_TEXT - 1)));
+    ck_ok(mmi_json_write_file(state, 2, in_output("step-5/state.json")));
+    mmi_json_free(state);
+    mmi_free(whole);
+}
+
+START_TEST(state_that_lies_with_a_right_checksum_is_refused)
+{
+    static const struct {
+        const char *group, *key;
+        int64_t value; /* INT64_MIN: none */
+        const char *mentioned;
+    } lies[] = {
+        { "now", "step", -1, "now.step" },
+        { "now", "step", 2, "contradict" },
+        { "now", "updates", 2, "contradict" },
+        { "now", "data_row", 24, "row 24 of 23" },
+        { "now", "data_row", INT64_MIN, "now.data_row" },
+        { "now", "data_offset", 1, "offset" },
+        { "now", "data_epoch", 1LL << 40, "contradict" },
+        { "last_update", "tokens", INT64_MIN, "last_update.tokens" },
+        { NULL, "now", INT64_MIN, "now.step" },
+        { NULL, "options", 3, "options.epochs" },
+        { "options", "seed", INT64_MIN, "options.seed" },
+        { NULL, "files", INT64_MIN, "config.json" },
+        { "files", "model.safetensors", INT64_MIN, "model.safetensors" },
+        { "files", "model.safetensors", 7, "model.safetensors" },
+        { NULL, "version", 2, "version 2" },
+    };
+    tiny_run run, untouched;
+    tiny_options o;
+    start_and_stop(&untouched, &o);
+    tiny_end(&untouched);
+    tiny_start(&run, &o);
+    tiny_start(&untouched, &o);
+    char *good = NULL;
+    size_t size = 0;
+    ck_ok(mmi_read_file(in_output("step-5/state.json"), &good, &size));
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+        mmi_json *value = lies[i].value == INT64_MIN ? NULL : mmi_json_new_int(lies[i].value);
+        rewrite_state(lies[i].group, lies[i].key, value);
+        ck_status(mm_trainer_resume(run.trainer, output), MM_ERR_FORMAT);
+        ck_error_mentions(lies[i].mentioned);
+        tiny_check_same(&run, &untouched);
+        overwrite(in_output("step-5/state.json"), good, size);
+    }
+    ck_ok(mm_trainer_resume(run.trainer, output));
+    mmi_free(good);
+    tiny_end(&run);
+    tiny_end(&untouched);
 }
 END_TEST
 
@@ -443,6 +525,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, without_a_checkpoint_resuming_says_so);
     tcase_add_test(tc, a_damaged_checkpoint_is_refused_and_changes_nothing);
     tcase_add_test(tc, state_that_is_whole_but_impossible_is_refused);
+    tcase_add_test(tc, state_that_lies_with_a_right_checksum_is_refused);
     tcase_add_test(tc, a_checkpoint_of_another_run_is_refused_by_what_differs);
     tcase_add_test(tc, a_checkpoint_of_another_model_is_refused_by_what_differs);
     tcase_add_test(tc, a_full_disk_leaves_the_last_checkpoint);

@@ -22,6 +22,7 @@ typedef struct tiny_options {
     mm_loader_options loader;
     const char *path; /* rows */
     uint64_t weights; /* seed */
+    double dropout;
 } tiny_options;
 tiny_options tiny_defaults(const char *rows);
 
