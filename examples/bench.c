@@ -3,6 +3,7 @@
  *     bench train   --preset minimind2-small --batch-size 8 --max-seq-len 512 --threads 2 --json
  *     bench prefill --preset minimind2-small
  *     bench decode  --preset minimind2-small
+ *     bench train   --data-path rows.jsonl --tokenizer DIR        on text, packed, instead of random ids
  *
  * A step of training is measured against the same products done by OpenBLAS's cblas_sgemm, which is loaded while running: the ratio
  * of the two is what counts, for both feel the machine's noise. Medians of --repeat runs. */
@@ -17,7 +18,7 @@
 #include <time.h>
 
 typedef struct options {
-    const char *what, *preset, *kernels;
+    const char *what, *preset, *kernels, *data, *tokenizer;
     int batch, length, threads, repeat, new_tokens;
     bool json;
 } options;
@@ -151,6 +152,50 @@ static int32_t *random_ids(int n, int64_t vocab_size)
     return ids;
 }
 
+/* Where the batches come from: rows of a file, packed, or random ids again and again. */
+typedef struct source {
+    mm_dataset *dataset;
+    mm_tokenizer *tokenizer;
+    mm_loader *loader;
+    int32_t *ids;
+} source;
+
+static void open_source(source *s, const options *o, int64_t vocab_size)
+{
+    *s = (source){ .ids = random_ids(o->batch * o->length, vocab_size) };
+    if (!o->data)
+        return;
+    mm_loader_options how = MM_LOADER_OPTIONS_INIT;
+    how.batch = o->batch;
+    how.max_length = o->length;
+    how.form = MM_ROWS_PACK;
+    die_if(mm_tokenizer_load(o->tokenizer, &s->tokenizer), "tokenizer");
+    die_if(mm_dataset_open(o->data, &s->dataset), "data");
+    die_if(mm_loader_create(s->dataset, s->tokenizer, &how, &s->loader), "loader");
+}
+
+static mm_batch next_batch(const source *s, const options *o)
+{
+    mm_batch batch = MM_BATCH_INIT;
+    for (int tries = 0; s->loader && batch.batch == 0 && tries < 2; tries++) /* an epoch may end in between */
+        die_if(mm_loader_next(s->loader, &batch), "data");
+    if (s->loader)
+        return batch;
+    batch.ids = batch.targets = s->ids;
+    batch.batch = o->batch;
+    batch.length = o->length;
+    batch.mode = MM_TRAIN;
+    return batch;
+}
+
+static void close_source(source *s)
+{
+    mm_loader_free(s->loader);
+    mm_dataset_free(s->dataset);
+    mm_tokenizer_free(s->tokenizer);
+    free(s->ids);
+}
+
 static void train_step(mm_context *context, mm_optimizer *optimizer, const mm_batch *batch)
 {
     mm_output out = MM_OUTPUT_INIT;
@@ -165,6 +210,9 @@ static void train_step(mm_context *context, mm_optimizer *optimizer, const mm_ba
 
 static void bench_train(const options *o, const mm_config *config, int64_t vocab_size)
 {
+    source from;
+    open_source(&from, o, vocab_size);
+    mm_batch batch = next_batch(&from, o);
     double resident_before = process_memory("VmRSS:");
     mm_memory_usage usage = MM_MEMORY_USAGE_INIT;
     die_if(mm_memory_get_usage(&usage), "memory");
@@ -197,12 +245,6 @@ static void bench_train(const options *o, const mm_config *config, int64_t vocab
     die_if(mm_adamw_create(model, NULL, &optimizer), "optimizer");
 
     int tokens = o->batch * o->length;
-    int32_t *ids = random_ids(tokens, vocab_size);
-    mm_batch batch = MM_BATCH_INIT;
-    batch.ids = batch.targets = ids;
-    batch.batch = o->batch;
-    batch.length = o->length;
-    batch.mode = MM_TRAIN;
     train_step(context, optimizer, &batch); /* warm up: touches all memory */
     die_if(mm_memory_get_usage(&usage), "memory");
     double resident = process_memory("VmHWM:") - resident_before;
@@ -211,6 +253,7 @@ static void bench_train(const options *o, const mm_config *config, int64_t vocab
     double steps[64], rates[64];
     for (int i = 0; i < o->repeat; i++) {
         double start = now();
+        batch = next_batch(&from, o);
         train_step(context, optimizer, &batch);
         steps[i] = now() - start;
         rates[i] = sgemm_rate(config, tokens, o->threads);
@@ -235,7 +278,7 @@ static void bench_train(const options *o, const mm_config *config, int64_t vocab
                o->preset, o->threads, mm_context_kernels(context), o->batch, o->length, per_second, slow, fast,
                per_second * flops.total * 1e-9, rate * 1e-9, ratio, (long long)memory.total,
                (unsigned long long)(usage.peak - held_before), resident);
-    free(ids);
+    close_source(&from);
     mm_optimizer_free(optimizer);
     mm_context_free(context);
     mm_model_free(model);
@@ -297,6 +340,8 @@ static int usage_text(FILE *to)
                 "  --new-tokens N      tokens to decode (128)\n"
                 "  --threads N         (2)\n"
                 "  --repeat N          counted runs, 1 to 64 (5)\n"
+                "  --data-path FILE    train: JSON lines {\"text\"}, with\n"
+                "  --tokenizer DIR     the tokenizer that reads them\n"
                 "  --kernels NAME      one of:");
     for (int32_t i = 0; i < mm_kernels_count(); i++)
         fprintf(to, " %s", mm_kernels_name(i));
@@ -313,6 +358,8 @@ int main(int argc, char **argv)
                                            { "threads", required_argument, NULL, 't' },
                                            { "repeat", required_argument, NULL, 'r' },
                                            { "kernels", required_argument, NULL, 'k' },
+                                           { "data-path", required_argument, NULL, 'd' },
+                                           { "tokenizer", required_argument, NULL, 'z' },
                                            { "json", no_argument, NULL, 'j' },
                                            { "help", no_argument, NULL, 'h' },
                                            { NULL, 0, NULL, 0 } };
@@ -326,6 +373,8 @@ int main(int argc, char **argv)
         case 't': o.threads = atoi(optarg); break;
         case 'r': o.repeat = atoi(optarg); break;
         case 'k': o.kernels = optarg; break;
+        case 'd': o.data = optarg; break;
+        case 'z': o.tokenizer = optarg; break;
         case 'j': o.json = true; break;
         case 'h': return usage_text(stdout);
         default: return usage_text(stderr);
@@ -335,6 +384,10 @@ int main(int argc, char **argv)
     bool train = strcmp(o.what, "train") == 0;
     if (!train && strcmp(o.what, "prefill") != 0 && strcmp(o.what, "decode") != 0)
         return usage_text(stderr);
+    if (!o.data != !o.tokenizer) {
+        fprintf(stderr, "bench: --data-path and --tokenizer go together\n");
+        return 1;
+    }
     if (o.repeat < 1 || o.repeat > 64 || o.batch < 1 || o.length < 1 || o.threads < 1 || o.new_tokens < 1) {
         fprintf(stderr, "bench: sizes must be positive, and --repeat at most 64\n");
         return 1;
