@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* C[M, N] = or += op(A) · op(B), as mmi_gemm has it, on this thread. False, and C untouched, if OpenBLAS is not in the build
- * or the sizes are beyond its integers. */
+/* C[M, N] = or += op(A) · op(B), as mmi_gemm has it, on this thread. False, and C untouched, if OpenBLAS is not in the
+ * build or the sizes are beyond its integers. */
 bool mmi_blas_product(float *c, int64_t ldc, bool ta, bool tb, const float *a, int64_t lda, const float *b, int64_t ldb,
                       int64_t M, int64_t N, int64_t K, bool accumulate);
 

@@ -7,13 +7,17 @@
 /* Floats of scratch per worker that mmi_gemm needs with this table, whatever the shape. */
 int64_t mmi_gemm_scratch(const mmi_kernels *k);
 
-/* C[M, N] = op(A) · op(B), added to C with `accumulate`. op(A) is [M, K]: A is [M, K] row-major with rows lda apart, or with
- * `ta` [K, M]. Likewise op(B) [K, N], with `tb` B is [N, K]. The same bits for any number of threads. */
+/* C[M, N] = op(A) · op(B), added to C with `accumulate`. op(A) is [M, K]: A is [M, K] row-major with rows lda apart, or
+ * with `ta` [K, M]. Likewise op(B) [K, N], with `tb` B is [N, K]. The same bits for any number of threads.
+ *
+ * With x->blas the slices go to OpenBLAS, except where our own kernel was measured to be faster: few rows, and kernels
+ * with `in_place_beats_blas` when A is not transposed. It holds OpenBLAS at one thread meanwhile, as mmi_blas_enter()
+ * does; a caller with many products enters once around all of them. */
 void mmi_gemm(const mmi_exec *x, bool ta, bool tb, int64_t M, int64_t N, int64_t K, const float *A, int64_t lda,
               const float *B, int64_t ldb, bool accumulate, float *C, int64_t ldc);
 
-/* Y[M, N] = X[M, K] · W[N, K]ᵀ where W may be bf16 or f16: a wide product goes through `panel`, room for N * K floats (NULL
- * when W is float32). Few rows read W as it is. */
+/* Y[M, N] = X[M, K] · W[N, K]ᵀ where W may be bf16 or f16: a wide product goes through `panel`, room for N * K floats
+ * (NULL when W is float32). Few rows read W as it is. */
 void mmi_gemm_weight(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const float *X, int64_t ldx, const void *W,
                      int32_t dtype, float *panel, float *Y, int64_t ldy);
 

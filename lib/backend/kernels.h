@@ -1,6 +1,6 @@
-/* The one table of kernels. A layer says what; a table says how. Portable C fills every slot and is the specification; each
- * instruction set replaces the slots it does better. Kernels are pure: pointers and sizes; no allocation, no failure, no
- * lock, no thread. Pointers may be unaligned; inputs and outputs don't overlap unless said. Any size may be 0.
+/* The one table of kernels. A layer says what; a table says how. Portable C fills every slot and is the specification;
+ * each instruction set replaces the slots it does better. Kernels are pure: pointers and sizes; no allocation, no
+ * failure, no lock, no thread. Pointers may be unaligned; inputs and outputs don't overlap unless said. A size may be 0.
  *
  * NaN and infinity go through as in IEEE arithmetic (a NaN in gives a NaN out of everything it reaches). */
 #ifndef MMI_BACKEND_KERNELS_H
@@ -50,14 +50,15 @@ typedef struct mmi_kernels {
                                const float *x, int64_t ldx, const float *w, const float *mean, const float *rstd,
                                int64_t N, int64_t C);
 
-    /* In place, on n_heads heads of D at x: pair (j, j + D/2) turned by the angle whose cos and sin (amplitude included)
-     * are cos[j], sin[j], j < D/2. `inverse`: by the opposite angle, which is also the backward pass. */
+    /* In place, on n_heads heads of D at x: pair (j, j + D/2) turned by the angle whose cos and sin (amplitude
+     * included) are cos[j], sin[j], j < D/2. `inverse`: by the opposite angle, which is also the backward pass. */
     void (*rope)(float *x, const float *cos, const float *sin, int64_t n_heads, int64_t D, int32_t inverse);
 
     /* out = act(gate) * up; act is MMI_ACT_…. gate NULL: out = act(up). out may be gate or up. */
     void (*activate)(float *out, const float *gate, const float *up, int32_t act, int64_t n);
     /* From d = gradient by out: d_gate = d * up * act'(gate), d_up = d * act(gate), and out = act(gate) * up again (for
-     * the product that reads it), out may be d. gate and d_gate NULL: d_up = d * act'(up), out = act(up). Overwrites. */
+     * the product that reads it), out may be d. gate and d_gate NULL: d_up = d * act'(up), out = act(up). All are
+     * overwritten. */
     void (*activate_backward)(float *d_gate, float *d_up, float *out, const float *d, const float *gate,
                               const float *up, int32_t act, int64_t n);
 
@@ -92,6 +93,8 @@ typedef struct mmi_kernels {
      * w *= 1 - lr·decay; m, v moments; w -= lr · (m / correction1) / (sqrt(v / correction2) + eps). */
     void (*adamw)(float *w, float *m, float *v, const float *g, int64_t n, double grad_scale, double lr, double beta1,
                   double beta2, double eps, double decay, double correction1, double correction2);
+
+    int32_t in_place_beats_blas; /* measured: gemm_slice outruns OpenBLAS where the rows of op(A) are contiguous */
 } mmi_kernels;
 
 /* As mmi_act in model/arch.h, which sits above this folder; a static assertion there holds them equal. */

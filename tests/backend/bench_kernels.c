@@ -1,6 +1,6 @@
 /* How fast the products are, at the shapes that training minimind2-small has (batch 8 × 512 tokens): OpenBLAS as it is
- * with all threads, and mmi_gemm with our own kernels and with OpenBLAS on slices. One line for each product, GFLOP/s, the
- * best of a few rounds that take turns, so that a busy machine slows all of them alike.
+ * with all threads, mmi_gemm with our own kernels, and mmi_gemm on the path that has OpenBLAS too. One line for each
+ * product, GFLOP/s, the best of a few rounds that take turns, so that a busy machine slows all of them alike.
  *
  *     bench_kernels [threads [seconds per line [kernels]]] */
 #include <stdio.h>
@@ -21,10 +21,10 @@ typedef struct shape {
     int64_t M, N, K;
 } shape;
 
-typedef enum way { OPENBLAS, OWN, SLICED, WAYS } way;
+typedef enum way { OPENBLAS, OWN, MIXED, WAYS } way;
 
 typedef struct bench {
-    mmi_exec own, sliced;
+    mmi_exec own, mixed;
     float *a, *b, *c;
     int threads;
     double rounds;
@@ -39,7 +39,7 @@ static void multiply(const bench *t, const shape *s, way how)
 {
     int64_t lda = s->ta ? s->M : s->K, ldb = s->tb ? s->K : s->N;
     if (how != OPENBLAS) {
-        const mmi_exec *x = how == OWN ? &t->own : &t->sliced;
+        const mmi_exec *x = how == OWN ? &t->own : &t->mixed;
         mmi_gemm(x, s->ta, s->tb, s->M, s->N, s->K, t->a, lda, t->b, ldb, s->accumulate, t->c, s->N);
         return;
     }
@@ -87,7 +87,7 @@ static void report(const bench *t, const shape *s, double total[WAYS])
         printf(" %8.1f", flops(s) / best[how] * 1e-9);
         total[how] += best[how];
     }
-    printf("    %.3f  %.3f\n", best[OPENBLAS] / best[OWN], best[OPENBLAS] / best[SLICED]);
+    printf("    %.3f  %.3f\n", best[OPENBLAS] / best[OWN], best[OPENBLAS] / best[MIXED]);
     fflush(stdout);
 }
 
@@ -107,8 +107,8 @@ static int prepare(bench *t, const char *kernels)
         return 0;
     for (int64_t i = 0; i < floats; i++)
         t->a[i] = t->b[i] = (float)(i % 17 - 8) * 0.01f;
-    t->sliced = t->own;
-    t->sliced.blas = true;
+    t->mixed = t->own;
+    t->mixed.blas = true;
 #if MM_HAVE_OPENBLAS
     openblas_set_num_threads(t->threads);
 #endif
@@ -133,14 +133,14 @@ int main(int argc, char **argv)
     };
     double total[WAYS] = { 0 };
     printf("%s, %d threads; GFLOP/s\n%-33s %8s %8s %8s    %s\n", t.own.k.name, t.threads, "", "OpenBLAS", "own",
-           "sliced", "own and sliced to OpenBLAS");
+           "mixed", "own and mixed, to OpenBLAS");
     for (size_t i = 0; i < sizeof layers / sizeof layers[0]; i++) {
         shape s[3];
         three_products(s, layers[i].name, layers[i].T, layers[i].N, layers[i].K);
         for (int j = 0; j < 3; j++)
             report(&t, &s[j], total);
     }
-    printf("all: %.3f  %.3f\n", total[OPENBLAS] / total[OWN], total[OPENBLAS] / total[SLICED]);
+    printf("all: %.3f  %.3f\n", total[OPENBLAS] / total[OWN], total[OPENBLAS] / total[MIXED]);
     mmi_pool_free(t.own.pool);
     mmi_free(t.own.scratch);
     mmi_free(t.a);

@@ -14,13 +14,13 @@
 int all_tables(mmi_kernels tables[MOST_TABLES]);
 
 /* for (each table k) … */
-#define EACH_TABLE(k)                                                                                                   \
-    mmi_kernels table_list[MOST_TABLES];                                                                                \
-    const int table_count = all_tables(table_list);                                                                     \
+#define EACH_TABLE(k)                                                                                                  \
+    mmi_kernels table_list[MOST_TABLES];                                                                               \
+    const int table_count = all_tables(table_list);                                                                    \
     for (const mmi_kernels *k = table_list; k < table_list + table_count; k++)
 
-/* `bytes` of memory right before a page that can't be touched, so that reading or writing beyond the end crashes. What is
- * before it is filled with a pattern that edge_check() looks at. A slot holds one array at a time. */
+/* `bytes` of memory right before a page that can't be touched, so that reading or writing beyond the end crashes. What
+ * is before it is filled with a pattern that edge_check() looks at. A slot holds one array at a time. */
 #define EDGE_SLOTS 10
 void *edge_place(int slot, int64_t bytes);
 void edge_check(void);
@@ -34,19 +34,19 @@ static inline float *edge_floats(int slot, int64_t n)
 float *edge_random(int slot, int64_t n, test_rng *rng, float scale);
 
 /* ck_assert_msg() for inner loops: libcheck notes every assertion it passes, at the price of a system call. */
-#define expect(condition, ...)                                                                                          \
-    do {                                                                                                                \
-        if (!(condition))                                                                                               \
-            ck_abort_msg(__VA_ARGS__);                                                                                  \
+#define expect(condition, ...)                                                                                         \
+    do {                                                                                                               \
+        if (!(condition))                                                                                              \
+            ck_abort_msg(__VA_ARGS__);                                                                                 \
     } while (0)
 
 /* got = want within `tolerance`; NaN only as NaN, infinity only as itself. */
-#define ck_near(got, want, tolerance, k, what, i)                                                                       \
-    do {                                                                                                                \
-        double near_got = (got), near_want = (want);                                                                    \
-        if (!is_near(near_got, near_want, tolerance))                                                                   \
-            ck_abort_msg("%s %s [%lld] is %.9g, not %.9g (± %.3g)", (k)->name, what, (long long)(i), near_got, near_want,    \
-                         (double)(tolerance));                                                                          \
+#define ck_near(got, want, tolerance, k, what, i)                                                                      \
+    do {                                                                                                               \
+        double near_got = (got), near_want = (want);                                                                   \
+        if (!is_near(near_got, near_want, tolerance))                                                                  \
+            ck_abort_msg("%s %s [%lld] is %.9g, not %.9g (± %.3g)", (k)->name, what, (long long)(i), near_got,         \
+                         near_want, (double)(tolerance));                                                              \
     } while (0)
 int is_near(double got, double want, double tolerance);
 

@@ -68,7 +68,8 @@ static void check_activation(const mmi_kernels *k, int32_t act, const float *x, 
     for (int64_t i = 0; i < n; i++) {
         activation a = reference(x[i], act);
         double gradient = 1.5f - (float)(i % 3) / 2;
-        ck_near(d_up[i], a.slope * gradient, 2 * ACT_RELATIVE * a.steep * a.slope_size + ACT_ABSOLUTE, k, "d_up alone", i);
+        ck_near(d_up[i], a.slope * gradient, 2 * ACT_RELATIVE * a.steep * a.slope_size + ACT_ABSOLUTE, k, "d_up alone",
+                i);
         ck_near(d[i], a.value, ACT_RELATIVE * a.steep * fabs(a.value) + ACT_ABSOLUTE, k, "out in d", i);
     }
     edge_check();
@@ -177,8 +178,8 @@ START_TEST(exp_is_off_by_at_most_one_unit_in_the_last_place)
                 }
                 double off = fabs(y[i] - want) / unit;
                 worst = off > worst ? off : worst;
-                expect(off <= (want < 1.17549435e-38 ? 1.5 : 1), "%s: exp(%.9g) is %.9g, off by %.2f units", k->name, x[i],
-                       y[i], off);
+                expect(off <= (want < 1.17549435e-38 ? 1.5 : 1), "%s: exp(%.9g) is %.9g, off by %.2f units", k->name,
+                       x[i], y[i], off);
             }
         }
         printf("# %s: exp is off by at most %.2f units\n", k->name, worst);

@@ -26,8 +26,8 @@ static void free_exec(mmi_exec *x)
     mmi_free(x->scratch);
 }
 
-#define EACH_PATH(path)                                                                                                 \
-    const mmi_path *path = mmi_path_get(0);                                                                             \
+#define EACH_PATH(path)                                                                                                \
+    const mmi_path *path = mmi_path_get(0);                                                                            \
     for (int32_t path_index = 0; path_index < mmi_path_count(); path = mmi_path_get(++path_index))
 
 typedef struct problem {
@@ -88,7 +88,8 @@ static void check_solution(const problem *p, const float *c, const mmi_path *pat
         int64_t at = some == all ? n : (int64_t)(rng_uniform(rng) * (double)all), i = at / p->N, j = at % p->N;
         double want = p->accumulate ? p->c[i * p->ldc + j] : 0, size = fabs(want);
         for (int64_t k = 0; k < p->K; k++) {
-            double term = (double)p->a[p->ta ? k * p->lda + i : i * p->lda + k] * p->b[p->tb ? j * p->ldb + k : k * p->ldb + j];
+            double term =
+                (double)p->a[p->ta ? k * p->lda + i : i * p->lda + k] * p->b[p->tb ? j * p->ldb + k : k * p->ldb + j];
             want += term;
             size += fabs(term);
         }
@@ -103,8 +104,9 @@ static void check_solution(const problem *p, const float *c, const mmi_path *pat
 START_TEST(products_of_every_kind_agree_with_double_precision)
 {
     static const int64_t shapes[][3] = {
-        { 1, 1, 1 },     { 1, 300, 70 },   { 8, 33, 512 },   { 9, 33, 100 },  { 3, 700, 129 }, { 700, 3, 129 }, { 300, 1, 40 },
-        { 130, 260, 0 }, { 257, 255, 65 }, { 512, 128, 96 }, { 31, 640, 17 }, { 0, 5, 5 },     { 5, 0, 5 },     { 520, 70, 400 },
+        { 1, 1, 1 },     { 1, 300, 70 }, { 8, 33, 512 },  { 9, 33, 100 },   { 3, 700, 129 },
+        { 700, 3, 129 }, { 300, 1, 40 }, { 130, 260, 0 }, { 257, 255, 65 }, { 512, 128, 96 },
+        { 31, 640, 17 }, { 0, 5, 5 },    { 5, 0, 5 },     { 520, 70, 300 },
     };
     test_rng rng = { 1 };
     EACH_PATH (path) {
@@ -123,39 +125,48 @@ START_TEST(products_of_every_kind_agree_with_double_precision)
 }
 END_TEST
 
+#define THREAD_COUNTS 4
+
+/* The same problem on every pool; the first one's bits are what the others must have. */
+static void compare_bits(const mmi_exec x[THREAD_COUNTS], const problem *p, const mmi_path *path)
+{
+    float *first = solve(p, &x[0]);
+    for (int t = 1; t < THREAD_COUNTS; t++) {
+        float *c = solve(p, &x[t]);
+        expect(memcmp(first, c, (size_t)extent(p->M, p->ldc, p->N) * sizeof(float)) == 0,
+               "%s: %d threads have other bits", path->name, mmi_pool_threads(x[t].pool));
+        free(c);
+    }
+    free(first);
+}
+
 START_TEST(products_have_the_same_bits_for_any_number_of_threads)
 {
-    static const int64_t shapes[][3] = { { 700, 513, 130 }, { 128, 512, 1000 }, { 5, 1000, 300 }, { 333, 131, 77 }, { 8, 100, 33 } };
-    static const int threads[] = { 1, 2, 3, 8 };
+    static const int64_t shapes[][3] = {
+        { 300, 300, 40 }, { 128, 512, 150 }, { 5, 1000, 100 }, { 533, 131, 33 }, { 8, 100, 33 }
+    };
+    static const int threads[THREAD_COUNTS] = { 1, 2, 3, 8 };
+    test_rng rng = { 4 };
     EACH_PATH (path) {
+        mmi_exec x[THREAD_COUNTS];
+        for (int t = 0; t < THREAD_COUNTS; t++)
+            make_exec(&x[t], path, threads[t]);
         for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
             for (int variant = 0; variant < 8; variant++) {
-                float *first = NULL;
-                for (int t = 0; t < 4; t++) {
-                    test_rng rng = { s };
-                    problem p = make_problem(variant, shapes[s][0], shapes[s][1], shapes[s][2], &rng);
-                    mmi_exec x;
-                    make_exec(&x, path, threads[t]);
-                    float *c = solve(&p, &x);
-                    if (first)
-                        expect(memcmp(first, c, (size_t)extent(p.M, p.ldc, p.N) * sizeof(float)) == 0,
-                               "%s: %d threads have other bits", path->name, threads[t]);
-                    if (first)
-                        free(c);
-                    else
-                        first = c;
-                    free_exec(&x);
-                    free_problem(&p);
-                }
-                free(first);
+                problem p = make_problem(variant, shapes[s][0], shapes[s][1], shapes[s][2], &rng);
+                compare_bits(x, &p, path);
+                free_problem(&p);
             }
+        for (int t = 0; t < THREAD_COUNTS; t++)
+            free_exec(&x[t]);
     }
 }
 END_TEST
 
 START_TEST(products_with_weights_of_every_dtype_agree)
 {
-    static const int64_t shapes[][3] = { { 1, 77, 64 }, { 8, 200, 33 }, { 9, 40, 50 }, { 100, 130, 65 }, { 0, 4, 4 }, { 4, 0, 4 } };
+    static const int64_t shapes[][3] = { { 1, 77, 64 },    { 8, 200, 33 }, { 9, 40, 50 },
+                                         { 100, 130, 65 }, { 0, 4, 4 },    { 4, 0, 4 } };
     test_rng rng = { 2 };
     EACH_PATH (path) {
         mmi_exec x;

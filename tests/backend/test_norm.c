@@ -56,8 +56,8 @@ START_TEST(rmsnorm_forward_agrees_with_double_precision)
                     if (at % 2)
                         ck_near(rstd[i], r, r * sum_error(C), k, "rstd", i);
                     for (int64_t c = 0; c < C; c++)
-                        ck_near(y.p[i * y.ld + c], w[c] * (kept[i][c] * r), fabs(w[c] * kept[i][c] * r) * sum_error(C), k,
-                                "rmsnorm", c);
+                        ck_near(y.p[i * y.ld + c], w[c] * (kept[i][c] * r), fabs(w[c] * kept[i][c] * r) * sum_error(C),
+                                k, "rmsnorm", c);
                 }
                 edge_check();
             }
@@ -73,7 +73,8 @@ START_TEST(rmsnorm_backward_agrees_with_double_precision)
             for (int which = 0; which < 4; which++) {
                 rows x = random_rows(0, N, C, &rng, 2), dy = random_rows(1, N, C, &rng, 2);
                 rows dx = random_rows(2, N, C, &rng, 1);
-                float *w = edge_random(3, C, &rng, 2), *dw = edge_random(4, C, &rng, 1), *rstd = edge_random(5, N, &rng, 2);
+                float *w = edge_random(3, C, &rng, 2), *dw = edge_random(4, C, &rng, 1),
+                      *rstd = edge_random(5, N, &rng, 2);
                 float dx_before[MOST_ROWS][MOST_COLS];
                 double dw_want[MOST_COLS], dw_size[MOST_COLS];
                 for (int64_t i = 0; i < N; i++)
@@ -86,8 +87,8 @@ START_TEST(rmsnorm_backward_agrees_with_double_precision)
                         dw_size[c] += fabs((double)dy.p[i * dy.ld + c] * x.p[i * x.ld + c] * rstd[i]);
                     }
                 }
-                k->rmsnorm_backward(which & 1 ? dx.p : NULL, dx.ld, which & 2 ? dw : NULL, dy.p, dy.ld, x.p, x.ld, w, rstd,
-                                    N, C);
+                k->rmsnorm_backward(which & 1 ? dx.p : NULL, dx.ld, which & 2 ? dw : NULL, dy.p, dy.ld, x.p, x.ld, w,
+                                    rstd, N, C);
                 for (int64_t i = 0; i < N && (which & 1); i++) {
                     const float *xs = x.p + i * x.ld, *ds = dy.p + i * dy.ld;
                     double r = rstd[i], sum = 0, size = 0;
@@ -98,7 +99,8 @@ START_TEST(rmsnorm_backward_agrees_with_double_precision)
                     for (int64_t c = 0; c < C; c++) {
                         double g = ds[c] * (double)w[c], back = xs[c] * sum * r * r / (double)C;
                         double scale = fabs(dx_before[i][c]) + fabs(r * g) + fabs(r * xs[c] * size * r * r / (double)C);
-                        ck_near(dx.p[i * dx.ld + c], dx_before[i][c] + r * (g - back), scale * sum_error(C), k, "dx", c);
+                        ck_near(dx.p[i * dx.ld + c], dx_before[i][c] + r * (g - back), scale * sum_error(C), k, "dx",
+                                c);
                     }
                 }
                 for (int64_t c = 0; c < C && (which & 2); c++)
@@ -121,7 +123,8 @@ START_TEST(layernorm_forward_agrees_with_double_precision)
                 for (int64_t i = 0; i < N; i++)
                     for (int64_t c = 0; c < C; c++)
                         kept[i][c] = x.p[i * x.ld + c] += 5; /* a mean far from 0 */
-                k->layernorm_forward(y.p, y.ld, at % 2 ? mean : NULL, at % 3 ? rstd : NULL, x.p, x.ld, w, b, N, C, 1e-5f);
+                k->layernorm_forward(y.p, y.ld, at % 2 ? mean : NULL, at % 3 ? rstd : NULL, x.p, x.ld, w, b, N, C,
+                                     1e-5f);
                 for (int64_t i = 0; i < N && C > 0; i++) {
                     double sum = 0, squares = 0;
                     for (int64_t c = 0; c < C; c++)
@@ -137,7 +140,8 @@ START_TEST(layernorm_forward_agrees_with_double_precision)
                         ck_near(rstd[i], r, r_error, k, "rstd", i);
                     for (int64_t c = 0; c < C; c++)
                         ck_near(y.p[i * y.ld + c], w[c] * (kept[i][c] - middle) * r + b[c],
-                                fabs(w[c]) * (error * r + fabs(kept[i][c] - middle) * r_error) + 1e-6, k, "layernorm", c);
+                                fabs(w[c]) * (error * r + fabs(kept[i][c] - middle) * r_error) + 1e-6, k, "layernorm",
+                                c);
                 }
                 edge_check();
             }
@@ -153,15 +157,16 @@ START_TEST(layernorm_backward_agrees_with_double_precision)
             for (int which = 0; which < 8; which++) {
                 rows x = random_rows(0, N, C, &rng, 2), dy = random_rows(1, N, C, &rng, 2);
                 rows dx = random_rows(2, N, C, &rng, 1);
-                float *w = edge_random(3, C, &rng, 2), *dw = edge_random(4, C, &rng, 1), *db = edge_random(5, C, &rng, 1);
+                float *w = edge_random(3, C, &rng, 2), *dw = edge_random(4, C, &rng, 1),
+                      *db = edge_random(5, C, &rng, 1);
                 float *mean = edge_random(6, N, &rng, 1), *rstd = edge_random(7, N, &rng, 1);
                 float dx_before[MOST_ROWS][MOST_COLS], dw_before[MOST_COLS], db_before[MOST_COLS];
                 for (int64_t i = 0; i < N; i++)
                     memcpy(dx_before[i], dx.p + i * dx.ld, (size_t)C * sizeof(float));
                 memcpy(dw_before, dw, (size_t)C * sizeof(float));
                 memcpy(db_before, db, (size_t)C * sizeof(float));
-                k->layernorm_backward(which & 1 ? dx.p : NULL, dx.ld, which & 2 ? dw : NULL, which & 4 ? db : NULL, dy.p,
-                                      dy.ld, x.p, x.ld, w, mean, rstd, N, C);
+                k->layernorm_backward(which & 1 ? dx.p : NULL, dx.ld, which & 2 ? dw : NULL, which & 4 ? db : NULL,
+                                      dy.p, dy.ld, x.p, x.ld, w, mean, rstd, N, C);
                 for (int64_t i = 0; i < N && (which & 1); i++) {
                     const float *xs = x.p + i * x.ld, *ds = dy.p + i * dy.ld;
                     double r = rstd[i], m = mean[i], sum = 0, product = 0;
@@ -171,7 +176,8 @@ START_TEST(layernorm_backward_agrees_with_double_precision)
                     }
                     for (int64_t c = 0; c < C; c++) {
                         double d = (double)ds[c] * w[c] - sum / (double)C - (xs[c] - m) * product * r * r / (double)C;
-                        /* |dy w| ≤ 4, |x - mean| ≤ 3, |rstd| ≤ 1: no sum per C exceeds 4 or 12, so nothing here exceeds 50 */
+                        /* |dy w| ≤ 4, |x - mean| ≤ 3, |rstd| ≤ 1: no sum per C exceeds 4 or 12, so nothing here exceeds
+                         * 50 */
                         ck_near(dx.p[i * dx.ld + c], dx_before[i][c] + r * d, 50 * sum_error(C), k, "dx", c);
                     }
                 }
@@ -231,7 +237,8 @@ START_TEST(rope_turns_the_pairs_and_back)
         for (int64_t D = 0; D <= 140; D += 2)
             for (int64_t heads = 0; heads < 4; heads++) {
                 int64_t half = D / 2;
-                float *x = edge_random(0, heads * D, &rng, 2), *c = edge_random(1, half, &rng, 1), *s = edge_random(2, half, &rng, 1);
+                float *x = edge_random(0, heads * D, &rng, 2), *c = edge_random(1, half, &rng, 1),
+                      *s = edge_random(2, half, &rng, 1);
                 float kept[3 * 140];
                 for (int64_t i = 0; i < heads * D; i++)
                     kept[i] = x[i];

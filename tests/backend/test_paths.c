@@ -1,5 +1,6 @@
 /* Which kernels a name, a processor and MM_CPU give. */
 #define _POSIX_C_SOURCE 200809L
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,7 +49,7 @@ START_TEST(every_table_has_every_slot_and_the_name_of_its_path)
         } table;
         memset(&table, 0, sizeof table);
         mmi_kernels_init(&table.k, path->cpu);
-        for (size_t slot = 0; slot < sizeof table.slots / sizeof table.slots[0]; slot++)
+        for (size_t slot = 0; slot < offsetof(mmi_kernels, in_place_beats_blas) / sizeof(void *); slot++)
             ck_assert_msg(table.slots[slot] != NULL, "%s: slot %d is empty", path->name, (int)slot);
         if (!path->blas)
             ck_assert_str_eq(table.k.name, path->name);

@@ -53,8 +53,8 @@ static problem make_problem(int64_t M, int64_t N, int64_t K, int a_layout, int b
     return p;
 }
 
-/* |a|, |b| ≤ 1: K products and what was there before are at most K + 1 together, and each of K + 1 additions may round; a long
- * sum rounds up and down alike. */
+/* |a|, |b| ≤ 1: K products and what was there before are at most K + 1 together, and each of K + 1 additions may round;
+ * a long sum rounds up and down alike. */
 static double product_error(int64_t K)
 {
     return ROUNDING * (double)(K + 1) * (K < 64 ? (double)(K + 1) : 64);
@@ -71,7 +71,8 @@ static void check_problem(const problem *p, const mmi_kernels *k, const char *wh
         }
     for (int64_t i = 0; i + 1 < p->M; i++)
         for (int64_t j = p->N; j < p->c.rs && p->N > 0; j++)
-            expect(p->c.p[i * p->c.rs + j] == p->before[i * p->c.rs + j], "%s %s wrote between the rows", k->name, what);
+            expect(p->c.p[i * p->c.rs + j] == p->before[i * p->c.rs + j], "%s %s wrote between the rows", k->name,
+                   what);
     edge_check();
 }
 
@@ -107,7 +108,8 @@ START_TEST(tiles_of_attention_size_are_right)
     test_rng rng = { 2 };
     EACH_TABLE (k)
         for (int round = 0; round < 20; round++)
-            try_tile(k, rng_between(&rng, 1, 260), rng_between(&rng, 1, 130), rng_between(&rng, 1, 130), round % LAYOUTS, &rng);
+            try_tile(k, rng_between(&rng, 1, 260), rng_between(&rng, 1, 130), rng_between(&rng, 1, 130),
+                     round % LAYOUTS, &rng);
 }
 END_TEST
 
@@ -165,7 +167,8 @@ START_TEST(what_c_held_before_does_not_show_unless_asked_for)
                 for (int64_t j = 0; j < p.N; j++)
                     p.c.p[i * p.c.rs + j] = NAN;
             if (slice)
-                k->gemm_slice(p.c.p, p.c.rs, p.a.p, p.a.rs, 1, p.b.p, p.b.rs, 1, 19, 37, 11, 0, edge_floats(4, k->gemm_scratch));
+                k->gemm_slice(p.c.p, p.c.rs, p.a.p, p.a.rs, 1, p.b.p, p.b.rs, 1, 19, 37, 11, 0,
+                              edge_floats(4, k->gemm_scratch));
             else
                 k->gemm_tile(p.c.p, p.c.rs, p.a.p, p.a.rs, 1, p.b.p, p.b.rs, 19, 37, 11, 0);
             check_problem(&p, k, "over NaN");

@@ -198,7 +198,8 @@ START_TEST(conversions_of_any_length_touch_nothing_else)
                 k->narrow(words, x, dtype, n);
                 k->widen(y, words, dtype, n);
                 for (int64_t i = 0; i < n; i++) /* bf16 has 8 bits, f16 11 */
-                    ck_near(y[i], x[i], dtype == MM_F32 ? 0 : fabs(x[i]) / (dtype == MM_BF16 ? 256 : 2048), k, "there and back", i);
+                    ck_near(y[i], x[i], dtype == MM_F32 ? 0 : fabs(x[i]) / (dtype == MM_BF16 ? 256 : 2048), k,
+                            "there and back", i);
                 edge_check();
             }
 }
@@ -210,7 +211,8 @@ START_TEST(adamw_agrees_with_double_precision)
     EACH_TABLE (k)
         for (int at = 0; at < awkward_count; at++) {
             int64_t n = awkward[at];
-            float *w = edge_random(0, n, &rng, 1), *m = edge_random(1, n, &rng, 0.01f), *v = edge_random(2, n, &rng, 0.01f);
+            float *w = edge_random(0, n, &rng, 1), *m = edge_random(1, n, &rng, 0.01f),
+                  *v = edge_random(2, n, &rng, 0.01f);
             float *g = edge_random(3, n, &rng, 1), before[3][512];
             for (int64_t i = 0; i < n; i++)
                 v[i] = fabsf(v[i]);
@@ -220,7 +222,8 @@ START_TEST(adamw_agrees_with_double_precision)
             double lr = 5e-4, c1 = 1 - pow(0.9, 3), c2 = 1 - pow(0.999, 3);
             k->adamw(w, m, v, g, n, 0.25, lr, 0.9, 0.999, 1e-8, 0.1, c1, c2);
             for (int64_t i = 0; i < n; i++) {
-                double d = 0.25 * g[i], first = 0.9 * before[1][i] + 0.1 * d, second = 0.999 * before[2][i] + 0.001 * d * d;
+                double d = 0.25 * g[i], first = 0.9 * before[1][i] + 0.1 * d,
+                       second = 0.999 * before[2][i] + 0.001 * d * d;
                 double change = lr * (first / c1) / (sqrt(second / c2) + 1e-8);
                 ck_near(m[i], first, 3e-7 * (fabs(0.9 * before[1][i]) + fabs(0.1 * d)), k, "m", i);
                 ck_near(v[i], second, 4e-7 * second, k, "v", i);

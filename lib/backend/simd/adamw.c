@@ -2,8 +2,8 @@
 
 #include "backend/simd/table.h"
 
-/* What does not change from one parameter to the next is worked out in double precision first. The decay is subtracted as a
- * product of its own: 1 - lr · decay as a float would lose most of lr · decay. */
+/* What does not change from one parameter to the next is worked out in double precision first. The decay is subtracted
+ * as a product of its own: 1 - lr · decay as a float would lose most of lr · decay. */
 void SIMD(adamw)(float *w, float *m, float *v, const float *g, int64_t n, double grad_scale, double lr, double beta1,
                  double beta2, double eps, double decay, double correction1, double correction2)
 {

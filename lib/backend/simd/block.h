@@ -1,4 +1,4 @@
-/* The heart of every product: a block of C, TILE_ROWS × (TILE_VECS · VL) at most, kept in registers while it runs along K. */
+/* The heart of every product: a block of C, TILE_ROWS × (TILE_VECS · VL) at most, stays in registers all along K. */
 #ifndef MMI_BACKEND_SIMD_BLOCK_H
 #define MMI_BACKEND_SIMD_BLOCK_H
 
@@ -16,8 +16,8 @@ typedef struct block {
     bool accumulate;
 } block;
 
-/* C[rows, vecs * VL] = or += A · B; with `masked` the last vector has only the lanes of `tail`. rows, vecs and masked are
- * constants wherever this is used, so that all of `sum` are registers. */
+/* C[rows, vecs * VL] = or += A · B; with `masked` the last vector has only the lanes of `tail`. rows, vecs and masked
+ * are constants wherever this is used, so that all of `sum` are registers. */
 static ALWAYS_INLINE void block_multiply(const block *t, const int rows, const int vecs, const bool masked, vtail tail)
 {
     vf sum[TILE_ROWS][TILE_VECS];

@@ -14,8 +14,8 @@ static ALWAYS_INLINE vf load_weights(const void *w, int64_t p, int64_t left, int
 }
 
 /* y[m, n] for m rows of x and n rows of W; m, n and dtype are constants wherever this is used. */
-static ALWAYS_INLINE void dots(float *y, int64_t ldy, const float *x, int64_t ldx, const unsigned char *w, int64_t distance,
-                               int32_t dtype, const int m, const int n, int64_t K)
+static ALWAYS_INLINE void dots(float *y, int64_t ldy, const float *x, int64_t ldx, const unsigned char *w,
+                               int64_t distance, int32_t dtype, const int m, const int n, int64_t K)
 {
     vf sum[X_ROWS][W_ROWS];
     UNROLL

@@ -1,16 +1,17 @@
 #include "backend/simd/block.h"
 #include "backend/simd/table.h"
 
-/* A slice of a large product, in blocks that stay in the caches: a panel of B (BLOCK_K × TILE_COLS) in the first level, a
- * block of A (BLOCK_M × BLOCK_K) in the second, a block of B (BLOCK_K × BLOCK_N) in the last. Both operands are copied into
- * panels first, in the order in which block_multiply() reads them. */
-#define BLOCK_K 384
+/* A slice of a large product, in blocks that stay in the caches: a panel of B (BLOCK_K × TILE_COLS) in the first level,
+ * a block of A (BLOCK_M × BLOCK_K) in the second, a block of B (BLOCK_K × BLOCK_N) in the last. B is copied into panels
+ * first, in the order in which block_multiply() reads it. So is A where its rows are not contiguous; where they are,
+ * reading them in place is as fast. */
+#define BLOCK_K 512
 #define BLOCK_M (16 * TILE_ROWS)
 #define BLOCK_N 512
 
-/* Copying a panel of A writes whole vectors, so the last of them reaches past its end. */
-#define SLACK VL
-#define A_FLOATS (BLOCK_M * BLOCK_K + SLACK)
+/* A panel of A is one step longer than K: it is filled with whole vectors, and the last one reaches past its end. */
+#define A_STEPS(K) ((K) + 1)
+#define A_FLOATS (BLOCK_M * A_STEPS(BLOCK_K) + VL)
 #define B_FLOATS ((BLOCK_N + TILE_COLS) * BLOCK_K)
 
 int64_t SIMD(gemm_scratch)(void)
@@ -18,9 +19,15 @@ int64_t SIMD(gemm_scratch)(void)
     return A_FLOATS + B_FLOATS;
 }
 
-/* to[p * step + i] = from[i * distance + p] for i < count (at most VL) and p < K, 0 for count ≤ i < VL. Writes VL numbers for
- * each p, in the order of p. */
-static ALWAYS_INLINE void turn_rows(float *to, int64_t step, const float *from, int64_t distance, int64_t count, int64_t K)
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* to[p * step + i] = from[i * distance + p] for i < count (at most VL) and p < K, 0 for count ≤ i < VL. Writes VL
+ * numbers for each p, in the order of p. */
+static ALWAYS_INLINE void turn_rows(float *to, int64_t step, const float *from, int64_t distance, int64_t count,
+                                    int64_t K)
 {
     for (int64_t p = 0; p < K; p += VL) {
         vf r[VL];
@@ -28,7 +35,7 @@ static ALWAYS_INLINE void turn_rows(float *to, int64_t step, const float *from, 
         for (int i = 0; i < VL; i++)
             r[i] = i < count ? vf_get(from + i * distance + p, K - p) : vf_zero();
         vf_transpose(r);
-        int64_t left = K - p < VL ? K - p : VL;
+        int64_t left = least(VL, K - p);
         if (left == VL) {
             UNROLL
             for (int i = 0; i < VL; i++)
@@ -42,8 +49,9 @@ static ALWAYS_INLINE void turn_rows(float *to, int64_t step, const float *from, 
     }
 }
 
-/* to[p * step + i] = from[p * distance + i] for i < count, 0 for count ≤ i < VL. */
-static ALWAYS_INLINE void copy_rows(float *to, int64_t step, const float *from, int64_t distance, int64_t count, int64_t K)
+/* to[p * step + i] = from[p * distance + i], likewise. */
+static ALWAYS_INLINE void copy_rows(float *to, int64_t step, const float *from, int64_t distance, int64_t count,
+                                    int64_t K)
 {
     if (count >= VL) {
         for (int64_t p = 0; p < K; p++)
@@ -55,78 +63,114 @@ static ALWAYS_INLINE void copy_rows(float *to, int64_t step, const float *from, 
     }
 }
 
-/* Up to VL of the panel's rows (columns of B), `across` apart, each K numbers `along` apart. */
-static void pack_group(float *to, int64_t step, const float *from, int64_t across, int64_t along, int64_t count, int64_t K)
+/* to[p * step + i] = from[i * across + p * along], likewise. */
+static void gather_rows(float *to, int64_t step, const float *from, int64_t across, int64_t along, int64_t count,
+                        int64_t K)
 {
-    if (along == 1) {
-        turn_rows(to, step, from, across, count, K);
-    } else if (across == 1) {
-        copy_rows(to, step, from, along, count, K);
-    } else {
-        for (int64_t p = 0; p < K; p++)
-            for (int64_t i = 0; i < VL; i++)
-                to[p * step + i] = i < count ? from[i * across + p * along] : 0;
+    for (int64_t p = 0; p < K; p++)
+        for (int64_t i = 0; i < VL; i++)
+            to[p * step + i] = i < count ? from[i * across + p * along] : 0;
+}
+
+/* Rows of `from` that are copied into all their panels before the next ones: enough to use a cache line of every panel
+ * well, few enough for the lines to stay. */
+#define ROWS_AT_ONCE 16
+
+/* Ask for rows of `count` numbers ahead of time: the stretches are too short for the hardware to see them coming. */
+static void fetch_rows(const float *from, int64_t distance, int64_t count, int64_t rows)
+{
+    for (int64_t p = 0; p < rows; p++)
+        for (int64_t i = 0; i < count; i += 16)
+            __builtin_prefetch(from + p * distance + i);
+}
+
+/* Panels of `width` rows of A (or columns of B), `steps` long: panel[p * width + i]. Those rows are `across` apart, and
+ * their K numbers `along`. */
+static void pack(float *to, int64_t width, int64_t steps, const float *from, int64_t across, int64_t along,
+                 int64_t count, int64_t K)
+{
+    int64_t step = along == 1 ? K : ROWS_AT_ONCE;
+    for (int64_t p = 0; p < K; p += step) {
+        int64_t n = least(step, K - p), next = least(step, K - p - n);
+        if (across == 1)
+            fetch_rows(from + (p + n) * along, along, count, next);
+        for (int64_t i = 0; i < count; i += width)
+            for (int64_t g = 0; g < width; g += VL) {
+                float *panel = to + i * steps + p * width + g;
+                const float *first = from + (i + g) * across + p * along;
+                if (along == 1)
+                    turn_rows(panel, width, first, across, count - i - g, n);
+                else if (across == 1)
+                    copy_rows(panel, width, first, along, count - i - g, n);
+                else
+                    gather_rows(panel, width, first, across, along, count - i - g, n);
+            }
     }
 }
 
-/* Panels of `width` rows (or columns): panel[p * width + i]. */
-static void pack(float *to, int64_t width, const float *from, int64_t across, int64_t along, int64_t count, int64_t K)
+/* A full block, with B's distance a constant. */
+static void multiply_in_place(const block *t)
 {
-    for (int64_t i = 0; i < count; i += width, to += width * K) {
-        int64_t here = count - i < width ? count - i : width;
-        for (int64_t g = 0; g < width; g += VL)
-            pack_group(to + g, width, from + (i + g) * across, across, along, here - g < VL ? here - g : VL, K);
-    }
+    block constants = *t;
+    constants.acs = 1;
+    constants.ldb = TILE_COLS;
+    block_multiply(&constants, TILE_ROWS, TILE_VECS, false, vf_tail(VL));
 }
 
-/* A full block on packed panels: the distances are constants too. */
+/* A full block with both operands in panels. */
 static void multiply_packed(const block *t)
 {
-    block packed = *t;
-    packed.ars = 1;
-    packed.acs = TILE_ROWS;
-    packed.ldb = TILE_COLS;
-    block_multiply(&packed, TILE_ROWS, TILE_VECS, false, vf_tail(VL));
+    block constants = *t;
+    constants.ars = 1;
+    constants.acs = TILE_ROWS;
+    constants.ldb = TILE_COLS;
+    block_multiply(&constants, TILE_ROWS, TILE_VECS, false, vf_tail(VL));
 }
 
-static void multiply_panels(float *c, int64_t ldc, const float *a, const float *b, int64_t M, int64_t N, int64_t K,
-                            bool accumulate)
+/* C[M, N] of one block of A, at a + i * panel_step for row i that begins a panel, and one of B. */
+static void multiply_panels(block t, int64_t panel_step, int64_t M, int64_t N)
 {
-    block t = { .ldc = ldc, .ars = 1, .acs = TILE_ROWS, .ldb = TILE_COLS, .K = K, .accumulate = accumulate };
+    float *c = t.c;
+    const float *a = t.a, *b = t.b;
+    bool packed = t.acs == TILE_ROWS;
     for (int64_t j = 0; j < N; j += TILE_COLS) {
-        int64_t cols = N - j < TILE_COLS ? N - j : TILE_COLS;
-        t.b = b + j * K;
+        int64_t cols = least(TILE_COLS, N - j);
+        t.b = b + j * t.K;
         for (int64_t i = 0; i < M; i += TILE_ROWS) {
-            int64_t rows = M - i < TILE_ROWS ? M - i : TILE_ROWS;
-            t.a = a + i * K;
-            t.c = c + i * ldc + j;
-            if (rows == TILE_ROWS && cols == TILE_COLS)
+            int64_t rows = least(TILE_ROWS, M - i);
+            t.a = a + i * panel_step;
+            t.c = c + i * t.ldc + j;
+            if (rows < TILE_ROWS || cols < TILE_COLS)
+                SIMD(block)(&t, rows, cols);
+            else if (packed)
                 multiply_packed(&t);
             else
-                SIMD(block)(&t, rows, cols);
+                multiply_in_place(&t);
         }
     }
-}
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
 }
 
 void SIMD(gemm_slice)(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b, int64_t brs,
                       int64_t bcs, int64_t M, int64_t N, int64_t K, int32_t accumulate, float *scratch)
 {
     float *packed_a = scratch, *packed_b = scratch + A_FLOATS;
+    bool in_place = acs == 1;
     if (K <= 0)
         SIMD(gemm_tile)(c, ldc, a, ars, acs, b, 0, M, N, 0, accumulate);
     for (int64_t j = 0; j < N; j += BLOCK_N)
         for (int64_t p = 0; p < K; p += BLOCK_K) {
             int64_t n = least(N - j, BLOCK_N), k = least(K - p, BLOCK_K);
-            pack(packed_b, TILE_COLS, b + p * brs + j * bcs, bcs, brs, n, k);
+            pack(packed_b, TILE_COLS, k, b + p * brs + j * bcs, bcs, brs, n, k);
+            block t = { .b = packed_b, .ldc = ldc, .ldb = TILE_COLS, .K = k, .accumulate = accumulate || p > 0 };
             for (int64_t i = 0; i < M; i += BLOCK_M) {
                 int64_t m = least(M - i, BLOCK_M);
-                pack(packed_a, TILE_ROWS, a + i * ars + p * acs, ars, acs, m, k);
-                multiply_panels(c + i * ldc + j, ldc, packed_a, packed_b, m, n, k, accumulate || p > 0);
+                t.c = c + i * ldc + j;
+                t.a = in_place ? a + i * ars + p : packed_a;
+                t.ars = in_place ? ars : 1;
+                t.acs = in_place ? 1 : TILE_ROWS;
+                if (!in_place)
+                    pack(packed_a, TILE_ROWS, A_STEPS(k), a + i * ars + p * acs, ars, acs, m, k);
+                multiply_panels(t, in_place ? ars : A_STEPS(k), m, n);
             }
         }
 }

@@ -4,10 +4,10 @@
 /* One function for each number of rows, so that every block runs with constants. */
 static ALWAYS_INLINE void by_rows(const block *t, int64_t rows, const int vecs, const bool masked, vtail tail)
 {
-#define ROWS(n)                                                                                                         \
-    case n:                                                                                                             \
-        if (n <= TILE_ROWS)                                                                                             \
-            block_multiply(t, n <= TILE_ROWS ? n : 1, vecs, masked, tail);                                              \
+#define ROWS(n)                                                                                                        \
+    case n:                                                                                                            \
+        if (n <= TILE_ROWS)                                                                                            \
+            block_multiply(t, n <= TILE_ROWS ? n : 1, vecs, masked, tail);                                             \
         break
     switch (rows) {
         ROWS(1);

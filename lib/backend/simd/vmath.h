@@ -6,8 +6,9 @@
 
 /* exp(x), off by at most 1 unit in the last place (1.5 where the result is denormal); 0 below -104, inf above 88.73.
  *
- * x = n ln 2 + r with |r| ≤ ln 2 / 2, and exp(r) = 1 + r + r² q(r). The product n · (ln 2's upper part) needs no rounding inside
- * an fma. q is the minimax polynomial of degree 4 for the relative error of exp(r), 0.05 units of 2^-24. */
+ * x = n ln 2 + r with |r| ≤ ln 2 / 2, and exp(r) = 1 + r + r² q(r). The product n · (ln 2's upper part) needs no
+ * rounding inside an fma. q is the minimax polynomial of degree 4 for the relative error of exp(r), 0.05 units of
+ * 2^-24. */
 static inline vf vf_exp(vf x)
 {
     x = vf_clamp(x, vf_set(-104.0f), vf_set(89.0f));

@@ -1,0 +1,347 @@
+/* Files: read whole, mapped or in parts; written so that a reader sees the old or the new one; a full disk. */
+#define _XOPEN_SOURCE 700
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/files.h"
+#include "base/memory.h"
+#include "support.h"
+
+static char path[512], directory[320];
+
+static void in_scratch(const char *name)
+{
+    snprintf(directory, sizeof directory, "%s", scratch_directory());
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+}
+
+static int count_entries(const char *where)
+{
+    DIR *d = opendir(where);
+    ck_assert_ptr_nonnull(d);
+    int n = 0;
+    for (struct dirent *e; (e = readdir(d)) != NULL;)
+        n += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+    closedir(d);
+    return n;
+}
+
+static void assert_holds(const char *name, const void *data, size_t size)
+{
+    char *text = NULL;
+    size_t length = 0;
+    ck_ok(mmi_read_file(name, &text, &length));
+    ck_assert_uint_eq(length, size);
+    ck_assert(memcmp(text, data, size) == 0);
+    ck_assert_int_eq(text[length], '\0');
+    mmi_free(text);
+}
+
+START_TEST(paths_join_with_one_slash)
+{
+    static const char *const joins[][3] = {
+        { "a", "b", "a/b" }, { "a/", "b", "a/b" }, { "", "b", "b" }, { "/", "b", "/b" }, { "a/b", "", "a/b/" },
+    };
+    for (size_t i = 0; i < sizeof joins / sizeof *joins; i++) {
+        char *joined = mmi_path_join(joins[i][0], joins[i][1]);
+        ck_assert_str_eq(joined, joins[i][2]);
+        mmi_free(joined);
+    }
+}
+END_TEST
+
+START_TEST(what_was_written_is_read_back_whatever_its_size)
+{
+    static const size_t sizes[] = { 0, 1, 100, 65535, 65536, 65537, 300000 };
+    in_scratch("data");
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        unsigned char *data = mmi_alloc(sizes[i], 1);
+        for (size_t j = 0; j < sizes[i]; j++)
+            data[j] = (unsigned char)(j * 7 + i);
+        ck_ok(mmi_write_file(path, data, sizes[i]));
+        assert_holds(path, data, sizes[i]);
+        ck_assert_int_eq(count_entries(directory), 1);
+        mmi_free(data);
+    }
+}
+END_TEST
+
+START_TEST(many_small_pieces_make_the_same_file)
+{
+    in_scratch("pieces");
+    static unsigned char data[200000];
+    for (size_t i = 0; i < sizeof data; i++)
+        data[i] = (unsigned char)(i ^ i >> 8);
+    mmi_writer w;
+    ck_ok(mmi_writer_open(&w, path));
+    size_t at = 0;
+    for (size_t piece = 0; at < sizeof data; piece = (piece * 5 + 3) % 9001) {
+        size_t n = piece < sizeof data - at ? piece : sizeof data - at;
+        ck_ok(mmi_writer_put(&w, data + at, n));
+        at += n;
+    }
+    ck_assert_uint_eq(w.written, sizeof data);
+    ck_assert(!mmi_file_exists(path));
+    ck_ok(mmi_writer_commit(&w));
+    assert_holds(path, data, sizeof data);
+}
+END_TEST
+
+START_TEST(an_abandoned_file_leaves_the_old_one)
+{
+    in_scratch("kept");
+    ck_ok(mmi_write_file(path, "old", 3));
+    mmi_writer w;
+    ck_ok(mmi_writer_open(&w, path));
+    ck_ok(mmi_writer_put(&w, "new and longer", 14));
+    ck_assert_int_eq(count_entries(directory), 2);
+    mmi_writer_abandon(&w);
+    mmi_writer_abandon(&w);
+    ck_assert_int_eq(count_entries(directory), 1);
+    assert_holds(path, "old", 3);
+    mmi_writer zero = { 0 };
+    mmi_writer_abandon(&zero);
+}
+END_TEST
+
+START_TEST(two_writers_of_one_file_do_not_meet)
+{
+    in_scratch("twice");
+    mmi_writer a, b;
+    ck_ok(mmi_writer_open(&a, path));
+    ck_ok(mmi_writer_open(&b, path));
+    ck_ok(mmi_writer_put(&a, "aaaa", 4));
+    ck_ok(mmi_writer_put(&b, "bb", 2));
+    ck_ok(mmi_writer_commit(&a));
+    assert_holds(path, "aaaa", 4);
+    ck_ok(mmi_writer_commit(&b));
+    assert_holds(path, "bb", 2);
+    ck_assert_int_eq(count_entries(directory), 1);
+}
+END_TEST
+
+/* Files may grow to `bytes`; more is an error, as on a full disk. */
+static void limit_file_size(rlim_t bytes)
+{
+    signal(SIGXFSZ, SIG_IGN);
+    struct rlimit limit;
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = bytes;
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+START_TEST(a_full_disk_is_a_status_and_the_old_file_stands)
+{
+    in_scratch("full");
+    static char data[200000];
+    ck_ok(mmi_write_file(path, "old", 3));
+    limit_file_size(100000);
+    ck_status(mmi_write_file(path, data, sizeof data), MM_ERR_IO);
+    ck_error_mentions("full");
+    ck_assert_int_eq(count_entries(directory), 1);
+    assert_holds(path, "old", 3);
+}
+END_TEST
+
+START_TEST(an_error_sticks_to_its_writer)
+{
+    in_scratch("sticks");
+    static char data[70000];
+    limit_file_size(100000);
+    mmi_writer w;
+    ck_ok(mmi_writer_open(&w, path));
+    ck_ok(mmi_writer_put(&w, data, sizeof data));
+    ck_status(mmi_writer_put(&w, data, sizeof data), MM_ERR_IO);
+    ck_status(mmi_writer_put(&w, "x", 1), MM_ERR_IO);
+    ck_status(mmi_writer_commit(&w), MM_ERR_IO);
+    ck_status(mmi_writer_commit(&w), MM_ERR_IO);
+    ck_assert_int_eq(count_entries(directory), 0);
+}
+END_TEST
+
+START_TEST(a_place_that_cannot_be_written_is_named)
+{
+    in_scratch("missing/data");
+    ck_status(mmi_write_file(path, "x", 1), MM_ERR_IO);
+    ck_error_mentions("missing/data");
+    in_scratch("directory");
+    ck_ok(mmi_make_directory(path));
+    char child[600];
+    snprintf(child, sizeof child, "%s/child", path);
+    ck_ok(mmi_write_file(child, "x", 1));
+    ck_status(mmi_write_file(path, "x", 1), MM_ERR_IO); /* a directory that is not empty stands there */
+    ck_error_mentions("directory");
+    ck_assert_int_eq(count_entries(directory), 1);
+}
+END_TEST
+
+START_TEST(writing_without_memory_is_a_status_and_leaves_no_file)
+{
+    for (uint64_t n = 1; n <= 4; n++) {
+        in_scratch("memory");
+        mmi_memory_fail_at(n, false);
+        mm_status status = mmi_write_file(path, "x", 1);
+        mmi_memory_fail_at(0, false);
+        ck_assert_msg(status == MM_ERR_MEMORY || n > 3, "allocation %d gave %s", (int)n, mm_status_name(status));
+        if (n <= 3)
+            ck_assert_int_eq(count_entries(directory), 0);
+    }
+}
+END_TEST
+
+START_TEST(what_cannot_be_read_is_named_and_nothing_is_given)
+{
+    char *data = NULL;
+    size_t size = 77;
+    mmi_mapping mapping = { NULL, 0 };
+    mmi_reader reader = { -1, 0, false };
+    in_scratch("absent");
+    ck_status(mmi_read_file(path, &data, &size), MM_ERR_IO);
+    ck_error_mentions("absent");
+    ck_error_mentions("No such file");
+    ck_status(mmi_map_file(path, &mapping), MM_ERR_IO);
+    ck_status(mmi_reader_open(&reader, path), MM_ERR_IO);
+    ck_status(mmi_read_file(directory, &data, &size), MM_ERR_IO);
+    ck_error_mentions("not a regular file");
+    ck_status(mmi_read_file("/dev/zero", &data, &size), MM_ERR_IO);
+    ck_ok(mmi_write_file(path, "abc", 3));
+    mmi_memory_fail_at(1, false);
+    ck_status(mmi_read_file(path, &data, &size), MM_ERR_MEMORY);
+    mmi_memory_fail_at(0, false);
+    ck_assert_ptr_null(data);
+    ck_assert_uint_eq(size, 77);
+    ck_assert(!reader.open);
+}
+END_TEST
+
+START_TEST(a_mapping_shows_the_file)
+{
+    in_scratch("mapped");
+    ck_ok(mmi_write_file(path, "0123456789", 10));
+    mmi_mapping mapping;
+    ck_ok(mmi_map_file(path, &mapping));
+    ck_assert_uint_eq(mapping.size, 10);
+    ck_assert(memcmp(mapping.data, "0123456789", 10) == 0);
+    ck_ok(mmi_write_file(path, "changed", 7)); /* a new file takes its name; the mapping keeps the old one */
+    ck_assert(memcmp(mapping.data, "0123456789", 10) == 0);
+    mmi_unmap_file(&mapping);
+    ck_assert_ptr_null(mapping.data);
+    mmi_unmap_file(&mapping);
+    ck_ok(mmi_write_file(path, "", 0));
+    ck_ok(mmi_map_file(path, &mapping));
+    ck_assert_ptr_null(mapping.data);
+    ck_assert_uint_eq(mapping.size, 0);
+}
+END_TEST
+
+START_TEST(a_reader_notices_a_file_that_became_shorter)
+{
+    in_scratch("read");
+    ck_ok(mmi_write_file(path, "0123456789", 10));
+    mmi_reader r = { -1, 0, false };
+    ck_ok(mmi_reader_open(&r, path));
+    ck_assert_uint_eq(r.size, 10);
+    char part[8] = "";
+    ck_ok(mmi_reader_get(&r, part, 4, 3, path));
+    ck_assert_str_eq(part, "3456");
+    ck_ok(mmi_reader_get(&r, part, 0, 10, path));
+    ck_status(mmi_reader_get(&r, part, 2, 9, path), MM_ERR_IO);
+    ck_assert_int_eq(truncate(path, 5), 0);
+    ck_status(mmi_reader_get(&r, part, 4, 3, path), MM_ERR_IO);
+    ck_error_mentions("shorter");
+    mmi_reader_close(&r);
+    mmi_reader_close(&r);
+}
+END_TEST
+
+START_TEST(directories_are_made_with_their_parents_and_removed_with_their_children)
+{
+    in_scratch("a/b/c");
+    ck_ok(mmi_make_directory(path));
+    ck_ok(mmi_make_directory(path));
+    ck_assert(mmi_is_directory(path));
+    char file[600];
+    snprintf(file, sizeof file, "%s/file", path);
+    ck_ok(mmi_write_file(file, "x", 1));
+    ck_assert(mmi_file_exists(file));
+    ck_assert(!mmi_is_directory(file));
+    ck_status(mmi_make_directory(file), MM_ERR_IO);
+    snprintf(path, sizeof path, "%s/a", directory);
+    ck_ok(mmi_remove_tree(path));
+    ck_assert(!mmi_file_exists(path));
+    ck_ok(mmi_remove_tree(path));
+}
+END_TEST
+
+START_TEST(removing_a_tree_does_not_follow_links)
+{
+    in_scratch("tree");
+    char outside[512], link[600];
+    snprintf(outside, sizeof outside, "%s/outside", directory);
+    snprintf(link, sizeof link, "%s/link", path);
+    ck_ok(mmi_make_directory(path));
+    ck_ok(mmi_write_file(outside, "x", 1));
+    ck_assert_int_eq(symlink(outside, link), 0);
+    ck_ok(mmi_remove_tree(path));
+    assert_holds(outside, "x", 1);
+}
+END_TEST
+
+START_TEST(a_finished_directory_is_renamed_into_place)
+{
+    in_scratch("done");
+    char temporary[600];
+    snprintf(temporary, sizeof temporary, "%s.tmp", path);
+    ck_ok(mmi_make_directory(temporary));
+    ck_ok(mmi_rename_synced(temporary, path));
+    ck_assert(mmi_is_directory(path) && !mmi_file_exists(temporary));
+    ck_status(mmi_rename_synced(temporary, path), MM_ERR_IO);
+    ck_error_mentions("done");
+}
+END_TEST
+
+START_TEST(the_clock_goes_forward)
+{
+    double before = mmi_now();
+    for (int i = 0; i < 1000; i++) {
+        double now = mmi_now();
+        ck_assert(now >= before);
+        before = now;
+    }
+}
+END_TEST
+
+static Suite *make_suite(void)
+{
+    Suite *suite = suite_create("base/files");
+    TCase *c = tcase_create("files");
+    tcase_add_test(c, paths_join_with_one_slash);
+    tcase_add_test(c, what_was_written_is_read_back_whatever_its_size);
+    tcase_add_test(c, many_small_pieces_make_the_same_file);
+    tcase_add_test(c, an_abandoned_file_leaves_the_old_one);
+    tcase_add_test(c, two_writers_of_one_file_do_not_meet);
+    tcase_add_test(c, a_full_disk_is_a_status_and_the_old_file_stands);
+    tcase_add_test(c, an_error_sticks_to_its_writer);
+    tcase_add_test(c, a_place_that_cannot_be_written_is_named);
+    tcase_add_test(c, writing_without_memory_is_a_status_and_leaves_no_file);
+    tcase_add_test(c, what_cannot_be_read_is_named_and_nothing_is_given);
+    tcase_add_test(c, a_mapping_shows_the_file);
+    tcase_add_test(c, a_reader_notices_a_file_that_became_shorter);
+    tcase_add_test(c, directories_are_made_with_their_parents_and_removed_with_their_children);
+    tcase_add_test(c, removing_a_tree_does_not_follow_links);
+    tcase_add_test(c, a_finished_directory_is_renamed_into_place);
+    tcase_add_test(c, the_clock_goes_forward);
+    suite_add_tcase(suite, c);
+    return suite;
+}
+
+int main(void)
+{
+    return run_suite(make_suite());
+}

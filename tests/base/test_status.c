@@ -1,0 +1,135 @@
+/* Statuses and the story beside them. */
+#include <pthread.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "support.h"
+
+START_TEST(every_status_has_its_constant_s_name)
+{
+    ck_assert_str_eq(mm_status_name(MM_OK), "MM_OK");
+    ck_assert_str_eq(mm_status_name(MM_ERR_ARG), "MM_ERR_ARG");
+    ck_assert_str_eq(mm_status_name(MM_ERR_MEMORY), "MM_ERR_MEMORY");
+    ck_assert_str_eq(mm_status_name(MM_ERR_IO), "MM_ERR_IO");
+    ck_assert_str_eq(mm_status_name(MM_ERR_FORMAT), "MM_ERR_FORMAT");
+    ck_assert_str_eq(mm_status_name(MM_ERR_UNSUPPORTED), "MM_ERR_UNSUPPORTED");
+    ck_assert_str_eq(mm_status_name(MM_ERR_STATE), "MM_ERR_STATE");
+    ck_assert_str_eq(mm_status_name(MM_ERR_NUMERIC), "MM_ERR_NUMERIC");
+    ck_assert_str_eq(mm_status_name(MM_ERR_CANCELLED), "MM_ERR_CANCELLED");
+    ck_assert_str_eq(mm_status_name(MM_ERR_INTERNAL), "MM_ERR_INTERNAL");
+    const mm_status others[] = { -1, 10, INT32_MIN, INT32_MAX };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        ck_assert_str_eq(mm_status_name(others[i]), "unknown status");
+}
+END_TEST
+
+START_TEST(status_numbers_are_pinned)
+{
+    ck_assert_int_eq(MM_OK, 0);
+    ck_assert_int_eq(MM_ERR_ARG, 1);
+    ck_assert_int_eq(MM_ERR_MEMORY, 2);
+    ck_assert_int_eq(MM_ERR_IO, 3);
+    ck_assert_int_eq(MM_ERR_FORMAT, 4);
+    ck_assert_int_eq(MM_ERR_UNSUPPORTED, 5);
+    ck_assert_int_eq(MM_ERR_STATE, 6);
+    ck_assert_int_eq(MM_ERR_NUMERIC, 7);
+    ck_assert_int_eq(MM_ERR_CANCELLED, 8);
+    ck_assert_int_eq(MM_ERR_INTERNAL, 9);
+}
+END_TEST
+
+START_TEST(the_message_is_empty_before_anything_failed)
+{
+    ck_assert_ptr_nonnull(mm_last_error());
+    ck_assert_str_eq(mm_last_error(), "");
+}
+END_TEST
+
+START_TEST(failing_keeps_the_message_and_hands_the_status_through)
+{
+    ck_assert_int_eq(mmi_fail(MM_ERR_FORMAT, "%s: %d is not %d", "a.json", 3, 4), MM_ERR_FORMAT);
+    ck_assert_str_eq(mm_last_error(), "a.json: 3 is not 4");
+    ck_assert_int_eq(mmi_fail_within(MM_ERR_ARG, "line %d", 7), MM_ERR_ARG);
+    ck_assert_str_eq(mm_last_error(), "line 7: a.json: 3 is not 4");
+}
+END_TEST
+
+START_TEST(a_message_may_quote_the_one_before)
+{
+    mmi_fail(MM_ERR_IO, "first");
+    mmi_fail(MM_ERR_IO, "second after %s", mm_last_error());
+    ck_assert_str_eq(mm_last_error(), "second after first");
+}
+END_TEST
+
+/* Valid UTF-8, as far as whole characters go. */
+static bool ends_at_a_character(const char *text)
+{
+    size_t n = strlen(text), tail = 0;
+    while (tail < n && ((unsigned char)text[n - 1 - tail] & 0xC0) == 0x80)
+        tail++;
+    if (tail == n)
+        return n == 0;
+    unsigned char lead = (unsigned char)text[n - 1 - tail];
+    size_t wanted = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : lead >= 0xC0 ? 1 : 0;
+    return tail == wanted;
+}
+
+START_TEST(a_message_too_long_is_cut_at_a_character)
+{
+    char text[4096];
+    for (size_t shift = 0; shift < 4; shift++) {
+        memset(text, 'x', shift);
+        text[shift] = '\0';
+        while (strlen(text) + 4 < sizeof text)
+            strcat(text, "语");
+        mmi_fail(MM_ERR_IO, "%s", text);
+        size_t n = strlen(mm_last_error());
+        ck_assert_uint_gt(n, 500);
+        ck_assert_uint_lt(n, sizeof text - 8);
+        ck_assert(memcmp(mm_last_error(), text, n) == 0);
+        ck_assert(ends_at_a_character(mm_last_error()));
+        mmi_fail_within(MM_ERR_IO, "%s", text);
+        ck_assert(ends_at_a_character(mm_last_error()));
+    }
+}
+END_TEST
+
+static void *fail_elsewhere(void *out)
+{
+    strcpy(out, mm_last_error());
+    mmi_fail(MM_ERR_IO, "elsewhere");
+    return NULL;
+}
+
+START_TEST(each_thread_has_its_own_message)
+{
+    char before[64] = "?";
+    pthread_t thread;
+    mmi_fail(MM_ERR_ARG, "here");
+    ck_assert_int_eq(pthread_create(&thread, NULL, fail_elsewhere, before), 0);
+    pthread_join(thread, NULL);
+    ck_assert_str_eq(before, "");
+    ck_assert_str_eq(mm_last_error(), "here");
+}
+END_TEST
+
+static Suite *make_suite(void)
+{
+    Suite *suite = suite_create("base/status");
+    TCase *c = tcase_create("status");
+    tcase_add_test(c, every_status_has_its_constant_s_name);
+    tcase_add_test(c, status_numbers_are_pinned);
+    tcase_add_test(c, the_message_is_empty_before_anything_failed);
+    tcase_add_test(c, failing_keeps_the_message_and_hands_the_status_through);
+    tcase_add_test(c, a_message_may_quote_the_one_before);
+    tcase_add_test(c, a_message_too_long_is_cut_at_a_character);
+    tcase_add_test(c, each_thread_has_its_own_message);
+    suite_add_tcase(suite, c);
+    return suite;
+}
+
+int main(void)
+{
+    return run_suite(make_suite());
+}
