@@ -29,6 +29,7 @@
 #include <minimind/tokenizer.h>
 #include <minimind/chat.h>
 #include <minimind/data.h>
+#include <minimind/objective.h>
 #include <minimind/optim.h>
 #include <minimind/train.h>
 

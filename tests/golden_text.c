@@ -2,10 +2,10 @@
  *
  *     golden_text ROOT [--tokenizers DIR]
  *
- * ROOT is laid out as the fixtures' README describes: encode/<tokenizer>/…, bpe_training/…; a folder that is absent
- * is passed over, none at all is a failure. The tokenizers are ROOT/tokenizers/<tokenizer> unless --tokenizers says
- * where. Prints a line for each case that fails and what differed, at the end "N passed, N failed"; status 1 on any
- * failure. */
+ * ROOT is laid out as the fixtures' README describes: encode/<tokenizer>/…, chat/<tokenizer>/…, datasets/…,
+ * bpe_training/…; a folder that is absent is passed over, none at all is a failure. The tokenizers are ROOT/tokenizers/<tokenizer> unless
+ * --tokenizers says where. Prints a line for each case that fails and what differed, at the end "N passed, N failed";
+ * status 1 on any failure. */
 #include <dirent.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -17,6 +17,8 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "golden_chat.h"
+#include "golden_datasets.h"
 #include "text/bpe.h"
 #include "text/tokenizer.h"
 
@@ -310,7 +312,11 @@ static char **list_directory(const char *path, size_t *n)
     return names;
 }
 
-static bool walk_encode(report *r, const char *folder, const char *tokenizers)
+typedef bool (*folder_fn)(report *r, const char *folder, const char *name, const char *directory,
+                          const char *tokenizers);
+
+/* Each <section>/<tokenizer>/. */
+static bool each_tokenizer(report *r, const char *section, const char *folder, const char *tokenizers, folder_fn walk)
 {
     size_t n;
     bool found = false;
@@ -318,13 +324,77 @@ static bool walk_encode(report *r, const char *folder, const char *tokenizers)
     for (size_t i = 0; i < n; i++) {
         char *directory = join(folder, names[i]);
         char label[320];
-        snprintf(label, sizeof label, "encode/%s", names[i]);
+        snprintf(label, sizeof label, "%s/%s", section, names[i]);
         if (mmi_is_directory(directory))
-            found = walk_tokenizer(r, label, names[i], directory, tokenizers) || found;
+            found = walk(r, label, names[i], directory, tokenizers) || found;
         mmi_free(directory);
         mmi_free(names[i]);
     }
     mmi_free(names);
+    return found;
+}
+
+static bool walk_encode(report *r, const char *folder, const char *tokenizers)
+{
+    return each_tokenizer(r, "encode", folder, tokenizers, walk_tokenizer);
+}
+
+/* ---- chat/ ---- */
+
+static void chat_case(report *r, const char *folder, const mm_tokenizer *t, mmi_json *item)
+{
+    verdict v = { folder, name_of(item), false };
+    char story[512];
+    if (!golden_chat_case(story, sizeof story, t, item))
+        differs(&v, "%s", story);
+    count(r, &v);
+}
+
+static bool walk_chat_tokenizer(report *r, const char *folder, const char *name, const char *directory,
+                                const char *tokenizers)
+{
+    char *cases = join(directory, "chat_cases.jsonl");
+    char *path = join(tokenizers, name);
+    mm_tokenizer *t = NULL;
+    bool found = mmi_file_exists(cases);
+    if (found && mm_tokenizer_load(path, &t) != MM_OK)
+        fail(r, folder, name, mm_last_error());
+    if (t)
+        each_line(r, folder, cases, t, chat_case);
+    mm_tokenizer_free(t);
+    mmi_free(path);
+    mmi_free(cases);
+    return found;
+}
+
+static bool walk_chat(report *r, const char *folder, const char *tokenizers)
+{
+    return each_tokenizer(r, "chat", folder, tokenizers, walk_chat_tokenizer);
+}
+
+/* ---- datasets/ ---- */
+
+static golden_datasets datasets;
+
+static void dataset_case(report *r, const char *folder, const mm_tokenizer *t, mmi_json *item)
+{
+    (void)t; /* each case names its own */
+    verdict v = { folder, name_of(item), false };
+    char story[512];
+    if (!golden_datasets_case(&datasets, story, sizeof story, item))
+        differs(&v, "%s", story);
+    count(r, &v);
+}
+
+static bool walk_datasets(report *r, const char *folder, const char *tokenizers)
+{
+    char *cases = join(folder, "dataset_cases.jsonl");
+    bool found = mmi_file_exists(cases);
+    datasets.tokenizers = tokenizers;
+    if (found)
+        each_line(r, "datasets", cases, NULL, dataset_case);
+    golden_datasets_end(&datasets);
+    mmi_free(cases);
     return found;
 }
 
@@ -541,12 +611,14 @@ static bool walk_training(report *r, const char *folder, const char *tokenizers)
 
 /* ---- The walk ---- */
 
-/* Each folder of ROOT that this program knows; chat/ and datasets/ belong here too. False: nothing to check in it. */
+/* Each folder of ROOT that this program knows. False: nothing to check in it. */
 static const struct section {
     const char *name;
     bool (*walk)(report *r, const char *folder, const char *tokenizers);
 } sections[] = {
     { "encode", walk_encode },
+    { "chat", walk_chat },
+    { "datasets", walk_datasets },
     { "bpe_training", walk_training },
 };
 

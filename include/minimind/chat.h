@@ -11,8 +11,8 @@
  *
  * A template says how messages become text. Three are known, and rendered exactly as their authors' own code does it:
  *
- *  - "minimind2"  MiniMind2's: a default system text; the assistant's header hangs on the user's turn, so the generation
- *                 prompt, thinking and tools change nothing;
+ *  - "minimind2"  MiniMind2's: a default system text; the assistant's header hangs on the user's turn, so the
+ *                 generation prompt, thinking and tools change nothing;
  *  - "minimind3"  MiniMind-3's: tools, tool calls and responses, a <think> block in every assistant turn;
  *  - "minillm"    Mini-LLM's: tools, a default system text, no <think> block of its own.
  *
@@ -67,8 +67,8 @@ typedef struct mm_chat_options {
     const mm_chat_roles *roles;    /**< NULL, or strings in place of a template */
     int32_t add_generation_prompt; /**< 1: end with the opening of an assistant's turn */
     int32_t thinking;              /**< MM_THINK_…; matters with add_generation_prompt alone, and not with roles */
-    int32_t content_split;         /**< MM_SPLIT_…: which added tokens mm_chat_encode() recognises in what messages and tools
-                                        say. MM_SPLIT_ALL, as upstream: a user who writes <|im_end|> ends the turn.
+    int32_t content_split;         /**< MM_SPLIT_…: which added tokens mm_chat_encode() recognises in what messages and
+                                        tools say. MM_SPLIT_ALL, as upstream: a user who writes <|im_end|> ends the turn.
                                         MM_SPLIT_NO_SPECIAL: for text from outside */
     int32_t reserved;              /**< 0 */
 } mm_chat_options;
@@ -86,8 +86,8 @@ MM_API void mm_chat_free(mm_chat *chat);
 /**
  * Add a message.
  *
- * @param role     "system", "user", "assistant" or "tool". Templates print nothing for any other, as upstream; roles given
- *                 as strings refuse it.
+ * @param role     "system", "user", "assistant" or "tool". Templates print nothing for any other, as upstream; roles
+ *                 given as strings refuse it.
  * @param content  `length` bytes of UTF-8; NUL is an ordinary character.
  *
  * @return MM_OK; MM_ERR_ARG, a NULL, an empty role, or not UTF-8 (the message has the byte offset); MM_ERR_MEMORY.
@@ -97,8 +97,8 @@ MM_API mm_status mm_chat_add(mm_chat *chat, const char *role, const char *conten
 
 /**
  * Add a message, or a list of messages, in JSON: {"role": "assistant", "content": "…", "reasoning_content": "…",
- * "tool_calls": [{"name": "…", "arguments": {…}}]}. Only "role" must be there; what else is needed is for the template to
- * say when it is rendered. Keys that no template reads are kept.
+ * "tool_calls": [{"name": "…", "arguments": {…}}]}. Only "role" must be there; what else is needed is for the template
+ * to say when it is rendered. Keys that no template reads are kept.
  *
  * @return MM_OK; MM_ERR_ARG; MM_ERR_MEMORY; MM_ERR_FORMAT, not JSON, or a message that is not an object with a string
  *         "role": the conversation is as before. Since: 0.1
@@ -150,10 +150,10 @@ MM_API mm_status mm_chat_template_name(const mm_tokenizer *tokenizer, const char
  * @param needed     How many bytes the text has, also when they did not fit; may be NULL.
  *
  * @return MM_OK;
- *         MM_ERR_ARG, no messages, no such template, options out of range or contradicting each other, or `capacity` too
- *         small (and not 0): nothing was written;
- *         MM_ERR_FORMAT, a message that the template cannot print, such as a user's without content, or a tool call without
- *         arguments: the message says which;
+ *         MM_ERR_ARG, no messages, no such template, options out of range or contradicting each other, or `capacity`
+ *         too small (and not 0): nothing was written;
+ *         MM_ERR_FORMAT, a message that the template cannot print, such as a user's without content, or a tool call
+ *         without arguments: the message says which;
  *         MM_ERR_STATE, the tokenizer brought no template, and none was named;
  *         MM_ERR_UNSUPPORTED, its template is not known; or tools, with role strings, or with a template by name whose
  *         preface for tools (it is part of a template's text) the tokenizer did not bring;
@@ -201,8 +201,8 @@ MM_API void mm_tool_call_init(mm_tool_call *call, size_t struct_size);
 /**
  * Take a model's reply apart: what it thought, what it says, which tools it calls.
  *
- * Whatever the text, this succeeds: a block that never closed reaches to the end, a call that cannot be read is kept raw. The
- * reply ends at the first <|im_end|> or <|endoftext|>.
+ * Whatever the text, this succeeds: a block that never closed reaches to the end, a call that cannot be read is kept
+ * raw. The reply ends at the first <|im_end|> or <|endoftext|>.
  *
  * @param text        `length` bytes of UTF-8.
  * @param in_thought  1 if the prompt ended within an open <think> block (minimind3 with MM_THINK_ON), else 0.
@@ -231,8 +231,8 @@ MM_API size_t mm_chat_reply_call_count(const mm_chat_reply *reply);
 MM_API mm_status mm_chat_reply_call(const mm_chat_reply *reply, size_t index, mm_tool_call *out);
 
 /**
- * The reply as a message for mm_chat_add_json(). With a call that cannot be read, the calls stay in its content as the model
- * wrote them. Lent; ends in NUL. `length` may be NULL. Since: 0.1
+ * The reply as a message for mm_chat_add_json(). With a call that cannot be read, the calls stay in its content as the
+ * model wrote them. Lent; ends in NUL. `length` may be NULL. Since: 0.1
  */
 MM_API const char *mm_chat_reply_json(const mm_chat_reply *reply, size_t *length);
 

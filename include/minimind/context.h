@@ -135,7 +135,8 @@ MM_API void mm_output_init(mm_output *output, size_t struct_size);
  * it stood, and the cache then holds the new tokens too.
  *
  * @return MM_OK;
- *         MM_ERR_ARG        an id, a target or a shape is out of range, or beyond the plan: nothing was changed;
+ *         MM_ERR_ARG        an id, a target or a shape is out of range, or beyond the plan: nothing was changed but
+ *                           `out`, which is empty after any failure;
  *         MM_ERR_STATE      MM_TRAIN on a context planned for MM_EVAL, or with a cache;
  *         MM_ERR_CANCELLED  a cache stands where it stood before the call.
  *         It allocates nothing. Since: 0.1

@@ -87,13 +87,13 @@ MM_API void mm_generate_options_init(mm_generate_options *options, size_t struct
 /** What was made; the arrays are lent by the context until its next call. */
 typedef struct mm_generate_result {
     size_t struct_size;            /**< sizeof(mm_generate_result) */
-    const int32_t *ids;            /**< [sequences, max_new_tokens]; row i holds lengths[i] ids */
-    const float *logprobs;         /**< [sequences, max_new_tokens]: of the distribution drawn from at temperature 1,
-                                        before any filter */
+    const int32_t *ids;            /**< those of sequence i begin at ids + i * stride; there are lengths[i] */
+    const float *logprobs;         /**< likewise: of the distribution drawn from at temperature 1, before any filter */
     const int32_t *lengths;        /**< [sequences] */
     const int32_t *finish;         /**< [sequences] MM_FINISH_… */
+    int64_t stride;                /**< max_new_tokens, or what the context can hold if that is less */
 } mm_generate_result;
-#define MM_GENERATE_RESULT_INIT { sizeof(mm_generate_result), NULL, NULL, NULL, NULL }
+#define MM_GENERATE_RESULT_INIT { sizeof(mm_generate_result), NULL, NULL, NULL, NULL, 0 }
 
 /** Set every field of `result` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
 MM_API void mm_generate_result_init(mm_generate_result *result, size_t struct_size);
@@ -101,8 +101,8 @@ MM_API void mm_generate_result_init(mm_generate_result *result, size_t struct_si
 /**
  * Continue prompts, each as if it were alone.
  *
- * Prompts are read in chunks of at most the context's max_length; prompt and new tokens together may reach the
- * context's max_context. A context planned with MM_OUT_LAST_LOGITS is needed. A caller's cache then holds the prompts and
+ * Prompts are read in chunks of at most the context's max_length; what is fed of prompt and new tokens
+ * together may reach the context's max_context (the last new token is never fed, and so may be one more). A context planned with MM_OUT_LAST_LOGITS is needed. A caller's cache then holds the prompts and
  * all new tokens but the last of each sequence, which has not been fed yet: to go on, begin the next prompt with it.
  *
  * @return MM_OK; MM_ERR_ARG; MM_ERR_STATE, no last logits were planned; MM_ERR_MEMORY;

@@ -1,88 +1,179 @@
-#define _POSIX_C_SOURCE 200809L
-
 #include "data/dataset.h"
 
-#include <errno.h>
-#include <fcntl.h>
+#include <math.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/files.h"
 #include "base/memory.h"
+#include "base/options.h"
+#include "base/random.h"
 #include "data/hash.h"
-#include "data/index.h"
+
+MMI_OPTIONS_INIT(mm_dataset_options, MM_DATASET_OPTIONS_INIT)
+
+#define MOST_FILES 65536
+#define HIGHEST_WEIGHT 1e6
+#define HASHES ((uint64_t)1 << 32)
+
+typedef struct part {
+    mmi_source source;
+    int64_t first_row;   /* of the data set */
+    int64_t first_place; /* of an epoch without shuffle */
+    int64_t places;      /* rows that an epoch takes from it */
+} part;
 
 struct mm_dataset {
     atomic_int holds;
-    int fd;
-    char *path;
-    mmi_index index;
-    struct stat seen; /* as the file was when it was indexed */
+    part *parts; /* [count] */
+    int32_t count;
+    int64_t rows, places, bytes;
+    uint64_t hash;
 };
 
-static mm_status fail_errno(const char *path, const char *verb)
-{
-    char text[128];
-    int error = errno;
-    if (strerror_r(error, text, sizeof text) != 0)
-        text[0] = '\0';
-    return mmi_fail(MM_ERR_IO, "%s: can't %s: %s", path, verb, text);
-}
+/* --- Opening --- */
 
-/* Rows may be read long after the file was indexed: say so when it is no longer that file. */
-static mm_status check_unchanged(const mm_dataset *d)
+static mm_status check_file(const mm_dataset_options *o, int32_t i)
 {
-    struct stat now;
-    if (fstat(d->fd, &now) != 0)
-        return fail_errno(d->path, "look at");
-    if (now.st_size < d->seen.st_size)
-        return mmi_fail(MM_ERR_IO, "%s: became shorter while in use: %lld bytes of %lld are left", d->path,
-                        (long long)now.st_size, (long long)d->seen.st_size);
-    if (now.st_size != d->seen.st_size || now.st_mtim.tv_sec != d->seen.st_mtim.tv_sec ||
-        now.st_mtim.tv_nsec != d->seen.st_mtim.tv_nsec)
-        return mmi_fail(MM_ERR_IO, "%s: was changed while in use", d->path);
+    if (!o->paths[i])
+        return mmi_fail(MM_ERR_ARG, "data set: paths[%d] is NULL", i);
+    double weight = o->weights ? o->weights[i] : 1;
+    if (!(weight > 0 && weight <= HIGHEST_WEIGHT))
+        return mmi_fail(MM_ERR_ARG, "data set: weights[%d] is %g, it must be above 0 and at most %g", i, weight,
+                        HIGHEST_WEIGHT);
+    if (o->max_rows && o->max_rows[i] < 0)
+        return mmi_fail(MM_ERR_ARG, "data set: max_rows[%d] is %lld, it must be at least 0", i,
+                        (long long)o->max_rows[i]);
     return MM_OK;
 }
 
-static mm_status open_file(mm_dataset *d)
+static mm_status check_options(const mm_dataset_options *o)
 {
-    d->fd = open(d->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a named pipe must not hold us up */
-    if (d->fd < 0)
-        return fail_errno(d->path, "open");
-    if (fstat(d->fd, &d->seen) != 0)
-        return fail_errno(d->path, "look at");
-    if (!S_ISREG(d->seen.st_mode))
-        return mmi_fail(MM_ERR_IO, "%s: is not a regular file", d->path);
-    mm_status status = mmi_index_build(&d->index, d->fd, d->path);
-    if (status == MM_OK)
-        status = check_unchanged(d);
-    if (status == MM_OK && d->index.bytes != d->seen.st_size)
-        status = mmi_fail(MM_ERR_IO, "%s: was changed while it was read", d->path);
-    if (status == MM_OK && d->index.rows == 0)
-        status = mmi_fail(MM_ERR_FORMAT, "%s: there is no row in it", d->path);
+    if (!o->paths || o->count < 1 || o->count > MOST_FILES)
+        return mmi_fail(MM_ERR_ARG, "data set: paths is %s, count %d of 1 to %d", o->paths ? "given" : "NULL", o->count,
+                        MOST_FILES);
+    if (!(o->validation >= 0 && o->validation < 1))
+        return mmi_fail(MM_ERR_ARG, "data set: validation is %g, it must be at least 0 and below 1", o->validation);
+    if (o->side < MM_SIDE_ALL || o->side > MM_SIDE_VALIDATION)
+        return mmi_fail(MM_ERR_ARG, "data set: side is %d, it must be one of MM_SIDE_…, 0 to 2", o->side);
+    if (o->max_line < 1 || o->max_line > INT64_MAX / 4)
+        return mmi_fail(MM_ERR_ARG, "data set: max_line is %lld, it must be at least 1", (long long)o->max_line);
+    mm_status status = MM_OK;
+    for (int32_t i = 0; i < o->count && status == MM_OK; i++)
+        status = check_file(o, i);
     return status;
 }
 
-mm_status mm_dataset_open(const char *path, mm_dataset **out)
+/* "file.mmidx" beside the file, or in the directory given; mmi_free it. */
+static char *make_cache_path(const char *path, const char *directory)
 {
-    if (!path || !out)
-        return mmi_fail(MM_ERR_ARG, "mm_dataset_open: %s is NULL", path ? "out" : "path");
+    const char *slash = strrchr(path, '/');
+    char *stem = directory ? mmi_path_join(directory, slash ? slash + 1 : path) : mmi_strdup(path);
+    size_t length = stem ? strlen(stem) : 0;
+    char *longer = stem ? mmi_realloc(stem, length + sizeof ".mmidx", 1) : NULL;
+    if (!longer) {
+        mmi_free(stem);
+        return NULL;
+    }
+    memcpy(longer + length, ".mmidx", sizeof ".mmidx");
+    return longer;
+}
+
+static mm_status open_part(part *p, const mm_dataset_options *o, int32_t i)
+{
+    uint64_t border = (uint64_t)llround(o->validation * (double)HASHES);
+    mmi_source_plan plan = { .path = o->paths[i], .max_rows = o->max_rows ? o->max_rows[i] : 0, .max_line = o->max_line,
+                             .cache_from = o->cache_from, .from = 0, .until = HASHES };
+    if (o->side == MM_SIDE_TRAIN)
+        plan.from = border;
+    if (o->side == MM_SIDE_VALIDATION)
+        plan.until = border;
+    char *cache = o->cache_from < 0 ? NULL : make_cache_path(o->paths[i], o->index_directory);
+    if (o->cache_from >= 0 && !cache)
+        return mmi_fail_memory(strlen(o->paths[i]), "a path");
+    plan.cache_path = cache;
+    mm_status status = mmi_source_open(&p->source, &plan);
+    mmi_free(cache);
+    if (status != MM_OK)
+        return status;
+    int64_t rows = p->source.selection.count;
+    p->places = rows > 0 ? llround((o->weights ? o->weights[i] : 1) * (double)rows) : 0;
+    if (rows > 0 && p->places < 1)
+        p->places = 1;
+    return MM_OK;
+}
+
+/* Data read in another way is other data. A whole file is known by its own hash alone. */
+static uint64_t hash_of(const mm_dataset *d)
+{
+    const mmi_source *first = &d->parts[0].source;
+    if (d->count == 1 && d->places == first->index.rows && first->selection.count == first->index.rows)
+        return first->index.hash;
+    mmi_hash hash;
+    mmi_hash_begin(&hash);
+    for (int32_t i = 0; i < d->count; i++) {
+        const mmi_source *s = &d->parts[i].source;
+        uint64_t facts[5] = { s->index.hash, (uint64_t)s->selection.rows, s->selection.from, s->selection.until,
+                              (uint64_t)d->parts[i].places };
+        mmi_hash_add(&hash, facts, sizeof facts);
+    }
+    return mmi_hash_end(&hash);
+}
+
+static mm_status open_parts(mm_dataset *d, const mm_dataset_options *o)
+{
+    d->parts = mmi_calloc((size_t)o->count, sizeof *d->parts);
+    if (!d->parts)
+        return mmi_fail_memory((size_t)o->count * sizeof *d->parts, "a data set");
+    d->count = o->count;
+    for (int32_t i = 0; i < o->count; i++) {
+        part *p = &d->parts[i];
+        mm_status status = open_part(p, o, i);
+        if (status != MM_OK)
+            return status;
+        p->first_row = d->rows;
+        p->first_place = d->places;
+        d->rows += p->source.selection.count;
+        d->places += p->places;
+        d->bytes += p->source.index.bytes;
+    }
+    if (d->rows == 0)
+        return mmi_fail(MM_ERR_FORMAT, "%s: no row of it is on the side asked for (validation %g)",
+                        d->parts[0].source.path, o->validation);
+    d->hash = hash_of(d);
+    return MM_OK;
+}
+
+mm_status mm_dataset_create(const mm_dataset_options *options, mm_dataset **out)
+{
+    if (!options || !out)
+        return mmi_fail(MM_ERR_ARG, "mm_dataset_create: %s is NULL", options ? "out" : "options");
+    mm_dataset_options o = MM_DATASET_OPTIONS_INIT;
+    mm_status status = mmi_options_read(&o, sizeof o, options, "mm_dataset_options");
+    if (status == MM_OK)
+        status = check_options(&o);
+    if (status != MM_OK)
+        return status;
     mm_dataset *d = mmi_calloc(1, sizeof *d);
     if (!d)
         return mmi_fail_memory(sizeof *d, "a data set");
     atomic_init(&d->holds, 1);
-    d->fd = -1;
-    d->path = mmi_strdup(path);
-    mm_status status = d->path ? open_file(d) : mmi_fail_memory(strlen(path) + 1, "a path");
+    status = open_parts(d, &o);
     if (status != MM_OK) {
         mm_dataset_free(d);
         return status;
     }
     *out = d;
     return MM_OK;
+}
+
+mm_status mm_dataset_open(const char *path, mm_dataset **out)
+{
+    if (!path || !out)
+        return mmi_fail(MM_ERR_ARG, "mm_dataset_open: %s is NULL", path ? "out" : "path");
+    mm_dataset_options o = MM_DATASET_OPTIONS_INIT;
+    o.paths = &path;
+    o.count = 1;
+    return mm_dataset_create(&o, out);
 }
 
 mm_dataset *mmi_dataset_hold(mm_dataset *d)
@@ -95,153 +186,179 @@ void mm_dataset_free(mm_dataset *d)
 {
     if (!d || atomic_fetch_sub(&d->holds, 1) != 1)
         return;
-    if (d->fd >= 0)
-        close(d->fd);
-    mmi_index_free(&d->index);
-    mmi_free(d->path);
+    for (int32_t i = 0; i < d->count; i++)
+        mmi_source_close(&d->parts[i].source);
+    mmi_free(d->parts);
     mmi_free(d);
 }
 
+/* --- Questions --- */
+
 int64_t mm_dataset_rows(const mm_dataset *d)
 {
-    return d ? d->index.rows : 0;
+    return d ? d->rows : 0;
+}
+
+int64_t mmi_dataset_epoch_rows(const mm_dataset *d)
+{
+    return d->places;
 }
 
 int64_t mmi_dataset_bytes(const mm_dataset *d)
 {
-    return d->index.bytes;
+    return d->bytes;
 }
 
 uint64_t mmi_dataset_hash(const mm_dataset *d)
 {
-    return d->index.hash;
+    return d->hash;
 }
 
 const char *mmi_dataset_path(const mm_dataset *d)
 {
-    return d->path;
+    return d->parts[0].source.path;
 }
 
-void mmi_line_free(mmi_line *line)
-{
-    mmi_free(line->data);
-    memset(line, 0, sizeof *line);
-}
+/* --- Order --- */
 
-/* Bytes [from, from + size) into `data`. */
-static mm_status read_range(const mm_dataset *d, char *data, int64_t from, size_t size)
+int64_t mmi_dataset_row_at(const mm_dataset *d, int64_t place, int64_t epoch, uint64_t seed, bool shuffle)
 {
-    while (size > 0) {
-        ssize_t n = pread(d->fd, data, size, (off_t)from);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return fail_errno(d->path, "read");
-        if (n == 0)
-            return mmi_fail(MM_ERR_IO, "%s: became shorter while in use", d->path);
-        data += n;
-        from += n;
-        size -= (size_t)n;
+    if (shuffle)
+        place = (int64_t)mmi_random_permute((uint64_t)place, (uint64_t)d->places, seed,
+                                            MMI_STREAM(MMI_STREAM_SHUFFLE, epoch));
+    int32_t low = 0, high = d->count - 1; /* the last part that begins at or before it, and so is not empty */
+    while (low < high) {
+        int32_t middle = (low + high + 1) / 2;
+        if (d->parts[middle].first_place <= place)
+            low = middle;
+        else
+            high = middle - 1;
     }
-    return MM_OK;
+    const part *p = &d->parts[low];
+    uint64_t rows = (uint64_t)p->source.selection.count, n = (uint64_t)(place - p->first_place);
+    if ((uint64_t)p->places % rows == 0)
+        return p->first_row + (int64_t)(n % rows);
+    /* A part of the rows in each epoch: go through all of them, in ever new orders, before one comes again. */
+    uint64_t drawn = (uint64_t)epoch * (uint64_t)p->places + n;
+    n = drawn % rows;
+    if (shuffle)
+        n = mmi_random_permute(n, rows, seed + ((uint64_t)low << 32 | 1) * UINT64_C(0x9E3779B97F4A7C15),
+                               MMI_STREAM(MMI_STREAM_SHUFFLE, drawn / rows));
+    return p->first_row + (int64_t)n;
 }
 
-/* The line of a row without its end. Empty lines may follow it before the next row, so it is read up to its '\n'. */
-static mm_status read_line(const mm_dataset *d, int64_t row, mmi_line *line)
+/* --- Rows --- */
+
+/* Which part a row is of, and its number among those of the part's file. */
+static mm_status find_row(const mmi_source **source, int64_t *number, const mm_dataset *d, int64_t row)
 {
-    mm_status status = check_unchanged(d);
-    int64_t from = d->index.starts[row];
-    int64_t end = row + 1 < d->index.rows ? d->index.starts[row + 1] : d->index.bytes;
-    line->size = 0;
-    while (status == MM_OK && from < end) {
-        size_t step = line->size < 4096 ? 4096 : line->size;
-        if ((int64_t)step > end - from)
-            step = (size_t)(end - from);
-        if (!mmi_grow(&line->data, &line->capacity, line->size + step, 1))
-            return mmi_fail_memory(line->size + step, "a line");
-        status = read_range(d, line->data + line->size, from, step);
-        if (status != MM_OK)
-            break;
-        const char *newline = memchr(line->data + line->size, '\n', step);
-        if (newline) {
-            line->size = (size_t)(newline - line->data);
-            break;
-        }
-        line->size += step;
-        from += (int64_t)step;
+    int32_t low = 0, high = d->count - 1;
+    while (low < high) {
+        int32_t middle = (low + high + 1) / 2;
+        if (d->parts[middle].first_row <= row)
+            low = middle;
+        else
+            high = middle - 1;
     }
-    return status;
-}
-
-mm_status mmi_dataset_fail_within(mm_status status, const mm_dataset *d, int64_t row)
-{
-    int64_t number = mmi_index_line(&d->index, d->fd, row);
-    return mmi_fail_within(status, "%s:%lld", d->path, (long long)number);
+    *source = &d->parts[low].source;
+    return mmi_source_select(number, *source, row - d->parts[low].first_row);
 }
 
 mm_status mmi_dataset_row(mmi_json **out, const mm_dataset *d, int64_t row, mmi_line *line)
 {
-    mm_status status = read_line(d, row, line);
-    if (status != MM_OK)
-        return status;
-    mmi_json *object = NULL;
-    status = mmi_json_parse(line->data, line->size, "the row", &object);
-    if (status == MM_ERR_FORMAT) {
-        /* the parser counts lines within the row, of which there is one */
-        const char *column = strstr(mm_last_error(), "column ");
-        mmi_fail(status, "not JSON: %s", column ? column : mm_last_error());
-        return mmi_dataset_fail_within(status, d, row);
-    }
-    if (status != MM_OK)
-        return status;
-    if (mmi_json_what(object) != MMI_JSON_OBJECT) {
-        mmi_fail(MM_ERR_FORMAT, "the row is %s, not an object", mmi_json_kind_name(mmi_json_what(object)));
-        mmi_json_free(object);
-        return mmi_dataset_fail_within(MM_ERR_FORMAT, d, row);
-    }
-    *out = object;
-    return MM_OK;
+    const mmi_source *source;
+    int64_t number;
+    mm_status status = find_row(&source, &number, d, row);
+    return status == MM_OK ? mmi_source_row(out, source, number, line) : status;
 }
 
-mm_status mmi_dataset_row_text(const char **text, size_t *length, const mm_dataset *d, int64_t row,
-                               const mmi_json *object)
+mm_status mmi_dataset_fail_within(mm_status status, const mm_dataset *d, int64_t row)
 {
-    const mmi_json *value = mmi_json_get(object, "text");
+    const mmi_source *source;
+    int64_t number;
+    mm_status found = find_row(&source, &number, d, row);
+    return found == MM_OK ? mmi_source_fail_within(status, source, number) : found;
+}
+
+mm_status mmi_row_string(const char **text, size_t *length, const mmi_json *object, const char *key)
+{
+    const mmi_json *value = mmi_json_get(object, key);
     *text = mmi_json_string(value, length);
     if (*text)
         return MM_OK;
-    mmi_fail(MM_ERR_FORMAT, "\"text\" is %s, not a string", mmi_json_kind_name(mmi_json_what(value)));
-    return mmi_dataset_fail_within(MM_ERR_FORMAT, d, row);
+    return mmi_fail(MM_ERR_FORMAT, "\"%s\" is %s, not a string", key, mmi_json_kind_name(mmi_json_what(value)));
 }
 
-static mm_status give_text(const char *from, size_t length, char *text, size_t capacity, size_t *needed)
+static mm_status give_bytes(const char *who, const char *from, size_t length, char *text, size_t capacity, size_t *needed)
 {
     if (needed)
         *needed = length;
     if (capacity == 0)
         return MM_OK;
     if (capacity < length)
-        return mmi_fail(MM_ERR_ARG, "mm_dataset_text: the text has %zu bytes, there is room for %zu", length, capacity);
+        return mmi_fail(MM_ERR_ARG, "%s: it has %zu bytes, there is room for %zu", who, length, capacity);
     memcpy(text, from, length);
+    return MM_OK;
+}
+
+static mm_status check_row(const char *who, const mm_dataset *d, int64_t row, const char *text, size_t capacity)
+{
+    if (!d || (!text && capacity > 0))
+        return mmi_fail(MM_ERR_ARG, "%s: %s is NULL", who, d ? "text" : "dataset");
+    if (row < 0 || row >= d->rows)
+        return mmi_fail(MM_ERR_ARG, "%s: row %lld of %lld", who, (long long)row, (long long)d->rows);
     return MM_OK;
 }
 
 mm_status mm_dataset_text(mm_dataset *d, int64_t row, char *text, size_t capacity, size_t *needed)
 {
-    if (!d || (!text && capacity > 0))
-        return mmi_fail(MM_ERR_ARG, "mm_dataset_text: %s is NULL", d ? "text" : "dataset");
-    if (row < 0 || row >= d->index.rows)
-        return mmi_fail(MM_ERR_ARG, "mm_dataset_text: row %lld of %lld", (long long)row, (long long)d->index.rows);
+    mm_status status = check_row("mm_dataset_text", d, row, text, capacity);
+    if (status != MM_OK)
+        return status;
     mmi_line line = { NULL, 0, 0 };
     mmi_json *object = NULL;
     const char *from = NULL;
     size_t length = 0;
-    mm_status status = mmi_dataset_row(&object, d, row, &line);
+    status = mmi_dataset_row(&object, d, row, &line);
+    if (status == MM_OK && (status = mmi_row_string(&from, &length, object, "text")) != MM_OK)
+        mmi_dataset_fail_within(status, d, row);
     if (status == MM_OK)
-        status = mmi_dataset_row_text(&from, &length, d, row, object);
-    if (status == MM_OK)
-        status = give_text(from, length, text, capacity, needed);
+        status = give_bytes("mm_dataset_text", from, length, text, capacity, needed);
     mmi_json_free(object);
     mmi_line_free(&line);
     return status;
+}
+
+mm_status mm_dataset_line(mm_dataset *d, int64_t row, char *text, size_t capacity, size_t *needed)
+{
+    mm_status status = check_row("mm_dataset_line", d, row, text, capacity);
+    if (status != MM_OK)
+        return status;
+    mmi_line line = { NULL, 0, 0 };
+    const mmi_source *source;
+    int64_t number;
+    status = find_row(&source, &number, d, row);
+    if (status == MM_OK)
+        status = mmi_source_line(&line, source, number);
+    if (status == MM_OK)
+        status = give_bytes("mm_dataset_line", line.data, line.size, text, capacity, needed);
+    mmi_line_free(&line);
+    return status;
+}
+
+mm_status mm_dataset_where(mm_dataset *d, int64_t row, const char **path, int64_t *line)
+{
+    mm_status status = check_row("mm_dataset_where", d, row, NULL, 0);
+    if (status != MM_OK)
+        return status;
+    const mmi_source *source;
+    int64_t number;
+    status = find_row(&source, &number, d, row);
+    if (status != MM_OK)
+        return status;
+    if (path)
+        *path = source->path;
+    if (line)
+        *line = mmi_source_number(source, number);
+    return MM_OK;
 }

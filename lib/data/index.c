@@ -3,7 +3,6 @@
 #include "data/index.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -14,47 +13,60 @@
 
 /* What is known at one place of the file. */
 typedef struct scan {
-    mmi_index *index;
-    size_t row_room, mark_room;
-    int64_t line;  /* number of the line at hand, from 1 */
-    int64_t start; /* where it begins */
-    bool counted;  /* it is a row already */
+    mmi_index_sink *sink;
+    uint64_t start;    /* where the line at hand begins */
+    uint32_t empty;    /* empty lines so far; stops at the largest number */
+    bool begun;        /* the line at hand is a row */
+    mmi_hash row_hash; /* of what has been seen of it */
 } scan;
 
-static bool add_row(scan *s)
+static bool put_row(scan *s)
 {
-    mmi_index *x = s->index;
-    size_t row = (size_t)x->rows, mark = row / MMI_INDEX_STRIDE;
-    if (!mmi_grow(&x->starts, &s->row_room, row + 1, sizeof *x->starts) ||
-        !mmi_grow(&x->lines, &s->mark_room, mark + 1, sizeof *x->lines))
-        return false;
-    x->starts[row] = s->start;
-    if (row % MMI_INDEX_STRIDE == 0)
-        x->lines[mark] = s->line;
+    mmi_index *x = s->sink->index;
+    mmi_index_row row = { s->start, (uint32_t)(mmi_hash_end(&s->row_hash) >> 32), s->empty };
+    if (s->sink->writer) {
+        if (mmi_writer_put(s->sink->writer, &row, sizeof row) != MM_OK)
+            return false;
+        mmi_hash_add(&s->sink->hash, &row, sizeof row);
+    } else {
+        if (!mmi_grow(&x->items, &s->sink->room, (size_t)x->rows + 1, sizeof row))
+            return false;
+        x->items[x->rows] = row;
+    }
     x->rows++;
-    s->counted = true;
     return true;
 }
 
-/* Take in the `size` bytes at `offset`. False when memory ran out. */
-static bool scan_chunk(scan *s, const char *chunk, size_t size, int64_t offset)
+static bool end_line(scan *s, uint64_t next)
+{
+    bool ok = !s->begun || put_row(s);
+    if (!s->begun && s->empty < UINT32_MAX)
+        s->empty++;
+    s->start = next;
+    s->begun = false;
+    return ok;
+}
+
+/* Take in the `size` bytes at `offset`. False when the sink failed. */
+static bool scan_chunk(scan *s, const char *chunk, size_t size, uint64_t offset)
 {
     size_t i = 0;
     while (i < size) {
-        if (s->counted) { /* nothing but its end matters any more */
-            const char *newline = memchr(chunk + i, '\n', size - i);
-            if (!newline)
-                return true;
-            i = (size_t)(newline - chunk);
+        if (!s->begun && (chunk[i] == ' ' || chunk[i] == '\t' || chunk[i] == '\r')) {
+            i++;
+            continue;
         }
-        char c = chunk[i++];
-        if (c == '\n') {
-            s->line++;
-            s->start = offset + (int64_t)i;
-            s->counted = false;
-        } else if (c != ' ' && c != '\t' && c != '\r' && !add_row(s)) {
+        const char *newline = memchr(chunk + i, '\n', size - i);
+        size_t end = newline ? (size_t)(newline - chunk) : size;
+        if (!s->begun && end > i) {
+            s->begun = true;
+            mmi_hash_begin(&s->row_hash);
+        }
+        if (s->begun)
+            mmi_hash_add(&s->row_hash, chunk + i, end - i);
+        if (newline && !end_line(s, offset + end + 1))
             return false;
-        }
+        i = end + 1;
     }
     return true;
 }
@@ -68,12 +80,13 @@ static size_t skip_mark(scan *s, const char *chunk, size_t size)
     return 3;
 }
 
-static mm_status scan_file(scan *s, int fd, const char *path, char *chunk)
+static mm_status scan_file(scan *s, bool *sunk, int fd, const char *path, char *chunk)
 {
     mmi_hash hash;
     mmi_hash_begin(&hash);
-    int64_t offset = 0;
-    for (;;) {
+    uint64_t offset = 0;
+    *sunk = true;
+    while (*sunk) {
         ssize_t n = pread(fd, chunk, CHUNK, (off_t)offset);
         if (n < 0 && errno == EINTR)
             continue;
@@ -83,66 +96,83 @@ static mm_status scan_file(scan *s, int fd, const char *path, char *chunk)
             break;
         mmi_hash_add(&hash, chunk, (size_t)n);
         size_t passed = offset == 0 ? skip_mark(s, chunk, (size_t)n) : 0;
-        if (!scan_chunk(s, chunk + passed, (size_t)n - passed, offset + (int64_t)passed))
-            return mmi_fail_memory((size_t)s->index->rows * sizeof(int64_t), "the index of a data set");
-        offset += n;
+        *sunk = scan_chunk(s, chunk + passed, (size_t)n - passed, offset + passed);
+        offset += (uint64_t)n;
     }
-    s->index->bytes = offset;
-    s->index->hash = mmi_hash_end(&hash);
+    if (*sunk && s->begun) /* the last line may lack its end */
+        *sunk = put_row(s);
+    s->sink->index->bytes = (int64_t)offset;
+    s->sink->index->hash = mmi_hash_end(&hash);
     return MM_OK;
 }
 
-/* Growing took up to twice what is needed. A failure here is none: the larger block serves as well. */
-static void fit(int64_t **array, size_t count)
+mm_status mmi_index_scan(mmi_index_sink *sink, bool *sunk, int fd, const char *path)
 {
-    int64_t *exact = mmi_realloc(*array, count, sizeof **array);
-    if (exact)
-        *array = exact;
-}
-
-mm_status mmi_index_build(mmi_index *index, int fd, const char *path)
-{
-    memset(index, 0, sizeof *index);
+    *sunk = false;
     char *chunk = mmi_alloc(CHUNK, 1);
     if (!chunk)
         return mmi_fail_memory(CHUNK, path);
-    scan s = { .index = index, .line = 1 };
-    mm_status status = scan_file(&s, fd, path, chunk);
+    scan s = { .sink = sink };
+    mm_status status = scan_file(&s, sunk, fd, path, chunk);
     mmi_free(chunk);
-    if (status != MM_OK) {
-        mmi_index_free(index);
+    return status;
+}
+
+static mm_status build_in_memory(mmi_index *index, int fd, const char *path)
+{
+    mmi_index_sink sink = { .index = index };
+    bool sunk;
+    mm_status status = mmi_index_scan(&sink, &sunk, fd, path);
+    if (status == MM_OK && !sunk)
+        status = mmi_fail_memory((size_t)index->rows * sizeof *index->items, "the index of a data set");
+    if (status != MM_OK || index->rows == 0)
         return status;
-    }
-    if (index->rows > 0) {
-        fit(&index->starts, (size_t)index->rows);
-        fit(&index->lines, (size_t)((index->rows - 1) / MMI_INDEX_STRIDE + 1));
-    }
+    /* Growing took up to twice what is needed. A failure here is none: the larger block serves as well. */
+    mmi_index_row *exact = mmi_realloc(index->items, (size_t)index->rows, sizeof *exact);
+    if (exact)
+        index->items = exact;
     return MM_OK;
 }
 
-void mmi_index_free(mmi_index *index)
+mm_status mmi_index_open(mmi_index *index, int fd, const struct stat *seen, const char *path, const char *cache_path)
 {
-    mmi_free(index->starts);
-    mmi_free(index->lines);
+    memset(index, 0, sizeof *index);
+    if (cache_path) {
+        index->cache_path = mmi_strdup(cache_path); /* for messages */
+        if (!index->cache_path)
+            return mmi_fail_memory(strlen(cache_path) + 1, "a path");
+        if (mmi_index_cache_open(index, fd, seen, cache_path))
+            return MM_OK;
+        mm_status status = mmi_index_cache_build(index, fd, seen, path, cache_path);
+        if (status != MM_OK)
+            mmi_index_close(index);
+        if (status != MM_OK || index->cache.open)
+            return status;
+    }
+    mm_status status = build_in_memory(index, fd, path);
+    if (status != MM_OK)
+        mmi_index_close(index);
+    return status;
+}
+
+void mmi_index_close(mmi_index *index)
+{
+    mmi_reader_close(&index->cache);
+    mmi_free(index->items);
+    mmi_free(index->cache_path);
     memset(index, 0, sizeof *index);
 }
 
-int64_t mmi_index_line(const mmi_index *index, int fd, int64_t row)
+mm_status mmi_index_get(mmi_index_row *out, const mmi_index *index, int64_t row, int64_t count)
 {
-    char chunk[8192];
-    int64_t mark = row / MMI_INDEX_STRIDE;
-    int64_t number = index->lines[mark];
-    int64_t at = index->starts[mark * MMI_INDEX_STRIDE], end = index->starts[row];
-    while (at < end) {
-        size_t want = end - at < (int64_t)sizeof chunk ? (size_t)(end - at) : sizeof chunk;
-        ssize_t n = pread(fd, chunk, want, (off_t)at);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            break; /* the file has gone; what is known will do for a message */
-        for (const char *p = chunk; (p = memchr(p, '\n', (size_t)(chunk + n - p))) != NULL; p++)
-            number++;
-        at += n;
+    if (index->items) {
+        memcpy(out, index->items + row, (size_t)count * sizeof *out);
+        return MM_OK;
     }
-    return number;
+    mm_status status = mmi_reader_get(&index->cache, out, (size_t)count * sizeof *out,
+                                      (size_t)(row + 1) * sizeof *out, index->cache_path);
+    for (int64_t i = 0; i < count && status == MM_OK; i++)
+        if (out[i].start >= (uint64_t)index->bytes || (i > 0 && out[i].start <= out[i - 1].start))
+            status = mmi_fail(MM_ERR_IO, "%s: was changed while in use", index->cache_path);
+    return status;
 }

@@ -1,33 +1,52 @@
+/* Rows to batches. The loader's place is that of what it has given, whatever its threads have prepared beyond; after a failure
+ * or a jump they begin again from there. */
 #include "data/loader.h"
 
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/files.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/options.h"
-#include "base/random.h"
-#include "data/dataset.h"
-#include "data/rows.h"
+#include "data/batch.h"
+#include "data/sample.h"
+#include "data/stream.h"
 #include "text/tokenizer.h"
 
 struct mm_loader {
     atomic_int holds;
     mm_dataset *dataset;     /* held */
     mm_tokenizer *tokenizer; /* held */
-    mm_loader_options options;
-    int32_t width;           /* T */
-    int64_t rows;
+    mmi_recipe recipe;
+    int64_t places;          /* rows of an epoch */
     mm_loader_position at;
-    int32_t *ids, *targets, *documents; /* [B, T] of the last batch */
-    mmi_line line;
-    int32_t *text;           /* ids of the row at hand; when packing with bos and eos */
-    size_t text_count, text_room;
-    int64_t text_row;        /* of the data set; -1: none */
+    mmi_stream *stream;
+    bool astray;             /* the stream is not at `at` */
+    mmi_batch_room room;
+    mmi_sample sample;       /* for looking at rows out of turn */
+    mmi_desk desk;
+    mm_loader_stats stats;
+    double started;          /* 0: not yet */
 };
 
 MMI_OPTIONS_INIT(mm_loader_options, MM_LOADER_OPTIONS_INIT)
 MMI_OPTIONS_INIT(mm_loader_position, MM_LOADER_POSITION_INIT)
+MMI_OPTIONS_INIT(mm_loader_stats, MM_LOADER_STATS_INIT)
+MMI_OPTIONS_INIT(mm_row_report, MM_ROW_REPORT_INIT)
+MMI_OPTIONS_INIT(mm_prompts, MM_PROMPTS_INIT)
+
+#define MOST_WORKERS 256
+#define MOST_RANKS (1 << 20)
+
+/* --- Options --- */
+
+static mm_status check_between(const char *name, int32_t value, int32_t low, int32_t high)
+{
+    if (value >= low && value <= high)
+        return MM_OK;
+    return mmi_fail(MM_ERR_ARG, "loader: %s is %d, it must be %d to %d", name, value, low, high);
+}
 
 static mm_status check_id(const char *name, int32_t id, int32_t lowest, int32_t vocabulary)
 {
@@ -36,34 +55,73 @@ static mm_status check_id(const char *name, int32_t id, int32_t lowest, int32_t 
     return mmi_fail(MM_ERR_ARG, "loader: %s is %d, it must be in [%d, %d)", name, id, lowest, vocabulary);
 }
 
+static mm_status check_kind(const mm_loader_options *o)
+{
+    mm_status status = check_between("form", o->form, MM_ROWS_PAD, MM_ROWS_PACK);
+    if (status == MM_OK)
+        status = check_between("kind", o->kind, MM_ROW_TEXT, MM_ROW_PROMPT);
+    if (status == MM_OK && o->kind == MM_ROW_PREFERENCE && o->form != MM_ROWS_PAD)
+        status = mmi_fail(MM_ERR_ARG, "loader: form is %d, preference rows take MM_ROWS_PAD, %d, alone", o->form,
+                          MM_ROWS_PAD);
+    if (status == MM_OK && o->kind == MM_ROW_PROMPT && o->form != MM_ROWS_PAD)
+        status = mmi_fail(MM_ERR_ARG, "loader: form is %d, prompts have none (leave it at %d)", o->form, MM_ROWS_PAD);
+    if (status == MM_OK)
+        status = check_between("thinking", o->thinking, MM_THINK_DEFAULT, MM_THINK_OFF);
+    return status == MM_OK ? check_between("strip_empty_think", o->strip_empty_think, 0, 1) : status;
+}
+
 static mm_status check_options(const mm_loader_options *o, const mm_tokenizer *tokenizer)
 {
     int32_t vocabulary = mm_tokenizer_vocab_size(tokenizer);
-    if (o->batch < 1)
-        return mmi_fail(MM_ERR_ARG, "loader: batch is %d, it must be at least 1", o->batch);
-    if (o->max_length < 2)
-        return mmi_fail(MM_ERR_ARG, "loader: max_length is %d, it must be at least 2", o->max_length);
-    if (o->form < MM_ROWS_PAD || o->form > MM_ROWS_PACK)
-        return mmi_fail(MM_ERR_ARG, "loader: form is %d, it must be one of MM_ROWS_…, 0 to 2", o->form);
-    if ((o->shuffle | 1) != 1 || (o->skip_bad_lines | 1) != 1)
-        return mmi_fail(MM_ERR_ARG, "loader: shuffle and skip_bad_lines are 0 or 1, not %d and %d", o->shuffle,
-                        o->skip_bad_lines);
-    mm_status status = check_id("bos_id", o->bos_id, -1, vocabulary);
+    mm_status status = check_between("batch", o->batch, 1, 1 << 24);
+    if (status == MM_OK)
+        status = check_between("max_length", o->max_length, 2, 1 << 28);
+    if (status == MM_OK)
+        status = check_kind(o);
+    if (status == MM_OK)
+        status = check_between("shuffle", o->shuffle, 0, 1);
+    if (status == MM_OK)
+        status = check_between("skip_bad_lines", o->skip_bad_lines, 0, 1);
+    if (status == MM_OK)
+        status = check_between("world", o->world, 1, MOST_RANKS);
+    if (status == MM_OK)
+        status = check_between("rank", o->rank, 0, o->world - 1);
+    if (status == MM_OK)
+        status = check_between("workers", o->workers, 0, MOST_WORKERS);
+    if (status == MM_OK)
+        status = check_id("bos_id", o->bos_id, -1, vocabulary);
     if (status == MM_OK)
         status = check_id("eos_id", o->eos_id, -1, vocabulary);
     return status == MM_OK ? check_id("pad_id", o->pad_id, 0, vocabulary) : status;
 }
 
-static mm_status allocate_batch(mm_loader *l)
+static bool packs(const mm_loader *l)
 {
-    int parts = l->options.form == MM_ROWS_PACK ? 3 : 2;
-    size_t each = (size_t)l->options.batch * (size_t)l->width; /* both below 2³¹ */
-    l->ids = mmi_alloc(each, (size_t)parts * sizeof *l->ids);
-    if (!l->ids)
-        return mmi_fail(MM_ERR_MEMORY, "out of memory: a batch of %d rows of %d ids", l->options.batch, l->width);
-    l->targets = l->ids + each;
-    l->documents = parts == 3 ? l->targets + each : NULL;
-    return MM_OK;
+    return l->recipe.options.form == MM_ROWS_PACK;
+}
+
+/* Padded rows are dealt out to the ranks one by one, and a rank reads its own alone. How packed rows fall depends on all
+ * documents before them: there every rank reads all, and takes its rows. */
+static mmi_places places_of(const mm_loader *l)
+{
+    const mm_loader_options *o = &l->recipe.options;
+    return packs(l) ? (mmi_places){ 0, 1 } : (mmi_places){ o->rank, o->world };
+}
+
+/* --- Life --- */
+
+static mm_status build(mm_loader *l)
+{
+    const mm_loader_options *o = &l->recipe.options;
+    mm_status status = mmi_batch_room_make(&l->room, &l->recipe);
+    int64_t depth = 2 * (int64_t)o->batch + 2; /* the batch after the next one can be ready */
+    if (depth < 16)
+        depth = 16;
+    if (depth > 4096)
+        depth = 4096;
+    if (status == MM_OK)
+        status = mmi_stream_create(&l->stream, &l->recipe, l->dataset, places_of(l), o->workers, depth);
+    return status;
 }
 
 mm_status mm_loader_create(mm_dataset *dataset, mm_tokenizer *tokenizer, const mm_loader_options *options,
@@ -82,14 +140,15 @@ mm_status mm_loader_create(mm_dataset *dataset, mm_tokenizer *tokenizer, const m
     if (!l)
         return mmi_fail_memory(sizeof *l, "a loader");
     atomic_init(&l->holds, 1);
-    l->options = o;
-    l->width = o.form == MM_ROWS_PAD ? o.max_length - 1 : o.max_length;
-    l->rows = mm_dataset_rows(dataset);
-    mm_loader_position_init(&l->at, sizeof l->at);
-    l->text_row = -1;
     l->dataset = mmi_dataset_hold(dataset);
     l->tokenizer = mmi_tokenizer_hold(tokenizer);
-    status = allocate_batch(l);
+    l->places = mmi_dataset_epoch_rows(dataset);
+    l->astray = true;
+    mm_loader_position_init(&l->at, sizeof l->at);
+    mm_loader_stats_init(&l->stats, sizeof l->stats);
+    status = mmi_recipe_make(&l->recipe, tokenizer, &o);
+    if (status == MM_OK)
+        status = build(l);
     if (status != MM_OK) {
         mm_loader_free(l);
         return status;
@@ -108,22 +167,25 @@ void mm_loader_free(mm_loader *l)
 {
     if (!l || atomic_fetch_sub(&l->holds, 1) != 1)
         return;
+    mmi_stream_free(l->stream);
+    mmi_batch_room_free(&l->room);
+    mmi_sample_free(&l->sample);
+    mmi_desk_free(&l->desk);
     mm_dataset_free(l->dataset);
     mm_tokenizer_free(l->tokenizer);
-    mmi_line_free(&l->line);
-    mmi_free(l->ids);
-    mmi_free(l->text);
     mmi_free(l);
 }
 
+/* --- Questions --- */
+
 int32_t mm_loader_length(const mm_loader *l)
 {
-    return l ? l->width : 0;
+    return l ? l->room.width : 0;
 }
 
 const mm_loader_options *mmi_loader_options(const mm_loader *l)
 {
-    return &l->options;
+    return &l->recipe.options;
 }
 
 const mm_dataset *mmi_loader_dataset(const mm_loader *l)
@@ -136,177 +198,282 @@ const mm_tokenizer *mmi_loader_tokenizer(const mm_loader *l)
     return l->tokenizer;
 }
 
+int32_t mmi_loader_batch_rows(const mm_loader *l)
+{
+    return l->recipe.options.batch * mmi_recipe_sides(&l->recipe);
+}
+
 bool mmi_loader_at_end(const mm_loader *l)
 {
-    return l->at.row == l->rows && l->at.offset == 0;
+    return l->at.row == l->places && l->at.offset == 0;
 }
 
-/* Which row of the data set comes at `place` of this epoch. */
-static int64_t row_at(const mm_loader *l, int64_t place)
+mm_status mm_loader_get_stats(const mm_loader *l, mm_loader_stats *out)
 {
-    if (!l->options.shuffle)
-        return place;
-    return (int64_t)mmi_random_permute((uint64_t)place, (uint64_t)l->rows, l->options.seed,
-                                       MMI_STREAM(MMI_STREAM_SHUFFLE, l->at.epoch));
+    if (!l)
+        return mmi_fail(MM_ERR_ARG, "mm_loader_get_stats: loader is NULL");
+    mm_loader_stats stats = l->stats;
+    stats.wait_seconds = mmi_stream_waited(l->stream);
+    stats.elapsed_seconds = l->started > 0 ? mmi_now() - l->started : 0;
+    return mmi_result_write(out, &stats, sizeof stats, "mm_loader_stats");
 }
 
-/* The ids of a text into l->text, in the frame that packing wants. A token has at least one byte, so there are no more of
- * them than bytes, and one call does. */
-static mm_status encode(mm_loader *l, const char *text, size_t length)
+/* --- Rows in their order --- */
+
+/* Make the stream go on where the loader stands: with the document it is in the midst of, or with the next row. */
+static void find_the_way(mm_loader *l)
 {
-    bool framed = l->options.form == MM_ROWS_PACK;
-    if (!mmi_grow(&l->text, &l->text_room, length + 2, sizeof *l->text))
-        return mmi_fail_memory(length * sizeof *l->text, "the ids of a row");
-    size_t at = 0, count = 0;
-    if (framed && l->options.bos_id >= 0)
-        l->text[at++] = l->options.bos_id;
-    if (length > 0) {
-        mm_status status = mm_encode(l->tokenizer, text, length, MM_SPLIT_ALL, l->text + at, length, &count);
-        if (status != MM_OK)
-            return status == MM_ERR_ARG ? MM_ERR_FORMAT : status; /* it is the file's fault, not the caller's */
+    if (!l->astray)
+        return;
+    mmi_places places = places_of(l);
+    mmi_stream_seek(l->stream, l->at.epoch, l->at.offset > 0 ? l->at.row - 1 : l->at.row + places.first);
+    l->astray = false;
+}
+
+/* The stream's next row; *sample NULL if it is a bad one that is passed over. */
+static mm_status take(mm_loader *l, const mmi_sample **sample, int64_t *row)
+{
+    mm_status status = mmi_stream_take(sample, row, l->stream);
+    if (status == MM_OK) {
+        l->stats.rows++;
+        return MM_OK;
     }
-    at += count;
-    if (framed && l->options.eos_id >= 0)
-        l->text[at++] = l->options.eos_id;
-    l->text_count = at;
+    if (status != MM_ERR_FORMAT || !l->recipe.options.skip_bad_lines)
+        return status;
+    mmi_log(MM_LOG_WARNING, "%s; passed over", mm_last_error());
+    l->at.skipped++;
+    l->stats.bad_lines++;
+    *sample = NULL;
     return MM_OK;
 }
 
-/* Row `row` of the data set into l->text, unless it is there. */
-static mm_status load_text(mm_loader *l, int64_t row)
+/* Alone, a bad row gives its place in the batch to the next one. */
+static mm_status fill_alone(mm_loader *l)
 {
-    if (l->text_row == row)
-        return MM_OK;
-    l->text_row = -1;
-    mmi_json *object = NULL;
-    const char *text = NULL;
-    size_t length = 0;
-    mm_status status = mmi_dataset_row(&object, l->dataset, row, &l->line);
-    if (status == MM_OK)
-        status = mmi_dataset_row_text(&text, &length, l->dataset, row, object);
-    if (status == MM_OK) {
-        status = encode(l, text, length);
-        if (status == MM_ERR_FORMAT)
-            mmi_dataset_fail_within(status, l->dataset, row);
-    }
-    mmi_json_free(object);
-    if (status == MM_OK)
-        l->text_row = row;
-    return status;
-}
-
-/* Load the text of the epoch's next place, passing over bad lines when asked to. */
-static mm_status next_text(mm_loader *l, bool *found)
-{
-    *found = false;
-    while (l->at.row < l->rows && !*found) {
-        mm_status status = load_text(l, row_at(l, l->at.row));
-        if (status == MM_ERR_FORMAT && l->options.skip_bad_lines) {
-            mmi_log(MM_LOG_WARNING, "%s; passed over", mm_last_error());
-            l->at.skipped++;
-        } else if (status != MM_OK) {
+    while (l->room.filled < l->recipe.options.batch && l->at.row < l->places) {
+        const mmi_sample *sample;
+        int64_t row;
+        mm_status status = take(l, &sample, &row);
+        if (status == MM_OK && sample)
+            status = mmi_batch_add(&l->room, &l->recipe, sample, row);
+        if (status != MM_OK)
             return status;
-        } else {
-            *found = true;
-        }
         l->at.row++;
     }
     return MM_OK;
 }
 
-static mm_status fill_padded(mm_loader *l, int32_t *filled)
+/* With other ranks it can't, as they don't know of it: whoever has it gives a smaller batch. */
+static mm_status fill_share(mm_loader *l)
 {
-    const mm_loader_options *o = &l->options;
-    for (*filled = 0; *filled < o->batch; ++*filled) {
-        bool found;
-        mm_status status = next_text(l, &found);
-        if (status != MM_OK || !found)
+    const mm_loader_options *o = &l->recipe.options;
+    int64_t step = (int64_t)o->batch * o->world;
+    int64_t end = l->places - l->at.row < step ? l->places : l->at.row + step;
+    for (int64_t place = l->at.row + o->rank; place < end; place += o->world) {
+        const mmi_sample *sample;
+        int64_t row;
+        mm_status status = take(l, &sample, &row);
+        if (status == MM_OK && sample)
+            status = mmi_batch_add(&l->room, &l->recipe, sample, row);
+        if (status != MM_OK)
             return status;
-        int32_t *ids = l->ids + (size_t)*filled * (size_t)l->width;
-        int32_t *targets = l->targets + (size_t)*filled * (size_t)l->width;
-        if (o->form == MM_ROWS_PAD)
-            mmi_row_shifted(ids, targets, l->width, l->text, l->text_count, o->pad_id);
-        else
-            mmi_row_framed(ids, targets, l->width, l->text, l->text_count, o->bos_id, o->eos_id, o->pad_id);
     }
+    l->at.row = end;
     return MM_OK;
 }
 
 /* Lay documents into one row until it is full or the epoch has none left. */
-static mm_status fill_packed_row(mm_loader *l, mmi_packed *row)
+static mm_status fill_packed_row(mm_loader *l, mmi_packed *packed)
 {
-    while (row->filled < row->width) {
-        mm_status status = MM_OK;
-        bool found = true;
-        if (l->at.offset == 0)
-            status = next_text(l, &found);
-        else /* a document that the row before could not hold */
-            status = load_text(l, row_at(l, l->at.row - 1));
-        if (status != MM_OK || !found)
-            return status;
+    const mmi_sample **open = &l->room.open;
+    while (packed->filled < packed->width) {
+        int64_t row;
+        if (!*open && l->at.offset == 0 && l->at.row == l->places)
+            return MM_OK;
+        if (!*open) {
+            mm_status status = take(l, open, &row);
+            if (status != MM_OK)
+                return status;
+            l->at.row += l->at.offset == 0; /* else it was begun before, and counted then */
+            if (!*open) {
+                l->at.offset = 0;
+                continue;
+            }
+        }
+        const mmi_sequence *s = &(*open)->side[0];
         size_t given = (size_t)l->at.offset;
-        given += mmi_packed_add(row, l->text + given, l->text_count - given);
-        l->at.offset = given == l->text_count ? 0 : (int64_t)given;
+        given += mmi_batch_lay(packed, &l->recipe, s, given);
+        l->at.offset = given == s->count ? 0 : (int64_t)given;
+        if (l->at.offset == 0)
+            *open = NULL;
     }
     return MM_OK;
 }
 
-static mm_status fill_packed(mm_loader *l, int32_t *filled)
+/* The rows of all ranks in turn; one's own go into the batch. */
+static mm_status fill_packed(mm_loader *l, bool *any)
 {
-    for (*filled = 0; *filled < l->options.batch; ++*filled) {
-        size_t start = (size_t)*filled * (size_t)l->width;
-        mmi_packed row = { l->ids + start, l->targets + start, l->documents + start, l->width, 0, 0,
-                           l->options.pad_id };
-        mm_status status = fill_packed_row(l, &row);
-        if (status != MM_OK || row.filled == 0)
+    const mm_loader_options *o = &l->recipe.options;
+    int64_t rows = (int64_t)o->batch * o->world;
+    for (int64_t i = 0; i < rows; i++) {
+        bool own = i % o->world == o->rank;
+        mmi_packed packed = mmi_batch_packed(&l->room, &l->recipe, own);
+        mm_status status = fill_packed_row(l, &packed);
+        if (status != MM_OK || packed.filled == 0)
             return status;
-        mmi_packed_close(&row);
+        mmi_packed_close(&packed);
+        l->room.filled += own;
+        *any = true;
     }
+    return MM_OK;
+}
+
+/* A batch's rows into l->room; none at the end of an epoch. On failure the loader stands where it stood. */
+static mm_status fill(mm_loader *l, bool *ended)
+{
+    mm_loader_position before = l->at;
+    mm_loader_stats counted = l->stats;
+    bool any = false;
+    find_the_way(l);
+    mmi_batch_clear(&l->room);
+    mm_status status = packs(l)                       ? fill_packed(l, &any)
+                       : l->recipe.options.world == 1 ? fill_alone(l)
+                                                      : fill_share(l);
+    if (status != MM_OK) {
+        l->at = before;
+        l->stats = counted;
+        l->room.open = NULL;
+        l->astray = true;
+        return status;
+    }
+    bool alone = l->recipe.options.world == 1;
+    *ended = packs(l) ? !any : alone ? l->room.filled == 0 : before.row == l->places;
+    if (*ended) { /* the stream has gone on to the next one by itself */
+        l->at.epoch++;
+        l->at.row = 0;
+    }
+    return MM_OK;
+}
+
+static double begin_call(mm_loader *l)
+{
+    double now = mmi_now();
+    if (l->started == 0)
+        l->started = now;
+    return now;
+}
+
+static mm_status check_call(const char *who, const mm_loader *l, const void *out, bool prompts)
+{
+    if (!l || !out)
+        return mmi_fail(MM_ERR_ARG, "%s: %s is NULL", who, l ? "the result" : "loader");
+    if ((l->recipe.options.kind == MM_ROW_PROMPT) != prompts)
+        return mmi_fail(MM_ERR_STATE, "%s: this loader gives %s", who, prompts ? "batches, not prompts" : "prompts");
+    return MM_OK;
+}
+
+static mm_status next_batch(mm_loader *l, mm_batch *batch)
+{
+    mm_batch result = MM_BATCH_INIT;
+    bool ended = false;
+    mm_loader_position before = l->at;
+    mm_status status = fill(l, &ended);
+    if (status != MM_OK)
+        return status;
+    result.mode = MM_TRAIN;
+    if (!ended)
+        mmi_batch_finish(&result, &l->room, &l->recipe);
+    status = mmi_result_write(batch, &result, sizeof result, "mm_batch");
+    if (status != MM_OK) {
+        l->at = before;
+        l->astray = true;
+        l->room.open = NULL;
+        return status;
+    }
+    l->stats.batches += !ended;
+    l->stats.tokens += (int64_t)result.batch * result.length;
     return MM_OK;
 }
 
 mm_status mm_loader_next(mm_loader *l, mm_batch *batch)
 {
-    if (!l)
-        return mmi_fail(MM_ERR_ARG, "mm_loader_next: loader is NULL");
-    mm_loader_position before = l->at;
-    int32_t filled = 0;
-    mm_status status = l->options.form == MM_ROWS_PACK ? fill_packed(l, &filled) : fill_padded(l, &filled);
-    mm_batch result = MM_BATCH_INIT;
-    if (status == MM_OK && filled > 0) {
-        result.ids = l->ids;
-        result.targets = l->targets;
-        result.document_ids = l->documents;
-        result.batch = filled;
-        result.length = l->width;
-    } else if (status == MM_OK) { /* the end of the epoch */
-        l->at.epoch++;
-        l->at.row = 0;
-    }
-    result.mode = MM_TRAIN;
-    if (status == MM_OK)
-        status = mmi_result_write(batch, &result, sizeof result, "mm_batch");
+    mm_status status = check_call("mm_loader_next", l, batch, false);
     if (status != MM_OK)
-        l->at = before;
+        return status;
+    double start = begin_call(l);
+    status = next_batch(l, batch);
+    l->stats.call_seconds += mmi_now() - start;
     return status;
 }
 
+static mm_status next_prompts(mm_loader *l, mm_prompts *prompts)
+{
+    mm_prompts result = MM_PROMPTS_INIT;
+    bool ended = false;
+    mm_loader_position before = l->at;
+    mm_status status = fill(l, &ended);
+    if (status != MM_OK)
+        return status;
+    mmi_batch_prompts(&result, &l->room);
+    result.at_end = ended;
+    status = mmi_result_write(prompts, &result, sizeof result, "mm_prompts");
+    if (status != MM_OK) {
+        l->at = before;
+        l->astray = true;
+        return status;
+    }
+    l->stats.batches += !ended;
+    for (int32_t i = 0; i < result.count; i++)
+        l->stats.tokens += result.lengths[i];
+    return MM_OK;
+}
+
+mm_status mm_loader_next_prompts(mm_loader *l, mm_prompts *prompts)
+{
+    mm_status status = check_call("mm_loader_next_prompts", l, prompts, true);
+    if (status != MM_OK)
+        return status;
+    double start = begin_call(l);
+    status = next_prompts(l, prompts);
+    l->stats.call_seconds += mmi_now() - start;
+    return status;
+}
+
+/* --- Out of turn --- */
+
 mm_status mmi_loader_count(int64_t *batches, mm_loader *l)
 {
-    int64_t rows = l->rows;
-    if (l->options.form == MM_ROWS_PACK) {
+    const mm_loader_options *o = &l->recipe.options;
+    int64_t rows = l->places, step = (int64_t)o->batch * o->world;
+    if (packs(l)) {
         int64_t tokens = 0;
-        for (int64_t i = 0; i < l->rows; i++) {
-            mm_status status = load_text(l, i);
-            if (status != MM_OK && !(status == MM_ERR_FORMAT && l->options.skip_bad_lines))
+        for (int64_t i = 0; i < l->places; i++) {
+            int64_t row = mmi_dataset_row_at(l->dataset, i, 0, o->seed, false);
+            mm_status status = mmi_sample_read(&l->sample, &l->desk, &l->recipe, l->dataset, row);
+            if (status != MM_OK && !(status == MM_ERR_FORMAT && o->skip_bad_lines))
                 return status;
             if (status == MM_OK)
-                tokens += (int64_t)l->text_count;
+                tokens += (int64_t)l->sample.side[0].count;
         }
-        rows = (tokens + l->width - 1) / l->width;
+        rows = (tokens + l->room.width - 1) / l->room.width;
     }
-    *batches = (rows + l->options.batch - 1) / l->options.batch;
+    *batches = (rows + step - 1) / step;
     return MM_OK;
+}
+
+mm_status mm_loader_check_row(mm_loader *l, int64_t row, mm_row_report *out)
+{
+    if (!l || !out)
+        return mmi_fail(MM_ERR_ARG, "mm_loader_check_row: %s is NULL", l ? "out" : "loader");
+    if (row < 0 || row >= mm_dataset_rows(l->dataset))
+        return mmi_fail(MM_ERR_ARG, "mm_loader_check_row: row %lld of %lld", (long long)row,
+                        (long long)mm_dataset_rows(l->dataset));
+    mm_row_report report = MM_ROW_REPORT_INIT;
+    mm_status status = mmi_sample_read(&l->sample, &l->desk, &l->recipe, l->dataset, row);
+    if (status != MM_OK)
+        return status;
+    mmi_batch_report(&report, &l->room, &l->recipe, &l->sample);
+    return mmi_result_write(out, &report, sizeof report, "mm_row_report");
 }
 
 mm_status mm_loader_tell(const mm_loader *l, mm_loader_position *out)
@@ -319,17 +486,16 @@ mm_status mm_loader_tell(const mm_loader *l, mm_loader_position *out)
 /* Is `offset` a place inside the document that it belongs to? */
 static mm_status check_offset(mm_loader *l, const mm_loader_position *p)
 {
-    if (l->options.form != MM_ROWS_PACK || p->row == 0)
+    const mm_loader_options *o = &l->recipe.options;
+    if (!packs(l) || p->row == 0)
         return mmi_fail(MM_ERR_ARG, "loader: offset is %lld, but no document is begun there", (long long)p->offset);
-    mm_loader_position before = l->at;
-    l->at = *p; /* the order of its epoch */
-    mm_status status = load_text(l, row_at(l, p->row - 1));
-    l->at = before;
+    int64_t row = mmi_dataset_row_at(l->dataset, p->row - 1, p->epoch, o->seed, o->shuffle != 0);
+    mm_status status = mmi_sample_read(&l->sample, &l->desk, &l->recipe, l->dataset, row);
     if (status != MM_OK)
         return status;
-    if ((uint64_t)p->offset >= l->text_count)
+    if ((uint64_t)p->offset >= l->sample.side[0].count)
         return mmi_fail(MM_ERR_ARG, "loader: offset is %lld, the document there has %zu tokens", (long long)p->offset,
-                        l->text_count);
+                        l->sample.side[0].count);
     return MM_OK;
 }
 
@@ -341,14 +507,20 @@ mm_status mm_loader_seek(mm_loader *l, const mm_loader_position *position)
     mm_status status = mmi_options_read(&p, sizeof p, position, "mm_loader_position");
     if (status != MM_OK)
         return status;
-    if (p.epoch < 0 || p.epoch > UINT32_MAX || p.row < 0 || p.row > l->rows || p.offset < 0 || p.skipped < 0)
+    if (p.epoch < 0 || p.epoch > UINT32_MAX || p.row < 0 || p.row > l->places || p.offset < 0 || p.skipped < 0)
         return mmi_fail(MM_ERR_ARG,
                         "loader: no such place: epoch %lld, row %lld of %lld, offset %lld, %lld lines passed over",
-                        (long long)p.epoch, (long long)p.row, (long long)l->rows, (long long)p.offset,
+                        (long long)p.epoch, (long long)p.row, (long long)l->places, (long long)p.offset,
                         (long long)p.skipped);
     if (p.offset > 0)
         status = check_offset(l, &p);
-    if (status == MM_OK)
-        l->at = p;
-    return status;
+    if (status != MM_OK)
+        return status;
+    bool moved = p.epoch != l->at.epoch || p.row != l->at.row || p.offset != l->at.offset;
+    l->at = p;
+    if (moved) {
+        l->astray = true;
+        l->room.open = NULL;
+    }
+    return MM_OK;
 }

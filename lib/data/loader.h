@@ -14,10 +14,13 @@ const mm_loader_options *mmi_loader_options(const mm_loader *loader);
 const mm_dataset *mmi_loader_dataset(const mm_loader *loader);
 const mm_tokenizer *mmi_loader_tokenizer(const mm_loader *loader);
 
+/* Rows of its largest batch: two for each pair of a preference. */
+int32_t mmi_loader_batch_rows(const mm_loader *loader);
+
 /* True when nothing can be left of the epoch. It may be false though only bad lines are left. */
 bool mmi_loader_at_end(const mm_loader *loader);
 
-/* Batches of an epoch. Padded: from the rows, so bad lines make it too many. Packed: exact, by tokenizing the whole data
+/* Batches of an epoch. Padded: from the rows, so bad lines may make it too many. Packed: exact, by tokenizing the whole data
  * set once; MM_ERR_FORMAT and the like as mm_loader_next(). The loader stands where it stood. */
 mm_status mmi_loader_count(int64_t *batches, mm_loader *loader);
 

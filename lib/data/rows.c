@@ -50,18 +50,48 @@ void mmi_row_framed(int32_t *ids, int32_t *targets, int32_t width, const int32_t
     shift_targets(targets, ids, width, pad);
 }
 
-size_t mmi_packed_add(mmi_packed *row, const int32_t *from, size_t count)
+void mmi_row_marked(int32_t *ids, int32_t *targets, int32_t width, const int32_t *from, const unsigned char *marks,
+                    size_t count)
+{
+    memcpy(ids, from, (size_t)width * sizeof *ids);
+    for (size_t t = 0; t < (size_t)width; t++)
+        targets[t] = t + 1 < count && marks[t + 1] ? from[t + 1] : MMI_IGNORED;
+}
+
+void mmi_row_empty(int32_t *ids, int32_t *targets, int32_t *documents, int32_t width, int32_t pad)
+{
+    fill(ids, 0, width, pad);
+    fill(targets, 0, width, MMI_IGNORED);
+    if (documents)
+        fill(documents, 0, width, 0);
+}
+
+/* As many of `count` ids as fit, as a document; its targets are still to be set. */
+static int32_t lay(mmi_packed *row, const int32_t *from, size_t count)
 {
     int32_t room = row->width - row->filled;
     int32_t taken = count < (size_t)room ? (int32_t)count : room;
     if (taken == 0)
         return 0;
-    int32_t *ids = row->ids + row->filled;
-    memcpy(ids, from, (size_t)taken * sizeof *ids);
-    shift_targets(row->targets + row->filled, ids, taken, row->pad);
+    memcpy(row->ids + row->filled, from, (size_t)taken * sizeof *from);
     fill(row->documents, row->filled, row->filled + taken, row->document);
     row->filled += taken;
     row->document++;
+    return taken;
+}
+
+size_t mmi_packed_add(mmi_packed *row, const int32_t *from, size_t count)
+{
+    int32_t taken = lay(row, from, count), start = row->filled - taken;
+    shift_targets(row->targets + start, row->ids + start, taken, row->pad);
+    return (size_t)taken;
+}
+
+size_t mmi_packed_add_marked(mmi_packed *row, const int32_t *from, const unsigned char *marks, size_t count)
+{
+    int32_t taken = lay(row, from, count), start = row->filled - taken;
+    if (taken > 0)
+        mmi_row_marked(row->ids + start, row->targets + start, taken, from, marks, (size_t)taken);
     return (size_t)taken;
 }
 

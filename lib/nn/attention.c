@@ -88,15 +88,6 @@ static void store_rows(float *to, int64_t ld, const float *tile_rows, const job 
         memcpy(to + (s->row + first + t) * ld + g * width, tile_rows + t * width, (size_t)width * sizeof(float));
 }
 
-/* turned [D, KEYS] = the tile's keys (or values), one per column. */
-static void turn(float *turned, const float *rows, int64_t ld, int64_t keys, int64_t D)
-{
-    for (int64_t d = 0; d < D; d += 8)
-        for (int64_t k = 0; k < keys; k++)
-            for (int64_t e = d; e < d + 8 && e < D; e++)
-                turned[e * KEYS + k] = rows[k * ld + e];
-}
-
 /* Keys that row r of the tile may see, of the tile's `keys`: none beyond the row's own position. */
 static int64_t visible(const tile *t, const job *j, const mmi_segment *s, int64_t row)
 {
@@ -114,7 +105,7 @@ static void scores(tile *t, const job *j, const mmi_segment *s, int64_t g)
     if (t->rows <= FEW_ROWS) {
         k->gemv_rows(t->s, KEYS, t->q, a->D, keys, MM_F32, a->ldk, t->rows, t->keys, a->D);
     } else {
-        turn(t->kt, keys, a->ldk, t->keys, a->D);
+        k->transpose(t->kt, KEYS, keys, a->ldk, t->keys, a->D);
         k->gemm_tile(t->s, KEYS, t->q, a->D, 1, t->kt, KEYS, t->rows, t->keys, a->D, 0);
     }
     if (s->key_mask)
@@ -259,7 +250,7 @@ static void backward_tile(tile *t, const job *j, const mmi_segment *s, int64_t g
     const mmi_kernels *k = &j->x->k;
     int64_t D = a->D, ld = a->ldk, at = (s->row + t->first_key) * ld + g * D;
     scores(t, j, s, g);
-    turn(t->vt, a->v + at, ld, t->keys, D);
+    k->transpose(t->vt, KEYS, a->v + at, ld, t->keys, D);
     k->gemm_tile(t->dp, KEYS, t->dout, D, 1, t->vt, KEYS, t->rows, t->keys, D, 0);
     softmax_backward(t, j, s, g);
     if (want & WANT_KV) {

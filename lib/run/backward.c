@@ -1,3 +1,4 @@
+#include <math.h>
 #include <string.h>
 
 #include "base/options.h"
@@ -11,8 +12,8 @@ static mm_status check_options(const mm_context *ctx, const mm_backward_options 
         return mmi_fail(MM_ERR_STATE, "there is no forward pass in MM_TRAIN mode to go back over");
     if (o->d_logits && o->d_logprobs)
         return mmi_fail(MM_ERR_ARG, "d_logits and d_logprobs can't be given together");
-    if (o->normalizer < 0)
-        return mmi_fail(MM_ERR_ARG, "normalizer is %g, must not be negative", o->normalizer);
+    if (!(o->normalizer >= 0 && isfinite(o->normalizer)))
+        return mmi_fail(MM_ERR_ARG, "normalizer is %g, must be finite and not negative", o->normalizer);
     if (!ctx->pass.has_targets && o->d_logprobs)
         return mmi_fail(MM_ERR_ARG, "d_logprobs needs a forward pass with targets");
     if (!ctx->pass.has_targets && !o->d_logits && !o->d_hidden)

@@ -28,6 +28,7 @@ static mm_status read_workload(mm_workload *out, mmi_arch *arch, mmi_limits *lim
                              .max_context = out->max_context,
                              .outputs = out->outputs,
                              .threads = out->threads,
+                             .checkpointing = out->checkpointing,
                              .kernels = out->kernels };
     return mmi_limits_read(limits, arch, &o, false);
 }

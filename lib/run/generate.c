@@ -216,8 +216,8 @@ static mm_status generate(run *r)
 {
     for (;;) {
         mmi_pass pass = next_pass(r);
-        if (pass.N == 0)
-            return MM_OK;
+        if (pass.N == 0) /* a callback may have cancelled with the last token of all */
+            return mmi_context_take_cancel(r->ctx) ? mmi_fail(MM_ERR_CANCELLED, "cancelled with the last token") : MM_OK;
         mm_status status = mmi_run_forward(r->ctx, &pass);
         for (int64_t i = 0; i < r->o.sequences && status == MM_OK; i++)
             if (r->sequences[i].row >= 0)
@@ -240,6 +240,8 @@ mm_status mm_generate(mm_context *ctx, const mm_generate_options *options, mm_ge
         status = mmi_result_write(result, &made, sizeof made, "mm_generate_result");
     if (status == MM_OK)
         status = check(&r);
+    if (r.o.max_new_tokens > ctx->limits.max_context) /* "until it stops" must not ask for the memory of 2^31 tokens */
+        r.o.max_new_tokens = ctx->limits.max_context;
     if (status == MM_OK)
         status = allocate(&r);
     if (status != MM_OK)
@@ -255,5 +257,6 @@ mm_status mm_generate(mm_context *ctx, const mm_generate_options *options, mm_ge
     made.logprobs = r.logprobs;
     made.lengths = r.lengths;
     made.finish = r.finish;
+    made.stride = r.o.max_new_tokens;
     return mmi_result_write(result, &made, sizeof made, "mm_generate_result");
 }

@@ -124,7 +124,7 @@ static int32_t draw(const float *logits, int64_t V, const mm_sampling *s, double
     while (first > V - k && (first == V || weight < s->top_p * all)) {
         mmi_candidate c = limited ? heap[first - 1] : pop(heap, first);
         double w = exp((double)c.logit - top);
-        if (first < V && w < s->min_p)
+        if (first < V && (w < s->min_p || w == 0)) /* what can't come is not kept, not even as the last one */
             break;
         weight += w;
         first--;
@@ -137,6 +137,16 @@ static void penalize(float *logits, int64_t V, const unsigned char *seen, float 
     for (int64_t i = 0; i < V; i++)
         if (seen[i])
             logits[i] = logits[i] > 0 ? logits[i] / penalty : logits[i] * penalty;
+}
+
+/* Divide by the temperature what each logit lies below the likeliest: no temperature is then too small. False: the penalty
+ * took the likeliest beyond a float. */
+static bool heat(float *logits, int64_t V, float temperature)
+{
+    float top = logits[argmax(logits, V)];
+    for (int64_t i = 0; i < V; i++)
+        logits[i] = (logits[i] - top) / temperature;
+    return isfinite(top);
 }
 
 int32_t mmi_sample(const mmi_kernels *k, const float *logits, int64_t V, const mm_sampling *s, const unsigned char *seen,
@@ -152,7 +162,8 @@ int32_t mmi_sample(const mmi_kernels *k, const float *logits, int64_t V, const m
     if (s->temperature == 0) {
         id = argmax(work, V);
     } else {
-        k->scale(work, 1 / s->temperature, V);
+        if (!heat(work, V, s->temperature))
+            return -1;
         double work_lse = k->logsumexp(work, V);
         bool filtered = s->top_p < 1 || s->min_p > 0 || s->top_k > 0;
         id = filtered ? draw(work, V, s, work_lse, uniform, candidates) : draw_unfiltered(work, V, work_lse, uniform);

@@ -366,6 +366,8 @@ static mm_status load_directory(mm_tokenizer **out, const char *directory)
     if (status == MM_OK)
         status = load_config(t, config);
     if (status == MM_OK)
+        status = mmi_chat_template_read(&t->chat, directory, t->config, t->config_length);
+    if (status == MM_OK)
         *out = t;
     else
         mm_tokenizer_free(t);

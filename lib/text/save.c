@@ -1,4 +1,5 @@
 /* Writing a tokenizer the way Hugging Face's libraries do, so that they and this one read it alike. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -176,6 +177,7 @@ static mmi_json *added_by_id(const mm_tokenizer *t)
 
 #define MODEL_MAX_LENGTH 32768 /* MiniMind2's */
 
+/* For a tokenizer that was not loaded with a configuration of its own. */
 static mmi_json *config_json(const mm_tokenizer *t)
 {
     mmi_json *config = mmi_json_new_object();
@@ -188,6 +190,8 @@ static mmi_json *config_json(const mm_tokenizer *t)
               mmi_json_set(config, "model_max_length", mmi_json_new_int(MODEL_MAX_LENGTH)) &&
               mmi_json_set(config, "spaces_between_special_tokens", mmi_json_new_bool(false)) &&
               mmi_json_set(config, "tokenizer_class", text_json("PreTrainedTokenizerFast"));
+    if (t->chat.form == MMI_CHAT_MINIMIND2) /* trained here, with the tokens that the template writes */
+        ok = ok && mmi_json_set(config, "chat_template", text_json(mmi_chat_own_template));
     return whole(config, ok);
 }
 
@@ -200,6 +204,16 @@ static mm_status write_json(mmi_json *value, const char *path)
     return status;
 }
 
+/* The template's own file, if the tokenizer came with one. Another tokenizer's would be taken for this one's. */
+static mm_status write_template(const mm_tokenizer *t, const char *path)
+{
+    if (t->chat.file)
+        return mmi_write_file(path, t->chat.file, t->chat.file_length);
+    if (mmi_file_exists(path) && remove(path) != 0)
+        return mmi_fail(MM_ERR_IO, "%s: can't be removed: %s", path, strerror(errno));
+    return MM_OK;
+}
+
 mm_status mm_tokenizer_save(const mm_tokenizer *t, const char *directory)
 {
     if (!t || !directory)
@@ -209,12 +223,16 @@ mm_status mm_tokenizer_save(const mm_tokenizer *t, const char *directory)
         return status;
     char *file = mmi_path_join(directory, "tokenizer.json");
     char *config = mmi_path_join(directory, "tokenizer_config.json");
-    if (!file || !config)
+    char *template = mmi_path_join(directory, "chat_template.jinja");
+    if (!file || !config || !template)
         status = mmi_fail_memory(strlen(directory) + 32, "a path");
     if (status == MM_OK)
         status = write_json(tokenizer_json(t), file);
     if (status == MM_OK)
         status = t->config ? mmi_write_file(config, t->config, t->config_length) : write_json(config_json(t), config);
+    if (status == MM_OK)
+        status = write_template(t, template);
+    mmi_free(template);
     mmi_free(config);
     mmi_free(file);
     return status;

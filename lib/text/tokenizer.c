@@ -43,6 +43,7 @@ void mm_tokenizer_free(mm_tokenizer *t)
     mmi_added_free(&t->added);
     mmi_splitter_free(t->splitter);
     mmi_free(t->config);
+    mmi_chat_template_free(&t->chat);
     mmi_free(t);
 }
 

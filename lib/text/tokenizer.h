@@ -8,6 +8,7 @@
 #include <minimind/tokenizer.h>
 
 #include "text/added.h"
+#include "text/chat_template.h"
 #include "text/merge.h"
 #include "text/pieces.h"
 #include "text/strings.h"
@@ -46,6 +47,7 @@ struct mm_tokenizer {
     mmi_splitter *splitter;
     char *config;         /* tokenizer_config.json as it was read, or NULL */
     size_t config_length;
+    mmi_chat_template chat;
 };
 
 /* Building, in this order: create, tokens, merges, finish. Each failure leaves what mm_tokenizer_free() can free. */

@@ -103,6 +103,9 @@ static mm_status make_tokenizer(mm_tokenizer **out, const mmi_bpe *bpe, size_t s
         status = mmi_tokenizer_add_merge(t, bpe->merges[i].left, bpe->merges[i].right, bpe->merges[i].result);
     if (status == MM_OK)
         status = mmi_tokenizer_finish(t);
+    if (status == MM_OK && mm_tokenizer_is_special(t, mm_tokenizer_find(t, "<|im_start|>")) &&
+        mm_tokenizer_is_special(t, mm_tokenizer_find(t, "<|im_end|>")))
+        t->chat.form = MMI_CHAT_MINIMIND2;
     if (status == MM_OK)
         *out = t;
     else

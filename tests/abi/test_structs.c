@@ -13,22 +13,29 @@
     X(mm_adamw_options, MM_ADAMW_OPTIONS_INIT)                                 \
     X(mm_backward_options, MM_BACKWARD_OPTIONS_INIT)                           \
     X(mm_batch, MM_BATCH_INIT)                                                 \
+    X(mm_chat_options, MM_CHAT_OPTIONS_INIT)                                   \
+    X(mm_chat_roles, MM_CHAT_ROLES_INIT)                                       \
     X(mm_config_key, MM_CONFIG_KEY_INIT)                                       \
     X(mm_context_options, MM_CONTEXT_OPTIONS_INIT)                             \
+    X(mm_dataset_options, MM_DATASET_OPTIONS_INIT)                             \
     X(mm_flops, MM_FLOPS_INIT)                                                 \
     X(mm_generate_options, MM_GENERATE_OPTIONS_INIT)                           \
     X(mm_generate_result, MM_GENERATE_RESULT_INIT)                             \
     X(mm_load_options, MM_LOAD_OPTIONS_INIT)                                   \
     X(mm_loader_options, MM_LOADER_OPTIONS_INIT)                               \
     X(mm_loader_position, MM_LOADER_POSITION_INIT)                             \
+    X(mm_loader_stats, MM_LOADER_STATS_INIT)                                   \
     X(mm_memory, MM_MEMORY_INIT)                                               \
     X(mm_memory_usage, MM_MEMORY_USAGE_INIT)                                   \
     X(mm_output, MM_OUTPUT_INIT)                                               \
     X(mm_param_count, MM_PARAM_COUNT_INIT)                                     \
+    X(mm_prompts, MM_PROMPTS_INIT)                                             \
+    X(mm_row_report, MM_ROW_REPORT_INIT)                                       \
     X(mm_sampling, MM_SAMPLING_INIT)                                           \
     X(mm_step, MM_STEP_INIT)                                                   \
     X(mm_tensor_info, MM_TENSOR_INFO_INIT)                                     \
     X(mm_tokenizer_train_options, MM_TOKENIZER_TRAIN_OPTIONS_INIT)             \
+    X(mm_tool_call, MM_TOOL_CALL_INIT)                                         \
     X(mm_train_progress, MM_TRAIN_PROGRESS_INIT)                               \
     X(mm_trainer_options, MM_TRAINER_OPTIONS_INIT)                             \
     X(mm_workload, MM_WORKLOAD_INIT)

@@ -5,7 +5,7 @@
 
 #include "nn/arrays.h"
 
-#define STEP 1e-4
+#define STEP 1e-6 /* small, for a step must not cross a ReLU's kink; double precision bears it */
 #define TOLERANCE 3e-4
 
 /* Element i of direction number `which`: a unit vector of ± 1/sqrt(n). */

@@ -7,7 +7,7 @@
 #include "support.h"
 
 #define PROBE_DIRECTIONS 2
-#define PROBE_PLACES 5
+#define PROBE_PLACES 4
 
 /* The loss at the parameters as they stand. */
 typedef double (*loss_fn)(void *arg);

@@ -202,7 +202,7 @@ static void run_on_all(const shape *s, unsigned seed)
     exec_on_all(&(exec_plan){ &a, mmi_attention_scratch(s->H, s->G, s->D), work, check, same });
 }
 
-/* Lengths round the tiles' 256 rows and 64 keys; any number of heads; D that fills no vector. */
+/* Lengths round the tiles' 256 rows and 64 keys, and spans of 512; any number of heads; D that fills no vector. */
 static const shape shapes[] = {
     { .H = 1, .G = 1, .D = 6, .lengths = { 1 } },
     { .H = 1, .G = 1, .D = 10, .lengths = { 270 } },
@@ -214,6 +214,8 @@ static const shape shapes[] = {
     { .H = 5, .G = 5, .D = 3, .lengths = { 9, 11 } },
     { .H = 4, .G = 4, .D = 1, .lengths = { 66 } },
     { .H = 8, .G = 8, .D = 2, .lengths = { 5, 5, 5 } },
+    { .H = 3, .G = 1, .D = 2, .lengths = { 519 } }, /* more than one span of keys, which are cut where no tile of queries is */
+    { .H = 16, .G = 16, .D = 3, .lengths = { 70 } }, /* so many key heads that each is one piece */
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
@@ -225,6 +227,7 @@ END_TEST
 
 static const shape masked[] = {
     { .H = 1, .G = 1, .D = 10, .lengths = { 150 }, .masked = true },
+    { .H = 1, .G = 1, .D = 2, .lengths = { 517 }, .masked = true },
     { .H = 6, .G = 3, .D = 24, .lengths = { 80, 17, 3 }, .masked = true },
     { .H = 4, .G = 1, .D = 7, .lengths = { 70, 1 }, .masked = true },
     { .H = 2, .G = 2, .D = 36, .lengths = { 2, 5, 66 }, .masked = true },

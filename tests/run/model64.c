@@ -1,5 +1,6 @@
 #include "run/model64.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -24,8 +25,10 @@ model64 model64_of(const mm_model *model, int64_t rows)
         m.sizes[i] = view.shape[0] * view.shape[1];
         m.w[i] = take_doubles(view.data, m.sizes[i]);
     }
-    double **arrays[] = { &m.x, &m.h, &m.delta, &m.hidden, &m.q, &m.attn, &m.k, &m.v, &m.logits, &m.logprobs };
-    int64_t widths[] = { a->C, a->C, a->C, a->C, a->H * a->D, a->H * a->D, a->G * a->D, a->G * a->D, a->V, 1 };
+    double **arrays[] = { &m.x, &m.h,     &m.delta,    &m.hidden, &m.routed, &m.expert, &m.q,
+                          &m.attn, &m.k, &m.v, &m.logits, &m.logprobs, &m.probs };
+    int64_t wide = a->H * a->D, narrow = a->G * a->D;
+    int64_t widths[] = { a->C, a->C, a->C, a->C, a->C, a->C, wide, wide, narrow, narrow, a->V, 1, a->moe ? a->E : 0 };
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
         *arrays[i] = take(rows * widths[i], sizeof(double));
     return m;
@@ -90,16 +93,117 @@ static void attention(model64 *m, const rows *r, int l)
     add(m->x, m->delta, N * a->C);
 }
 
-static void feed_forward(model64 *m, const rows *r, int l)
+static void dense(model64 *m, const rows *r, int l)
 {
     const mmi_arch *a = m->arch;
     ref_ffn_params p = { .gate = tensor(m, "mlp.gate_proj.weight", l), .gate_bias = tensor(m, "mlp.gate_proj.bias", l),
                          .up = tensor(m, "mlp.up_proj.weight", l),     .up_bias = tensor(m, "mlp.up_proj.bias", l),
                          .down = tensor(m, "mlp.down_proj.weight", l), .down_bias = tensor(m, "mlp.down_proj.bias", l),
                          .C = a->C, .F = a->F, .act = (int32_t)a->act };
+    ref_ffn(m->delta, m->h, &p, r->N);
+}
+
+/* m->expert = what one expert gives for the rows [first, first + N) of h. */
+static void run_expert(model64 *m, int l, const char *kind, int64_t number, int64_t first, int64_t N)
+{
+    const mmi_arch *a = m->arch;
+    const double *w[3];
+    static const char *const parts[] = { "gate", "up", "down" };
+    for (int i = 0; i < 3; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "mlp.%s.%d.%s_proj.weight", kind, (int)number, parts[i]);
+        w[i] = tensor(m, name, l);
+    }
+    ref_ffn_params p = { .gate = w[0], .up = w[1], .down = w[2], .C = a->C, .F = a->expert_F, .act = (int32_t)a->act };
+    ref_ffn(m->expert, m->h + first * a->C, &p, N);
+}
+
+/* Whether expert e is among the k likeliest; of equals, those of lower number. */
+static bool is_chosen(const double *p, int64_t e, const mmi_arch *a)
+{
+    int64_t better = 0;
+    for (int64_t i = 0; i < a->E; i++)
+        better += p[i] > p[e] || (p[i] == p[e] && i < e);
+    return better < a->top_k;
+}
+
+/* m->probs [N, E] = the router's softmax. */
+static void route(model64 *m, const rows *r, int l)
+{
+    int64_t E = m->arch->E;
+    ref_linear(m->probs, m->h, tensor(m, "mlp.gate.weight", l), NULL, r->N, E, m->arch->C);
+    for (int64_t i = 0; i < r->N; i++) {
+        double *p = m->probs + i * E, sum = 0;
+        for (int64_t e = 0; e < E; e++)
+            sum += p[e] = exp(p[e]);
+        for (int64_t e = 0; e < E; e++)
+            p[e] /= sum;
+    }
+}
+
+static void add_routed(model64 *m, const rows *r, int l)
+{
+    const mmi_arch *a = m->arch;
+    for (int64_t i = 0; i < r->N; i++) {
+        const double *p = m->probs + i * a->E;
+        double sum = 0;
+        for (int64_t e = 0; e < a->E; e++)
+            sum += is_chosen(p, e, a) ? p[e] : 0;
+        for (int64_t e = 0; e < a->E; e++) {
+            if (!is_chosen(p, e, a))
+                continue;
+            run_expert(m, l, "experts", e, i, 1);
+            for (int64_t c = 0; c < a->C; c++)
+                m->routed[i * a->C + c] += m->expert[c] * (a->renormalize ? p[e] / sum : p[e]);
+        }
+    }
+}
+
+/* The balance over the rows [first, first + N). */
+static double balance(const model64 *m, int64_t first, int64_t N)
+{
+    const mmi_arch *a = m->arch;
+    bool per_choice = a->family == MMI_MINIMIND2 || a->family == MMI_MINIGPT;
+    double sum = 0;
+    for (int64_t e = 0; e < a->E; e++) {
+        double share = 0, mean = 0;
+        for (int64_t i = first; i < first + N; i++) {
+            share += is_chosen(m->probs + i * a->E, e, a);
+            mean += m->probs[i * a->E + e] / (double)N;
+        }
+        sum += share / (double)(per_choice ? N * a->top_k : N) * mean;
+    }
+    return a->aux_coefficient * (double)a->E * sum;
+}
+
+static void experts(model64 *m, const rows *r, const mm_batch *b, int l)
+{
+    const mmi_arch *a = m->arch;
+    const double *shared_weight = tensor(m, "mlp.shared_weight", l), *routed_weight = tensor(m, "mlp.routed_weight", l);
+    memset(m->delta, 0, (size_t)(r->N * a->C) * sizeof(double));
+    memset(m->routed, 0, (size_t)(r->N * a->C) * sizeof(double));
+    route(m, r, l);
+    add_routed(m, r, l);
+    for (int64_t i = 0; i < (a->aux_per_sequence ? b->batch : 1); i++)
+        m->aux += a->aux_per_sequence ? balance(m, i * b->length, b->length) / b->batch : balance(m, 0, r->N);
+    for (int64_t s = 0; s < a->shared_experts; s++) {
+        run_expert(m, l, "shared_experts", s, 0, r->N);
+        for (int64_t i = 0; i < r->N * a->C; i++)
+            m->delta[i] += m->expert[i] * (shared_weight ? *shared_weight / (double)a->shared_experts : 1);
+    }
+    for (int64_t i = 0; i < r->N * a->C; i++)
+        m->delta[i] += m->routed[i] * (routed_weight ? *routed_weight : 1);
+}
+
+static void feed_forward(model64 *m, const rows *r, const mm_batch *b, int l)
+{
+    const mmi_arch *a = m->arch;
     ref_norm(m->h, m->x, tensor(m, "post_attention_layernorm.weight", l), tensor(m, "post_attention_layernorm.bias", l), r->N,
              a->C, a->eps);
-    ref_ffn(m->delta, m->h, &p, r->N);
+    if (a->moe)
+        experts(m, r, b, l);
+    else
+        dense(m, r, l);
     add(m->x, m->delta, r->N * a->C);
 }
 
@@ -115,12 +219,13 @@ void model64_run(model64 *m, const mm_batch *b)
         for (int64_t i = 0; i < r.segment[s].count; i++)
             positions[r.segment[s].row + i] = b->position_ids ? b->position_ids[r.segment[s].row + i] : (int32_t)i;
     const double *embedding = tensor(m, "model.embed_tokens.weight", -1), *head = tensor(m, "lm_head.weight", -1);
+    m->aux = 0;
     ref_embedding(m->x, embedding, b->ids, r.N, a->C);
     for (int64_t i = 0; i < r.N * a->C && a->positions == MMI_SINUSOIDAL; i++)
         m->x[i] += ref_sinusoid(positions[i / a->C], i % a->C, a->C);
     for (int l = 0; l < a->L; l++) {
         attention(m, &r, l);
-        feed_forward(m, &r, l);
+        feed_forward(m, &r, b, l);
     }
     ref_norm(m->hidden, m->x, tensor(m, "model.norm.weight", -1), tensor(m, "model.norm.bias", -1), r.N, a->C, a->eps);
     ref_linear(m->logits, m->hidden, head ? head : embedding, NULL, r.N, a->V, a->C);

@@ -1,4 +1,4 @@
-/* The whole dense network once more, in double precision. */
+/* The whole network once more, in double precision, without dropout. */
 #ifndef MM_TESTS_RUN_MODEL64_H
 #define MM_TESTS_RUN_MODEL64_H
 
@@ -14,6 +14,8 @@ typedef struct model64 {
     char (*names)[128]; /* [count] */
     int64_t most;       /* rows there is room for */
     double *x, *h, *q, *k, *v, *attn, *delta;
+    double *probs, *routed, *expert; /* with experts: [N, E], [N, C], [N, C] */
+    double aux;         /* of the last run: the auxiliary loss in training */
     double *hidden, *logits, *logprobs; /* what the last run gave: [N, C], [N, V], [N] */
 } model64;
 
@@ -23,7 +25,7 @@ model64 model64_of(const mm_model *model, int64_t rows);
 /* Fill hidden, logits and, with targets, logprobs. Caches are not known here. */
 void model64_run(model64 *m, const mm_batch *batch);
 
-/* Runs, and gives the mean over the counted targets. */
+/* Runs, and gives the mean over the counted targets, without the auxiliary loss. */
 double model64_loss(model64 *m, const mm_batch *batch);
 
 #endif

@@ -34,8 +34,25 @@ const tiny tiny_models[] = {
       "\"num_key_value_heads\":2,\"vocab_size\":33,\"intermediate_size\":24,\"max_position_embeddings\":512,"
       "\"rope_theta\":10000,\"rope_scaling\":{\"type\":\"yarn\",\"factor\":8,\"original_max_position_embeddings\":64,"
       "\"beta_fast\":32,\"beta_slow\":1,\"attention_factor\":1.25}}" },
+    { "minimind2, four experts and a shared one",
+      "{\"model_type\":\"minimind\",\"minimind_version\":2,\"hidden_size\":16,\"num_hidden_layers\":2,\"num_attention_heads\":2,"
+      "\"num_key_value_heads\":1,\"vocab_size\":33,\"intermediate_size\":20,\"max_position_embeddings\":512,\"use_moe\":true,"
+      "\"n_routed_experts\":4,\"n_shared_experts\":1,\"num_experts_per_tok\":2,\"aux_loss_alpha\":0.1,\"seq_aux\":true,"
+      "\"dropout\":0.1}" },
+    { "minimind3, five experts",
+      "{\"model_type\":\"minimind\",\"minimind_version\":3,\"hidden_size\":16,\"num_hidden_layers\":2,\"num_attention_heads\":2,"
+      "\"num_key_value_heads\":1,\"vocab_size\":33,\"intermediate_size\":20,\"max_position_embeddings\":512,\"use_moe\":true,"
+      "\"num_experts\":5,\"num_experts_per_tok\":1,\"moe_intermediate_size\":13}" },
+    { "Mini-LLM with shared and routed experts and dropout",
+      "{\"model_type\":\"minigpt\",\"hidden_size\":16,\"num_hidden_layers\":2,\"num_attention_heads\":4,\"vocab_size\":31,"
+      "\"intermediate_size\":24,\"max_position_embeddings\":512,\"use_moe\":true,\"n_routed_experts\":6,"
+      "\"n_shared_experts\":2,\"num_experts_per_tok\":2,\"use_rope\":false}" },
+    { "minimind2 with dropout",
+      "{\"model_type\":\"minimind\",\"minimind_version\":2,\"hidden_size\":24,\"num_hidden_layers\":2,\"num_attention_heads\":4,"
+      "\"num_key_value_heads\":2,\"vocab_size\":53,\"intermediate_size\":40,\"max_position_embeddings\":512,\"dropout\":0.2}" },
 };
-const int tiny_count = sizeof tiny_models / sizeof *tiny_models;
+const int all_count = sizeof tiny_models / sizeof *tiny_models;
+const int tiny_count = sizeof tiny_models / sizeof *tiny_models - 4;
 
 static mm_config *config_of(const char *json)
 {
@@ -66,9 +83,9 @@ static void fill(mm_model *model, unsigned seed)
     mm_model_written(model);
 }
 
-mm_model *model_of(const char *json, unsigned seed)
+/* Takes the config. */
+static mm_model *model_from(mm_config *config, unsigned seed)
 {
-    mm_config *config = config_of(json);
     mm_model *model = NULL;
     ck_ok(mm_model_create(config, seed, &model));
     mm_config_free(config);
@@ -76,9 +93,23 @@ mm_model *model_of(const char *json, unsigned seed)
     return model;
 }
 
+mm_model *model_of(const char *json, unsigned seed)
+{
+    return model_from(config_of(json), seed);
+}
+
 mm_model *tiny_model(int index, unsigned seed)
 {
     return model_of(tiny_models[index].json, seed);
+}
+
+mm_model *tiny_model_without_dropout(int index, unsigned seed)
+{
+    double dropout;
+    mm_config *config = tiny_config(index);
+    if (mm_config_get_float(config, "dropout", &dropout) == MM_OK)
+        ck_ok(mm_config_set_float(config, "dropout", 0));
+    return model_from(config, seed);
 }
 
 int32_t vocab_of(const mm_model *model)

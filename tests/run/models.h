@@ -9,12 +9,15 @@ typedef struct tiny {
     const char *name, *json;
 } tiny;
 
+/* The first tiny_count are dense and compute the same in training and evaluation; those behind them, up to all_count, have
+ * experts or dropout. */
 extern const tiny tiny_models[];
-extern const int tiny_count;
+extern const int tiny_count, all_count;
 
 /* Yours. The model's weights are random, large enough to matter, norms and biases included. */
 mm_config *tiny_config(int index);
 mm_model *tiny_model(int index, unsigned seed);
+mm_model *tiny_model_without_dropout(int index, unsigned seed);
 mm_model *model_of(const char *json, unsigned seed);
 int32_t vocab_of(const mm_model *model);
 

@@ -14,10 +14,10 @@ typedef struct bits {
     double loss, norm;
 } bits;
 
-static bits run(mm_model *model, const mm_batch *batch, int32_t threads, const char *kernels)
+static bits run_in(mm_context *context, const mm_batch *batch)
 {
     bits b = { 0 };
-    mm_context *context = context_on(model, MM_TRAIN, batch->batch, batch->length, OUTPUTS, threads, kernels);
+    mm_model *model = mm_context_model(context);
     mm_output out = MM_OUTPUT_INIT;
     ck_ok(mm_forward(context, batch, &out));
     b.loss = out.loss;
@@ -30,6 +30,11 @@ static bits run(mm_model *model, const mm_batch *batch, int32_t threads, const c
     b.gradients = all_gradients(context, &b.n_gradients);
     mm_context_free(context);
     return b;
+}
+
+static bits run(mm_model *model, const mm_batch *batch, int32_t threads, const char *kernels)
+{
+    return run_in(context_on(model, MM_TRAIN, batch->batch, batch->length, OUTPUTS, threads, kernels), batch);
 }
 
 static void ck_same(const bits *a, const bits *b, int32_t threads, const char *kernels)
@@ -66,7 +71,7 @@ START_TEST(any_number_of_threads_gives_the_same_bits_on_a_wider_model)
 {
     test_rng rng = { 601 };
     mm_model *model = model_of(medium, 7);
-    mm_batch batch = random_batch(model, 2, 150, MM_TRAIN, &rng);
+    mm_batch batch = random_batch(model, 2, 130, MM_TRAIN, &rng);
     compare(model, &batch);
     mm_model_free(model);
 }
@@ -81,6 +86,27 @@ START_TEST(the_same_call_twice_gives_the_same_bits)
         bits first = run(model, &batch, 2, mm_kernels_name(p)), again = run(model, &batch, 2, mm_kernels_name(p));
         ck_same(&again, &first, 2, mm_kernels_name(p));
     }
+    mm_model_free(model);
+}
+END_TEST
+
+START_TEST(running_layers_again_instead_of_keeping_them_gives_the_same_bits)
+{
+    test_rng rng = { 604 };
+    mm_model *model = tiny_model(_i, 7);
+    mm_batch batch = random_batch(model, 3, 21, MM_TRAIN, &rng);
+    batch.seed = 5;
+    mm_context_options options = MM_CONTEXT_OPTIONS_INIT;
+    options.mode = MM_TRAIN;
+    options.max_batch = 3;
+    options.max_length = 21;
+    options.outputs = OUTPUTS;
+    options.threads = 2;
+    options.checkpointing = 1;
+    mm_context *context = NULL;
+    ck_ok(mm_context_create(model, &options, &context));
+    bits kept = run(model, &batch, 2, NULL), again = run_in(context, &batch);
+    ck_same(&again, &kept, 2, tiny_models[_i].name);
     mm_model_free(model);
 }
 END_TEST
@@ -125,9 +151,10 @@ int main(void)
 {
     TCase *tests;
     Suite *suite = plain_suite("run/threads", &tests);
-    tcase_add_loop_test(tests, any_number_of_threads_gives_the_same_bits_on_small_models, 0, tiny_count);
+    tcase_add_loop_test(tests, any_number_of_threads_gives_the_same_bits_on_small_models, 0, all_count);
     tcase_add_test(tests, any_number_of_threads_gives_the_same_bits_on_a_wider_model);
     tcase_add_test(tests, the_same_call_twice_gives_the_same_bits);
+    tcase_add_loop_test(tests, running_layers_again_instead_of_keeping_them_gives_the_same_bits, 0, all_count);
     tcase_add_test(tests, kernel_paths_agree_within_rounding);
     tcase_add_test(tests, the_kernels_of_a_context_are_those_it_was_made_for);
     return run_suite(suite);

@@ -1,0 +1,199 @@
+/* chat: talk with a model in a terminal.
+ *
+ *     chat --model DIR --system "You are terse."
+ *
+ * A conversation holds the messages; each turn the template that the tokenizer brought makes ids of it, and
+ * mm_generate() answers. The cache still holds what is as it was a turn ago, so only the rest is read. */
+#include <minimind.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void fail(const char *what)
+{
+    fprintf(stderr, "chat: %s\n", what);
+    exit(EXIT_FAILURE);
+}
+
+static void check(mm_status status)
+{
+    if (status != MM_OK)
+        fail(mm_last_error());
+}
+
+static const char usage[] =
+    "usage: chat --model DIR [OPTION...]\n\n"
+    "Talk with the model in DIR, a line at a time. /clear forgets what was said; /quit or the end of input ends.\n\n"
+    "  --system TEXT       what the model is told before all else\n"
+    "  --think on|off      think before answering, if the template has it (the template's default)\n"
+    "  --template NAME     minimind2, minimind3 or minillm (the tokenizer's own)\n"
+    "  --max-new-tokens N  of an answer, at most (512)\n"
+    "  --context N         tokens that the model looks back on; older turns are dropped (2048)\n"
+    "  --temperature X     0: always the likeliest token (0.85)\n"
+    "  --top-p P           choose among the likeliest tokens that make up P (0.85)";
+
+enum { MAX_NEW_TOKENS, CONTEXT, TEMPERATURE, TOP_P, NUMBERS };
+static const char *const number_names[] = { "--max-new-tokens", "--context", "--temperature", "--top-p" };
+static double numbers[] = { 512, 2048, 0.85, 0.85 };
+enum { MODEL, SYSTEM, THINK, TEMPLATE, TEXTS };
+static const char *const text_names[] = { "--model", "--system", "--think", "--template" };
+static const char *texts[TEXTS];
+
+static bool read_option(const char *name, const char *value)
+{
+    for (int i = 0; i < TEXTS; i++)
+        if (strcmp(name, text_names[i]) == 0)
+            return (texts[i] = value) != NULL;
+    int i = 0;
+    while (i < NUMBERS && strcmp(name, number_names[i]) != 0)
+        i++;
+    if (i == NUMBERS || !value)
+        return false;
+    char *end;
+    numbers[i] = strtod(value, &end);
+    return end != value && !*end && numbers[i] >= 0 && numbers[i] <= INT32_MAX;
+}
+
+/* For a model that was never taught to chat, and so brings no template: plain lines. */
+static const mm_chat_roles plain = { .struct_size = sizeof plain, .system_suffix = "\n\n", .user_prefix = "Q: ",
+                                     .user_suffix = "\n", .assistant_prefix = "A: ", .assistant_suffix = "\n",
+                                     .generation_prompt = "A:" };
+
+static mm_context *context;
+static mm_tokenizer *tokenizer;
+static mm_cache *cache;
+static mm_decoder *decoder;
+static mm_chat *chat;
+static int32_t *held, *ids; /* what the cache holds, and perhaps more; the conversation */
+
+static void *grow(void *memory, size_t size)
+{
+    memory = realloc(memory, size);
+    if (!memory)
+        fail("out of memory");
+    return memory;
+}
+
+static void load(void)
+{
+    mm_model *model = NULL;
+    mm_context_options plan = MM_CONTEXT_OPTIONS_INIT;
+    check(mm_model_load(texts[MODEL], NULL, &model));
+    plan.max_context = (int32_t)numbers[CONTEXT];
+    plan.max_length = plan.max_context < 256 ? plan.max_context : 256; /* a longer prompt is read in parts */
+    check(mm_context_create(model, &plan, &context));
+    check(mm_cache_create(model, 1, plan.max_context, &cache));
+    mm_model_free(model); /* the others keep it alive */
+    check(mm_tokenizer_load(texts[MODEL], &tokenizer));
+    check(mm_decoder_create(tokenizer, 1, &decoder));
+    check(mm_chat_create(&chat));
+}
+
+static int32_t print_token(void *user, int32_t sequence, int32_t id, float logprob)
+{
+    const char *text;
+    (void)user, (void)sequence, (void)logprob;
+    check(mm_decoder_push(decoder, id, &text, NULL));
+    return fputs(text, stdout) < 0 || fflush(stdout) != 0; /* whoever reads may have gone */
+}
+
+/* The conversation's ids. The oldest questions and their answers go if they would leave no room for an answer. */
+static size_t make_ids(const mm_chat_options *form)
+{
+    size_t n, first = texts[SYSTEM] ? 1 : 0; /* what the model was told stays */
+    double half = numbers[CONTEXT] / 2, most = numbers[MAX_NEW_TOKENS];
+    check(mm_chat_encode(chat, tokenizer, form, NULL, 0, &n));
+    while ((double)n + (most < half ? most : half) > 2 * half && mm_chat_count(chat) > first + 2) {
+        check(mm_chat_remove(chat, first, 2));
+        check(mm_chat_encode(chat, tokenizer, form, NULL, 0, &n));
+    }
+    ids = grow(ids, (n + 1) * sizeof *ids);
+    check(mm_chat_encode(chat, tokenizer, form, ids, n, &n));
+    return n;
+}
+
+/* Read what the cache doesn't hold yet, let the model go on, and keep what it said. */
+static mm_status answer(mm_generate_options *options, size_t n)
+{
+    int32_t same = 0;
+    while (same < mm_cache_length(cache, 0) && (size_t)same + 1 < n && held[same] == ids[same])
+        same++;
+    check(mm_cache_truncate(cache, 0, same));
+    options->prompts = &(const int32_t *){ ids + same };
+    options->prompt_lengths = &(int32_t){ (int32_t)n - same };
+    mm_generate_result result = MM_GENERATE_RESULT_INIT;
+    mm_status status = mm_generate(context, options, &result);
+    if (status != MM_OK)
+        return status;
+    size_t made = (size_t)result.lengths[0], length;
+    held = grow(held, (n + made) * sizeof *held);
+    memcpy(held, ids, n * sizeof *held);
+    memcpy(held + n, result.ids, made * sizeof *held);
+    const char *rest;
+    check(mm_decoder_flush(decoder, &rest, NULL));
+    puts(rest);
+    check(mm_decode(tokenizer, result.ids, made, 1, NULL, 0, &length));
+    char *text = grow(NULL, length + 1);
+    check(mm_decode(tokenizer, result.ids, made, 1, text, length + 1, &length));
+    check(mm_chat_add(chat, "assistant", text, length));
+    free(text);
+    return MM_OK;
+}
+
+static void talk(const mm_chat_options *form, mm_generate_options *options)
+{
+    static char line[1 << 16];
+    if (texts[SYSTEM])
+        check(mm_chat_add(chat, "system", texts[SYSTEM], strlen(texts[SYSTEM])));
+    while (fputs("> ", stderr) >= 0 && fgets(line, sizeof line, stdin) && strncmp(line, "/quit", 5) != 0) {
+        line[strcspn(line, "\r\n")] = '\0';
+        if (strcmp(line, "/clear") == 0) {
+            check(mm_chat_truncate(chat, texts[SYSTEM] ? 1 : 0));
+            continue;
+        }
+        mm_status status = mm_chat_add(chat, "user", line, strlen(line));
+        if (status == MM_OK && (status = answer(options, make_ids(form))) != MM_OK)
+            check(mm_chat_truncate(chat, mm_chat_count(chat) - 1));
+        if (status != MM_OK)
+            fprintf(stderr, "chat: %s\n", mm_last_error());
+    }
+}
+
+int main(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i += 2)
+        if (strcmp(argv[i], "--help") == 0)
+            return puts(usage) < 0;
+        else if (!read_option(argv[i], argv[i + 1]))
+            fail("an unknown option, or a value that it does not take; see --help");
+    bool on = texts[THINK] && strcmp(texts[THINK], "on") == 0;
+    if (!texts[MODEL] || (texts[THINK] && !on && strcmp(texts[THINK], "off") != 0))
+        fail("it takes --model DIR and perhaps --think on or off; see --help");
+    load();
+    const char *name;
+    mm_chat_options form = MM_CHAT_OPTIONS_INIT;
+    form.template_name = texts[TEMPLATE];
+    if (!form.template_name && mm_chat_template_name(tokenizer, &name) == MM_ERR_STATE)
+        form.roles = &plain;
+    form.add_generation_prompt = 1;
+    form.content_split = MM_SPLIT_NO_SPECIAL; /* nobody ends a turn by writing its last token */
+    form.thinking = on ? MM_THINK_ON : texts[THINK] ? MM_THINK_OFF : MM_THINK_DEFAULT;
+    mm_sampling sampling = MM_SAMPLING_INIT;
+    sampling.temperature = (float)numbers[TEMPERATURE];
+    sampling.top_p = (float)numbers[TOP_P];
+    mm_generate_options options = MM_GENERATE_OPTIONS_INIT;
+    options.sampling = &sampling;
+    options.cache = cache;
+    options.max_new_tokens = (int32_t)numbers[MAX_NEW_TOKENS];
+    options.on_token = print_token;
+    talk(&form, &options);
+    mm_chat_free(chat);
+    mm_decoder_free(decoder);
+    mm_tokenizer_free(tokenizer);
+    mm_cache_free(cache);
+    mm_context_free(context);
+    free(held);
+    free(ids);
+    return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

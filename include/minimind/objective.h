@@ -1,0 +1,181 @@
+/**
+ * @file objective.h
+ * What later stages of training learn from: preferences (DPO), a teacher (distillation), rewards (GRPO, CISPO).
+ *
+ * Each function turns what forward passes gave into a loss and its gradient, which goes back through mm_backward() as
+ * d_logprobs or d_logits. They hold nothing, allocate nothing, and compute in double precision.
+ *
+ * A token's logprob is the log-softmax of the policy's logits at the target: what MM_OUT_LOGPROBS gives. A mask is 1 for a token that
+ * counts and 0 for one that does not; the logprobs behind a 0 are not looked at, and their gradient is 0.
+ *
+ * Threads: any.
+ */
+#ifndef MINIMIND_OBJECTIVE_H
+#define MINIMIND_OBJECTIVE_H
+
+#include <minimind/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** How a sequence's logprobs become its score. */
+enum {
+    MM_REDUCE_SUM = 0, /**< Σ mask · logprob, as MiniMind has it */
+    MM_REDUCE_MEAN = 1 /**< that divided by max(Σ mask, 1), as Mini-LLM has it */
+};
+
+/**
+ * Scores of sequences, such as a frozen reference's, which need computing only once.
+ *
+ * @param scores    [rows], set.
+ * @param logprobs  [rows, length].
+ * @param mask      [rows, length], each 0 or 1.
+ *
+ * @return MM_OK; MM_ERR_ARG. Since: 0.1
+ */
+MM_API mm_status mm_sequence_scores(double *scores, const float *logprobs, const int32_t *mask, int64_t rows,
+                                    int64_t length, int32_t reduction);
+
+/** Direct preference optimisation (Rafailov et al., 2023). */
+typedef struct mm_dpo_options {
+    size_t struct_size;  /**< sizeof(mm_dpo_options) */
+    double beta;         /**< ≥ 0 */
+    int32_t reduction;   /**< MM_REDUCE_… */
+    int32_t reserved;    /**< 0 */
+} mm_dpo_options;
+#define MM_DPO_OPTIONS_INIT { sizeof(mm_dpo_options), 0.1, MM_REDUCE_SUM, 0 }
+
+/** Set every field of `options` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
+MM_API void mm_dpo_options_init(mm_dpo_options *options, size_t struct_size);
+
+typedef struct mm_dpo_result {
+    size_t struct_size; /**< sizeof(mm_dpo_result) */
+    double loss;
+    double accuracy;    /**< share of pairs whose margin is above 0 */
+    double margin;      /**< mean of beta · ((policy chosen - rejected) - (reference chosen - rejected)) */
+} mm_dpo_result;
+#define MM_DPO_RESULT_INIT { sizeof(mm_dpo_result), 0, 0, 0 }
+
+/** Set every field of `result` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
+MM_API void mm_dpo_result_init(mm_dpo_result *result, size_t struct_size);
+
+/**
+ * loss = mean over pairs i of -log σ(β · ((π_i - π_{N+i}) - (ref_i - ref_{N+i}))), π and ref being sequence scores.
+ *
+ * @param options     NULL for the defaults.
+ * @param pairs       N. Rows 0 … N - 1 are the chosen answers, N … 2N - 1 the rejected ones, in the same order.
+ * @param logprobs    [2N, length] of the policy.
+ * @param ref_scores  [2N] of the reference, by mm_sequence_scores() with the same mask and reduction.
+ * @param mask        [2N, length].
+ * @param d_logprobs  [2N, length], set to the loss's gradient; NULL: not wanted.
+ *
+ * @return MM_OK; MM_ERR_ARG; MM_ERR_NUMERIC, the loss is not finite. Since: 0.1
+ */
+MM_API mm_status mm_dpo(const mm_dpo_options *options, int64_t pairs, int64_t length, const float *logprobs,
+                        const double *ref_scores, const int32_t *mask, float *d_logprobs, mm_dpo_result *out);
+
+/** Knowledge distillation (Hinton et al., 2015). */
+typedef struct mm_distill_options {
+    size_t struct_size; /**< sizeof(mm_distill_options) */
+    double alpha;       /**< share of the cross-entropy, in [0, 1] */
+    double temperature; /**< τ > 0 */
+} mm_distill_options;
+#define MM_DISTILL_OPTIONS_INIT { sizeof(mm_distill_options), 0.5, 1.0 }
+
+/** Set every field of `options` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
+MM_API void mm_distill_options_init(mm_distill_options *options, size_t struct_size);
+
+typedef struct mm_distill_result {
+    size_t struct_size;    /**< sizeof(mm_distill_result) */
+    double total;          /**< alpha · cross_entropy + (1 - alpha) · kl */
+    double cross_entropy;  /**< mean over the counted targets, at temperature 1 */
+    double kl;             /**< τ² · mean of KL(teacher ‖ student) at temperature τ */
+    int64_t count;         /**< counted targets */
+} mm_distill_result;
+#define MM_DISTILL_RESULT_INIT { sizeof(mm_distill_result), 0, 0, 0, 0 }
+
+/** Set every field of `result` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
+MM_API void mm_distill_result_init(mm_distill_result *result, size_t struct_size);
+
+/**
+ * Cross-entropy and divergence from a teacher, over the rows that have a target.
+ *
+ * @param options        NULL for the defaults.
+ * @param rows           Tokens.
+ * @param vocab          V of the student.
+ * @param teacher_vocab  V' ≥ V: the teacher's surplus columns are dropped before its softmax.
+ * @param student        [rows, V] logits.
+ * @param teacher        [rows, V'] logits.
+ * @param targets        [rows], -100 is not counted.
+ * @param d_student      [rows, V], set to total's gradient; NULL: not wanted.
+ *
+ * @return MM_OK (all 0 without a counted target); MM_ERR_ARG; MM_ERR_NUMERIC, the loss is not finite. Since: 0.1
+ */
+MM_API mm_status mm_distill(const mm_distill_options *options, int64_t rows, int64_t vocab, int64_t teacher_vocab,
+                            const float *student, const float *teacher, const int32_t *targets, float *d_student,
+                            mm_distill_result *out);
+
+/**
+ * Advantages within groups of answers to one prompt: (r - mean) / (standard deviation + 1e-4), of the population.
+ *
+ * @param advantages  [rows], set.
+ * @param rewards     [rows]; consecutive runs of `group` rows belong together.
+ *
+ * @return MM_OK; MM_ERR_ARG, rows is no multiple of group; MM_ERR_NUMERIC, a reward is not finite (the message says which). Since: 0.1
+ */
+MM_API mm_status mm_group_advantages(double *advantages, const double *rewards, int64_t rows, int64_t group);
+
+enum {
+    MM_POLICY_GRPO = 0, /**< min(ρA, clamp(ρ, 1 - ε, 1 + ε)A) (Shao et al., 2024) */
+    MM_POLICY_CISPO = 1 /**< stop-gradient of min(ρ, ε_high), times A · logprob (MiniMax, 2025) */
+};
+
+/** Learning from rewards by policy gradients. */
+typedef struct mm_policy_options {
+    size_t struct_size;  /**< sizeof(mm_policy_options) */
+    double beta;         /**< weight of the divergence from the reference, ≥ 0 */
+    double epsilon;      /**< of GRPO's clamp, in [0, 1) */
+    double epsilon_high; /**< of CISPO's bound, > 0 */
+    int32_t variant;     /**< MM_POLICY_… */
+    int32_t reserved;    /**< 0 */
+} mm_policy_options;
+#define MM_POLICY_OPTIONS_INIT { sizeof(mm_policy_options), 0.02, 0.2, 5.0, MM_POLICY_GRPO, 0 }
+
+/** Set every field of `options` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
+MM_API void mm_policy_options_init(mm_policy_options *options, size_t struct_size);
+
+typedef struct mm_policy_result {
+    size_t struct_size;   /**< sizeof(mm_policy_result) */
+    double loss;
+    double mean_kl;       /**< Σ mask · kl / max(Σ mask, 1) over the whole batch */
+    double clipped;       /**< share of counted tokens whose ratio was held back */
+} mm_policy_result;
+#define MM_POLICY_RESULT_INIT { sizeof(mm_policy_result), 0, 0, 0 }
+
+/** Set every field of `result` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
+MM_API void mm_policy_result_init(mm_policy_result *result, size_t struct_size);
+
+/**
+ * The loss of a batch of answers: the mean over rows of Σ mask · token / max(Σ mask, 1), where a token's loss is -(gain - β · kl), with
+ * ρ = exp(π - old), δ = ref - π, kl = exp(δ) - δ - 1. A row without tokens still counts in the outer mean.
+ *
+ * @param options       NULL for the defaults.
+ * @param logprobs      [rows, length] π, of the policy as it is now.
+ * @param old_logprobs  [rows, length], of the policy that wrote the answers.
+ * @param ref_logprobs  [rows, length], of the reference; NULL: no divergence (β counts as 0).
+ * @param mask          [rows, length].
+ * @param advantages    [rows].
+ * @param d_logprobs    [rows, length], set to the loss's gradient; NULL: not wanted.
+ *
+ * @return MM_OK; MM_ERR_ARG; MM_ERR_NUMERIC, the loss is not finite. Since: 0.1
+ */
+MM_API mm_status mm_policy_loss(const mm_policy_options *options, int64_t rows, int64_t length, const float *logprobs,
+                                const float *old_logprobs, const float *ref_logprobs, const int32_t *mask,
+                                const double *advantages, float *d_logprobs, mm_policy_result *out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,101 @@
+#define _POSIX_C_SOURCE 200809L
+
+#include "base/thread.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include "base/memory.h"
+
+struct mmi_thread {
+    pthread_t handle;
+    void (*fn)(void *arg);
+    void *arg;
+};
+
+static void *run(void *arg)
+{
+    mmi_thread *thread = arg;
+    thread->fn(thread->arg);
+    return NULL;
+}
+
+mm_status mmi_thread_start(mmi_thread **out, void (*fn)(void *arg), void *arg)
+{
+    mmi_thread *thread = mmi_alloc(1, sizeof *thread);
+    if (!thread)
+        return mmi_fail_memory(sizeof *thread, "a thread");
+    thread->fn = fn;
+    thread->arg = arg;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&thread->handle, NULL, run, thread);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error != 0) {
+        mmi_free(thread);
+        return mmi_fail(MM_ERR_MEMORY, "can't start a thread");
+    }
+    *out = thread;
+    return MM_OK;
+}
+
+void mmi_thread_join(mmi_thread *thread)
+{
+    if (!thread)
+        return;
+    pthread_join(thread->handle, NULL);
+    mmi_free(thread);
+}
+
+struct mmi_monitor {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+};
+
+mm_status mmi_monitor_create(mmi_monitor **out)
+{
+    mmi_monitor *monitor = mmi_alloc(1, sizeof *monitor);
+    if (!monitor)
+        return mmi_fail_memory(sizeof *monitor, "a lock");
+    if (pthread_mutex_init(&monitor->lock, NULL) != 0) {
+        mmi_free(monitor);
+        return mmi_fail(MM_ERR_MEMORY, "can't make a lock");
+    }
+    if (pthread_cond_init(&monitor->changed, NULL) != 0) {
+        pthread_mutex_destroy(&monitor->lock);
+        mmi_free(monitor);
+        return mmi_fail(MM_ERR_MEMORY, "can't make a lock");
+    }
+    *out = monitor;
+    return MM_OK;
+}
+
+void mmi_monitor_free(mmi_monitor *monitor)
+{
+    if (!monitor)
+        return;
+    pthread_cond_destroy(&monitor->changed);
+    pthread_mutex_destroy(&monitor->lock);
+    mmi_free(monitor);
+}
+
+void mmi_monitor_enter(mmi_monitor *monitor)
+{
+    pthread_mutex_lock(&monitor->lock);
+}
+
+void mmi_monitor_leave(mmi_monitor *monitor)
+{
+    pthread_mutex_unlock(&monitor->lock);
+}
+
+void mmi_monitor_wait(mmi_monitor *monitor)
+{
+    pthread_cond_wait(&monitor->changed, &monitor->lock);
+}
+
+void mmi_monitor_wake(mmi_monitor *monitor)
+{
+    pthread_cond_broadcast(&monitor->changed);
+}

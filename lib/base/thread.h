@@ -1,0 +1,24 @@
+/* Threads that live on beside their maker, and a lock to meet under. Cutting one job into pieces is pool.h's work. */
+#ifndef MMI_BASE_THREAD_H
+#define MMI_BASE_THREAD_H
+
+#include "base/status.h"
+
+typedef struct mmi_thread mmi_thread;
+
+/* Run fn(arg) on a thread of its own, with all signals blocked: the host's handlers run on the host's threads. */
+mm_status mmi_thread_start(mmi_thread **out, void (*fn)(void *arg), void *arg);
+
+/* Wait until it has returned, and free it. NULL is fine. */
+void mmi_thread_join(mmi_thread *thread);
+
+/* A lock with one condition: whoever waits sleeps until somebody inside calls wake, then looks again. */
+typedef struct mmi_monitor mmi_monitor;
+mm_status mmi_monitor_create(mmi_monitor **out);
+void mmi_monitor_free(mmi_monitor *monitor); /* NULL is fine */
+void mmi_monitor_enter(mmi_monitor *monitor);
+void mmi_monitor_leave(mmi_monitor *monitor);
+void mmi_monitor_wait(mmi_monitor *monitor); /* from inside; inside again when it returns */
+void mmi_monitor_wake(mmi_monitor *monitor); /* all who wait */
+
+#endif

@@ -1,0 +1,258 @@
+#define _POSIX_C_SOURCE 200809L
+
+#include "data/source.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+
+static mm_status fail_errno(const char *path, const char *verb)
+{
+    char text[128];
+    int error = errno;
+    if (strerror_r(error, text, sizeof text) != 0)
+        text[0] = '\0';
+    return mmi_fail(MM_ERR_IO, "%s: can't %s: %s", path, verb, text);
+}
+
+/* Rows may be read long after the file was indexed: say so when it is no longer that file. */
+static mm_status check_unchanged(const mmi_source *s)
+{
+    struct stat now;
+    if (fstat(s->fd, &now) != 0)
+        return fail_errno(s->path, "look at");
+    if (now.st_size < s->seen.st_size)
+        return mmi_fail(MM_ERR_IO, "%s: became shorter while in use: %lld bytes of %lld are left", s->path,
+                        (long long)now.st_size, (long long)s->seen.st_size);
+    if (now.st_size != s->seen.st_size || now.st_mtim.tv_sec != s->seen.st_mtim.tv_sec ||
+        now.st_mtim.tv_nsec != s->seen.st_mtim.tv_nsec)
+        return mmi_fail(MM_ERR_IO, "%s: was changed while in use", s->path);
+    return MM_OK;
+}
+
+/* --- Which rows --- */
+
+/* Count the selected rows block by block, so that finding one reads a single block. */
+static mm_status count_selected(mmi_source *s)
+{
+    mmi_selection *x = &s->selection;
+    size_t blocks = (size_t)((x->rows + MMI_SELECTION_BLOCK - 1) / MMI_SELECTION_BLOCK);
+    mmi_index_row rows[MMI_SELECTION_BLOCK];
+    x->before = mmi_alloc(blocks, sizeof *x->before);
+    if (!x->before)
+        return mmi_fail_memory(blocks * sizeof *x->before, "the split of a data set");
+    x->count = 0;
+    for (int64_t row = 0; row < x->rows; row += MMI_SELECTION_BLOCK) {
+        int64_t n = x->rows - row < MMI_SELECTION_BLOCK ? x->rows - row : MMI_SELECTION_BLOCK;
+        mm_status status = mmi_index_get(rows, &s->index, row, n);
+        if (status != MM_OK)
+            return status;
+        x->before[row / MMI_SELECTION_BLOCK] = x->count;
+        for (int64_t i = 0; i < n; i++)
+            x->count += rows[i].hash >= x->from && rows[i].hash < x->until;
+    }
+    return MM_OK;
+}
+
+static mm_status select_rows(mmi_source *s, const mmi_source_plan *plan)
+{
+    mmi_selection *x = &s->selection;
+    x->rows = plan->max_rows > 0 && plan->max_rows < s->index.rows ? plan->max_rows : s->index.rows;
+    x->count = x->rows;
+    x->from = plan->from;
+    x->until = plan->until;
+    if (x->from == 0 && x->until > UINT32_MAX)
+        return MM_OK;
+    return count_selected(s);
+}
+
+mm_status mmi_source_select(int64_t *row, const mmi_source *s, int64_t n)
+{
+    const mmi_selection *x = &s->selection;
+    *row = n;
+    if (!x->before)
+        return MM_OK;
+    int64_t low = 0, high = (x->rows - 1) / MMI_SELECTION_BLOCK; /* the last block with before[] <= n */
+    while (low < high) {
+        int64_t middle = (low + high + 1) / 2;
+        if (x->before[middle] <= n)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    mmi_index_row rows[MMI_SELECTION_BLOCK];
+    int64_t first = low * MMI_SELECTION_BLOCK, left = n - x->before[low];
+    int64_t size = x->rows - first < MMI_SELECTION_BLOCK ? x->rows - first : MMI_SELECTION_BLOCK;
+    mm_status status = mmi_index_get(rows, &s->index, first, size);
+    if (status != MM_OK)
+        return status;
+    for (int64_t i = 0; i < size; i++)
+        if (rows[i].hash >= x->from && rows[i].hash < x->until && left-- == 0) {
+            *row = first + i;
+            return MM_OK;
+        }
+    return mmi_fail(MM_ERR_IO, "%s: was changed while in use", s->index.cache_path ? s->index.cache_path : s->path);
+}
+
+/* --- Opening --- */
+
+static mm_status open_index(mmi_source *s, const mmi_source_plan *plan)
+{
+    const char *cache = plan->cache_path && s->seen.st_size >= plan->cache_from ? plan->cache_path : NULL;
+    mm_status status = mmi_index_open(&s->index, s->fd, &s->seen, s->path, cache);
+    if (status == MM_OK)
+        status = check_unchanged(s);
+    if (status == MM_OK && s->index.bytes != s->seen.st_size)
+        status = mmi_fail(MM_ERR_IO, "%s: was changed while it was read", s->path);
+    if (status == MM_OK && s->index.rows == 0)
+        status = mmi_fail(MM_ERR_FORMAT, "%s: there is no row in it", s->path);
+    return status;
+}
+
+mm_status mmi_source_open(mmi_source *s, const mmi_source_plan *plan)
+{
+    s->max_line = plan->max_line;
+    s->fd = -1;
+    s->path = mmi_strdup(plan->path);
+    if (!s->path)
+        return mmi_fail_memory(strlen(plan->path) + 1, "a path");
+    s->fd = open(s->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a named pipe must not hold us up */
+    if (s->fd < 0)
+        return fail_errno(s->path, "open");
+    if (fstat(s->fd, &s->seen) != 0)
+        return fail_errno(s->path, "look at");
+    if (!S_ISREG(s->seen.st_mode))
+        return mmi_fail(MM_ERR_IO, "%s: is not a regular file", s->path);
+    mm_status status = open_index(s, plan);
+    return status == MM_OK ? select_rows(s, plan) : status;
+}
+
+void mmi_source_close(mmi_source *s)
+{
+    if (!s->path)
+        return;
+    if (s->fd >= 0)
+        close(s->fd);
+    mmi_index_close(&s->index);
+    mmi_free(s->selection.before);
+    mmi_free(s->path);
+    s->path = NULL;
+}
+
+/* --- Lines --- */
+
+void mmi_line_free(mmi_line *line)
+{
+    mmi_free(line->data);
+    memset(line, 0, sizeof *line);
+}
+
+/* Bytes [from, from + size) into `data`. */
+static mm_status read_range(const mmi_source *s, char *data, int64_t from, size_t size)
+{
+    while (size > 0) {
+        ssize_t n = pread(s->fd, data, size, (off_t)from);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return fail_errno(s->path, "read");
+        if (n == 0)
+            return mmi_fail(MM_ERR_IO, "%s: became shorter while in use", s->path);
+        data += n;
+        from += n;
+        size -= (size_t)n;
+    }
+    return MM_OK;
+}
+
+static mm_status fail_long(const mmi_source *s, int64_t row)
+{
+    mmi_fail(MM_ERR_FORMAT, "the line has more than %lld bytes (max_line)", (long long)s->max_line);
+    return mmi_source_fail_within(MM_ERR_FORMAT, s, row);
+}
+
+/* Where the line of a row begins, and where that of the next one does, or the file ends. */
+static mm_status find_line(int64_t *from, int64_t *end, const mmi_source *s, int64_t row)
+{
+    mmi_index_row rows[2] = { { 0, 0, 0 }, { (uint64_t)s->index.bytes, 0, 0 } };
+    mm_status status = check_unchanged(s);
+    if (status == MM_OK)
+        status = mmi_index_get(rows, &s->index, row, row + 1 < s->index.rows ? 2 : 1);
+    *from = (int64_t)rows[0].start;
+    *end = (int64_t)rows[1].start;
+    return status;
+}
+
+/* Empty lines may follow it before the next row, so it is read up to its '\n'. */
+mm_status mmi_source_line(mmi_line *line, const mmi_source *s, int64_t row)
+{
+    int64_t from, end;
+    mm_status status = find_line(&from, &end, s, row);
+    line->size = 0;
+    while (status == MM_OK && from < end) {
+        size_t step = line->size < 4096 ? 4096 : line->size;
+        if ((int64_t)step > end - from)
+            step = (size_t)(end - from);
+        if ((int64_t)(line->size + step) > s->max_line + 1)
+            step = (size_t)s->max_line + 1 - line->size;
+        if (step == 0)
+            return fail_long(s, row);
+        if (!mmi_grow(&line->data, &line->capacity, line->size + step, 1))
+            return mmi_fail_memory(line->size + step, "a line");
+        status = read_range(s, line->data + line->size, from, step);
+        const char *newline = status == MM_OK ? memchr(line->data + line->size, '\n', step) : NULL;
+        line->size = newline ? (size_t)(newline - line->data) : line->size + step;
+        if (newline)
+            break;
+        from += (int64_t)step;
+    }
+    if (status == MM_OK && (int64_t)line->size > s->max_line)
+        return fail_long(s, row);
+    return status;
+}
+
+int64_t mmi_source_number(const mmi_source *s, int64_t row)
+{
+    mmi_index_row at = { 0, 0, 0 };
+    if (mmi_index_get(&at, &s->index, row, 1) != MM_OK)
+        return row + 1; /* the nearest guess */
+    return row + 1 + (int64_t)at.empty;
+}
+
+mm_status mmi_source_fail_within(mm_status status, const mmi_source *s, int64_t row)
+{
+    char story[1024];
+    size_t length = strlen(mm_last_error());
+    length = length < sizeof story ? length : sizeof story - 1;
+    memcpy(story, mm_last_error(), length);
+    story[length] = '\0';
+    long long number = (long long)mmi_source_number(s, row); /* may fail, and tell that story instead */
+    return mmi_fail(status, "%s:%lld: %s", s->path, number, story);
+}
+
+mm_status mmi_source_row(mmi_json **out, const mmi_source *s, int64_t row, mmi_line *line)
+{
+    mm_status status = mmi_source_line(line, s, row);
+    if (status != MM_OK)
+        return status;
+    mmi_json *object = NULL;
+    status = mmi_json_parse(line->data, line->size, "the row", &object);
+    if (status == MM_ERR_FORMAT) {
+        /* the parser counts lines within the row, of which there is one */
+        const char *column = strstr(mm_last_error(), "column ");
+        mmi_fail(status, "not JSON: %s", column ? column : mm_last_error());
+        return mmi_source_fail_within(status, s, row);
+    }
+    if (status != MM_OK)
+        return status;
+    if (mmi_json_what(object) != MMI_JSON_OBJECT) {
+        mmi_fail(MM_ERR_FORMAT, "the row is %s, not an object", mmi_json_kind_name(mmi_json_what(object)));
+        mmi_json_free(object);
+        return mmi_source_fail_within(MM_ERR_FORMAT, s, row);
+    }
+    *out = object;
+    return MM_OK;
+}

@@ -1,0 +1,116 @@
+#!/bin/sh
+# The example programs from outside: their help, their errors, and the quickstart from end to end, in a few seconds.
+#
+#     test_examples.sh SOURCE_ROOT BUILD_ROOT
+set -u
+root=$1
+build=$2
+bin=$2/examples
+# shellcheck source=tests/tap.sh
+. "$root/tests/tap.sh"
+
+helps() {
+    "$bin/$1" --help >"$work/help" && grep -q '^usage: ' "$work/help"
+}
+
+# Fails with status 1, says why on standard error in one line that begins with the program's name, and prints nothing.
+refuses() {
+    said=$1
+    program=$2
+    shift 2
+    "$bin/$program" "$@" >"$work/stdout" 2>"$work/stderr"
+    status=$?
+    cat "$work/stdout" "$work/stderr"
+    [ "$status" -eq 1 ] && [ ! -s "$work/stdout" ] && grep -q "^$program: " "$work/stderr" && grep -q -e "$said" "$work/stderr"
+}
+
+same_corpus_twice() {
+    "$bin/make_corpus" --bytes 100000 --out "$work/a.jsonl" && "$bin/make_corpus" --bytes 100000 --seed 1 >"$work/b.jsonl" &&
+        cmp "$work/a.jsonl" "$work/b.jsonl" && "$bin/make_corpus" --bytes 100000 --seed 2 >"$work/c.jsonl" &&
+        ! cmp -s "$work/a.jsonl" "$work/c.jsonl"
+}
+
+corpus_is_varied() {
+    rows=$(wc -l <"$work/a.jsonl")
+    [ "$(sort -u "$work/a.jsonl" | wc -l)" -ge $((rows * 95 / 100)) ] && ! grep -nE '[][{}|;].*[][{}|;].*[][{}|;]' "$work/a.jsonl"
+}
+
+# The tokenizer reads it with the library's own reader, which refuses a damaged line.
+trains_a_tokenizer() {
+    "$bin/train_tokenizer" --quiet --vocab-size 600 --out "$work/tokenizer" "$work/a.jsonl" &&
+        "$bin/tokenize" --tokenizer "$work/tokenizer" "Once upon a time" >"$work/ids" && [ -s "$work/ids" ]
+}
+
+trains_from_text() {
+    printf 'to be or not to be\nthat is the question' >"$work/plain.txt"
+    "$bin/train_tokenizer" --quiet --vocab-size 270 --special '<s>' --special '</s>' --out "$work/plain" "$work/plain.txt" &&
+        grep -q '"</s>"' "$work/plain/tokenizer.json"
+}
+
+quickstart_runs() {
+    "$root/examples/quickstart.sh" --no-build --build-dir "$build" --out "$work/quickstart" --seconds 3
+}
+
+model=$work/quickstart/model
+
+generates_text() {
+    "$bin/generate" --model "$model" --bos --prompt "Once upon a time" --max-new-tokens 20 --seed 3 "$@" >"$work/text" &&
+        [ -s "$work/text" ]
+}
+
+same_seed_same_text() {
+    generates_text --temperature 1 --top-p 1 --threads 1 && cp "$work/text" "$work/text1" &&
+        generates_text --temperature 1 --top-p 1 --threads 2 && cmp "$work/text" "$work/text1" &&
+        generates_text --temperature 1 --top-p 1 --threads 1 --seed 4 && ! cmp -s "$work/text" "$work/text1"
+}
+
+ids_give_ids() {
+    "$bin/generate" --model "$model" --prompt-ids "5, 17,9" --greedy --max-new-tokens 6 --stats >"$work/ids" 2>"$work/stats" &&
+        grep -qxE '[0-9]+(,[0-9]+){0,5}' "$work/ids" && grep -q 'tokens/s' "$work/stats"
+}
+
+without_tokenizer() {
+    mkdir "$work/bare" && cp "$model/config.json" "$model/model.safetensors" "$work/bare/" &&
+        "$bin/generate" --model "$work/bare" --prompt-ids 5,17,9 --greedy --max-new-tokens 6 >"$work/ids2" &&
+        cmp "$work/ids" "$work/ids2"
+}
+
+truncated_model() {
+    mkdir "$work/cut" && cp "$model/config.json" "$work/cut/" &&
+        head -c 1000 "$model/model.safetensors" >"$work/cut/model.safetensors"
+}
+
+for program in bench embed generate make_corpus params pretrain tokenize train_tokenizer; do
+    check "$program --help says how it is used" helps $program
+done
+check "embed runs from start to end" "$bin/embed"
+check "make_corpus gives the same bytes for the same seed" same_corpus_twice
+check "make_corpus repeats few texts and leaves no template unexpanded" corpus_is_varied
+check "make_corpus refuses an unknown option" refuses "no-such" make_corpus --no-such 1
+check "make_corpus refuses a place it cannot write to" refuses "/no/such/place" make_corpus --bytes 10 --out /no/such/place
+check "make_corpus notices a full disk" refuses "/dev/full" make_corpus --bytes 100000 --out /dev/full
+check "train_tokenizer learns from JSON lines" trains_a_tokenizer
+check "train_tokenizer learns from plain text, with special tokens" trains_from_text
+check "train_tokenizer names a file that is missing" refuses "absent.jsonl" train_tokenizer --out "$work/x" absent.jsonl
+check "train_tokenizer names a text file that is missing" refuses "absent.txt" train_tokenizer --out "$work/x" absent.txt
+check "train_tokenizer refuses a size that is no number" refuses "--vocab-size" \
+    train_tokenizer --vocab-size many --out "$work/x" "$work/a.jsonl"
+printf '{"text": "good"}\n{"text": 3}\n' >"$work/bad.jsonl"
+check "train_tokenizer names the line that is no row" refuses "bad.jsonl:2" train_tokenizer --out "$work/x" "$work/bad.jsonl"
+check "the quickstart goes from nothing to a model" quickstart_runs
+check "generate continues a text" generates_text
+check "generate gives the same text for the same seed, with any number of threads" same_seed_same_text
+check "generate gives ids for ids" ids_give_ids
+check "generate needs no tokenizer for ids" without_tokenizer
+check "generate says what it needs" refuses "--prompt" generate --model "$model"
+check "generate names a model that is missing" refuses "/no/such/model" generate --model /no/such/model --prompt-ids 1
+check "generate names the tokenizer that is missing" refuses "tokenizer.json" generate --model "$work/bare" --prompt hi
+check "generate refuses an id that the model does not have" refuses "99999" generate --model "$model" --prompt-ids 5,99999
+check "generate refuses a temperature that is no number" refuses "--temperature" \
+    generate --model "$model" --prompt hi --temperature hot
+check "generate refuses ids that are none" refuses "--prompt-ids" generate --model "$model" --prompt-ids 5,x
+check "generate refuses kernels that there are not" refuses "abacus" generate --model "$model" --prompt hi --kernels abacus
+check "a truncated model can be made" truncated_model
+check "generate names a weight file that is cut short" refuses "model.safetensors" \
+    generate --model "$work/cut" --prompt-ids 5
+finish

@@ -1,0 +1,507 @@
+/* Continuing sequences: each as if alone, in any company, chunk or cache. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "run/models.h"
+
+#define NEW 12
+
+typedef struct made {
+    int32_t lengths[4], finish[4], ids[4][64];
+    float logprobs[4][64];
+} made;
+
+/* Up to four prompts over the vocabulary. */
+typedef struct prompts {
+    const int32_t *ids[4];
+    int32_t lengths[4];
+} prompts;
+
+static prompts random_prompts(const mm_model *model, const int32_t *lengths, int32_t n, test_rng *rng)
+{
+    prompts p = { 0 };
+    for (int32_t i = 0; i < n; i++) {
+        p.ids[i] = take_ints(rng, lengths[i], 0, vocab_of(model) - 1);
+        p.lengths[i] = lengths[i];
+    }
+    return p;
+}
+
+static const int32_t nothing[1]; /* with stop_count 0: nothing stops */
+
+static mm_generate_options options_for(const prompts *p, int32_t n, const mm_sampling *sampling)
+{
+    mm_generate_options o = MM_GENERATE_OPTIONS_INIT;
+    o.prompts = p->ids;
+    o.prompt_lengths = p->lengths;
+    o.sequences = n;
+    o.sampling = sampling;
+    o.stop_ids = nothing;
+    o.max_new_tokens = NEW;
+    return o;
+}
+
+static made generate(mm_context *context, const mm_generate_options *o)
+{
+    made m = { 0 };
+    mm_generate_result r = MM_GENERATE_RESULT_INIT;
+    ck_ok(mm_generate(context, o, &r));
+    for (int32_t i = 0; i < o->sequences; i++) {
+        m.lengths[i] = r.lengths[i];
+        m.finish[i] = r.finish[i];
+        ck_assert(m.lengths[i] >= 0 && m.lengths[i] <= o->max_new_tokens && m.lengths[i] <= 64);
+        memcpy(m.ids[i], r.ids + i * o->max_new_tokens, (size_t)m.lengths[i] * sizeof(int32_t));
+        memcpy(m.logprobs[i], r.logprobs + i * o->max_new_tokens, (size_t)m.lengths[i] * sizeof(float));
+    }
+    return m;
+}
+
+static void ck_same_sequence(const made *a, int32_t i, const made *b, int32_t j, const char *what)
+{
+    ck_assert_msg(a->lengths[i] == b->lengths[j] && a->finish[i] == b->finish[j], "%s: lengths %d and %d", what, a->lengths[i],
+                  b->lengths[j]);
+    for (int32_t t = 0; t < a->lengths[i]; t++) {
+        ck_assert_msg(a->ids[i][t] == b->ids[j][t], "%s: token %d is %d, not %d", what, t, a->ids[i][t], b->ids[j][t]);
+        ck_assert_float_eq_tol(a->logprobs[i][t], b->logprobs[j][t], 1e-4f);
+    }
+}
+
+static mm_sampling greedy(void)
+{
+    mm_sampling s = MM_SAMPLING_INIT;
+    s.temperature = 0;
+    return s;
+}
+
+static const int32_t ragged[4] = { 5, 1, 17, 9 };
+
+START_TEST(each_of_several_prompts_goes_on_as_if_it_were_alone)
+{
+    test_rng rng = { 800 };
+    mm_model *model = tiny_model(_i, 11);
+    prompts p = random_prompts(model, ragged, 4, &rng);
+    mm_sampling s = greedy();
+    for (int32_t length = 4; length <= 24; length += 20) { /* prompts in chunks of 4, and whole */
+        mm_context *context = context_of(model, MM_EVAL, 4, length, MM_OUT_LAST_LOGITS);
+        mm_generate_options o = options_for(&p, 4, &s);
+        made together = generate(context, &o);
+        for (int32_t i = 0; i < 4; i++) {
+            prompts one = { { p.ids[i] }, { p.lengths[i] } };
+            o = options_for(&one, 1, &s);
+            made alone = generate(context, &o);
+            ck_assert_int_eq(alone.lengths[0], NEW);
+            ck_same_sequence(&together, i, &alone, 0, tiny_models[_i].name);
+        }
+        mm_context_free(context);
+    }
+    mm_model_free(model);
+}
+END_TEST
+
+START_TEST(greedy_tokens_are_the_likeliest_of_a_forward_pass)
+{
+    test_rng rng = { 801 };
+    mm_model *model = tiny_model(_i, 11);
+    int32_t length = 6, V = vocab_of(model), ids[64];
+    prompts p = random_prompts(model, &length, 1, &rng);
+    mm_sampling s = greedy();
+    mm_context *context = context_of(model, MM_EVAL, 1, 30, MM_OUT_LAST_LOGITS | MM_OUT_LOGPROBS);
+    mm_generate_options o = options_for(&p, 1, &s);
+    made m = generate(context, &o);
+    memcpy(ids, p.ids[0], 6 * sizeof *ids);
+    for (int32_t t = 0; t < NEW; t++) {
+        mm_batch b = MM_BATCH_INIT;
+        mm_output out = MM_OUTPUT_INIT;
+        b.ids = ids;
+        b.batch = 1;
+        b.length = 6 + t;
+        ck_ok(mm_forward(context, &b, &out));
+        const float *logits = out.last_logits.data;
+        int32_t best = 0;
+        double sum = 0;
+        for (int32_t v = 0; v < V; v++) {
+            best = logits[v] > logits[best] ? v : best;
+            sum += exp(logits[v]);
+        }
+        ck_assert_int_eq(m.ids[0][t], best);
+        ck_assert_float_eq_tol(m.logprobs[0][t], (float)(logits[best] - log(sum)), 1e-4f);
+        ids[6 + t] = m.ids[0][t];
+    }
+    mm_context_free(context);
+    mm_model_free(model);
+}
+END_TEST
+
+START_TEST(the_same_seed_gives_the_same_tokens_and_another_others)
+{
+    test_rng rng = { 802 };
+    mm_model *model = tiny_model(0, 11);
+    prompts p = random_prompts(model, ragged, 4, &rng);
+    mm_sampling s = MM_SAMPLING_INIT;
+    s.temperature = 2;
+    s.seed = 99;
+    mm_context *context = context_of(model, MM_EVAL, 4, 24, MM_OUT_LAST_LOGITS);
+    mm_context *other = context_on(model, MM_EVAL, 4, 7, MM_OUT_LAST_LOGITS | MM_OUT_LOGITS, 3, NULL);
+    mm_generate_options o = options_for(&p, 4, &s);
+    made first = generate(context, &o), again = generate(context, &o), elsewhere = generate(other, &o);
+    for (int32_t i = 0; i < 4; i++) {
+        ck_same_sequence(&again, i, &first, i, "again");
+        ck_same_sequence(&elsewhere, i, &first, i, "in another context");
+    }
+    s.seed = 100;
+    made different = generate(context, &o);
+    ck_assert(memcmp(different.ids, first.ids, sizeof first.ids) != 0);
+    mm_context_free(context);
+    mm_context_free(other);
+    mm_model_free(model);
+}
+END_TEST
+
+START_TEST(plain_sampling_draws_tokens_as_often_as_they_are_likely)
+{
+    test_rng rng = { 803 };
+    mm_model *model = tiny_model(3, 11);
+    int32_t V = vocab_of(model), length = 3, counts[64] = { 0 };
+    prompts p = random_prompts(model, &length, 1, &rng);
+    mm_sampling s = MM_SAMPLING_INIT;
+    s.temperature = s.top_p = 1;
+    mm_context *context = context_of(model, MM_EVAL, 1, 8, MM_OUT_LAST_LOGITS);
+    mm_generate_options o = options_for(&p, 1, &s);
+    o.max_new_tokens = 1;
+    enum { DRAWS = 4000 };
+    for (s.seed = 0; s.seed < DRAWS; s.seed++)
+        counts[generate(context, &o).ids[0][0]]++;
+    mm_batch b = MM_BATCH_INIT;
+    mm_output out = MM_OUTPUT_INIT;
+    b.ids = p.ids[0];
+    b.batch = 1;
+    b.length = 3;
+    ck_ok(mm_forward(context, &b, &out));
+    double sum = 0, chi = 0;
+    for (int32_t v = 0; v < V; v++)
+        sum += exp(((float *)out.last_logits.data)[v]);
+    for (int32_t v = 0; v < V; v++) {
+        double wanted = DRAWS * exp(((float *)out.last_logits.data)[v]) / sum;
+        chi += (counts[v] - wanted) * (counts[v] - wanted) / wanted;
+    }
+    ck_assert_double_lt(chi, V - 1 + 5 * sqrt(2.0 * (V - 1))); /* five deviations */
+    mm_context_free(context);
+    mm_model_free(model);
+}
+END_TEST
+
+START_TEST(a_stop_id_ends_its_sequence_and_is_not_part_of_it)
+{
+    test_rng rng = { 804 };
+    mm_model *model = tiny_model(0, 11);
+    prompts p = random_prompts(model, ragged, 4, &rng);
+    mm_sampling s = greedy();
+    mm_context *context = context_of(model, MM_EVAL, 4, 24, MM_OUT_LAST_LOGITS);
+    mm_generate_options o = options_for(&p, 4, &s);
+    made all = generate(context, &o);
+    int32_t stops[2] = { all.ids[0][3], all.ids[2][5] };
+    o.stop_ids = stops;
+    o.stop_count = 2;
+    made stopped = generate(context, &o);
+    for (int32_t i = 0; i < 4; i++) {
+        int32_t end = 0;
+        while (end < NEW && all.ids[i][end] != stops[0] && all.ids[i][end] != stops[1])
+            end++;
+        ck_assert_int_eq(stopped.lengths[i], end);
+        ck_assert_int_eq(stopped.finish[i], end < NEW ? MM_FINISH_STOP : MM_FINISH_LENGTH);
+        ck_assert(memcmp(stopped.ids[i], all.ids[i], (size_t)end * sizeof(int32_t)) == 0);
+    }
+    ck_assert_int_eq(stopped.finish[0], MM_FINISH_STOP);
+    mm_context_free(context);
+    mm_model_free(model);
+}
+END_TEST
+
+START_TEST(without_stop_ids_the_configs_end_token_stops)
+{
+    char json[512];
+    test_rng rng = { 805 };
+    mm_model *model = tiny_model(0, 11);
+    int32_t length = 4;
+    prompts p = random_prompts(model, &length, 1, &rng);
+    mm_sampling s = greedy();
+    mm_context *context = context_of(model, MM_EVAL, 1, 8, MM_OUT_LAST_LOGITS);
+    mm_generate_options o = options_for(&p, 1, &s);
+    made all = generate(context, &o);
+    mm_context_free(context);
+    mm_model_free(model);
+
+    int32_t end = 0; /* the first place of the token that comes sixth */
+    while (all.ids[0][end] != all.ids[0][5])
+        end++;
+    size_t open = strlen(tiny_models[0].json) - 1;
+    snprintf(json, sizeof json, "%.*s,\"eos_token_id\":%d}", (int)open, tiny_models[0].json, all.ids[0][5]);
+    model = model_of(json, 11);
+    context = context_of(model, MM_EVAL, 1, 8, MM_OUT_LAST_LOGITS);
+    o.stop_ids = NULL;
+    made stopped = generate(context, &o);
+    ck_assert_int_eq(stopped.lengths[0], end);
+    ck_assert_int_eq(stopped.finish[0], MM_FINISH_STOP);
+    mm_context_free(context);
+    mm_model_free(model);
+}
+END_TEST
+
+/* What a callback was told. */
+typedef struct told {
+    int32_t calls, sequences[256], ids[256];
+    float logprobs[256];
+    int32_t stop_sequence, stop_after; /* -1: none */
+    mm_context *cancel_after;          /* cancelled at call `cancel_at` */
+    int32_t cancel_at;
+} told;
+
+static int32_t listen(void *user, int32_t sequence, int32_t id, float logprob)
+{
+    told *t = user;
+    int32_t n = 0;
+    t->sequences[t->calls] = sequence;
+    t->ids[t->calls] = id;
+    t->logprobs[t->calls++] = logprob;
+    for (int32_t i = 0; i < t->calls; i++)
+        n += t->sequences[i] == sequence;
+    if (t->cancel_after && t->calls == t->cancel_at)
+        mm_cancel(t->cancel_after);
+    return sequence == t->stop_sequence && n == t->stop_after;
+}
+
+START_TEST(a_callback_hears_every_token_and_can_end_its_sequence)
+{
+    test_rng rng = { 806 };
+    mm_model *model = tiny_model(1, 11);
+    prompts p = random_prompts(model, ragged, 3, &rng);
+    mm_sampling s = greedy();
+    mm_context *context = context_of(model, MM_EVAL, 3, 6, MM_OUT_LAST_LOGITS);
+    mm_generate_options o = options_for(&p, 3, &s);
+    made all = generate(context, &o);
+    told t = { .stop_sequence = 1, .stop_after = 4 };
+    o.on_token = listen;
+    o.user = &t;
+    made m = generate(context, &o);
+    ck_assert_int_eq(m.lengths[1], 4);
+    ck_assert_int_eq(m.finish[1], MM_FINISH_CALLBACK);
+    ck_assert_int_eq(t.calls, 2 * NEW + 4);
+    int32_t next[3] = { 0 };
+    for (int32_t i = 0; i < t.calls; i++) {
+        int32_t sequence = t.sequences[i], at = next[sequence]++;
+        ck_assert_int_eq(t.ids[i], all.ids[sequence][at]);
+        ck_assert(t.logprobs[i] == m.logprobs[sequence][at]);
+    }
+    for (int32_t i = 0; i < 3; i += 2) {
+        ck_same_sequence(&m, i, &all, i, "the others");
+        ck_assert_int_eq(m.finish[i], MM_FINISH_LENGTH);
+    }
+    mm_context_free(context);
+    mm_model_free(model);
+}
+END_TEST
+
+START_TEST(a_full_context_ends_a_sequence)
+{
+    test_rng rng = { 807 };
+    mm_model *model = tiny_model(0, 11);
+    int32_t lengths[3] = { 60, 64, 20 }; /* of a context of 64 */
+    prompts p = random_prompts(model, lengths, 3, &rng);
+    mm_sampling s = greedy();
+    mm_context *context = context_of(model, MM_EVAL, 3, 16, MM_OUT_LAST_LOGITS);
+    mm_generate_options o = options_for(&p, 3, &s);
+    o.max_new_tokens = 60;
+    made m = generate(context, &o);
+    /* the last token drawn needs no room: it is not fed */
+    ck_assert_int_eq(m.lengths[0], 5);
+    ck_assert_int_eq(m.lengths[1], 1);
+    ck_assert_int_eq(m.lengths[2], 45);
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(m.finish[i], MM_FINISH_LENGTH);
+    mm_cache *cache = NULL;
+    ck_ok(mm_cache_create(model, 1, 24, &cache));
+    prompts one = { { p.ids[2] }, { 20 } };
+    o = options_for(&one, 1, &s);
+    o.cache = cache;
+    o.max_new_tokens = 60;
+    ck_assert_int_eq(generate(context, &o).lengths[0], 5);
+    ck_assert_int_eq(mm_cache_length(cache, 0), 24);
+    mm_cache_free(cache);
+    mm_context_free(context);
+    mm_model_free(model);
+}
+END_TEST
+
+START_TEST(a_callers_cache_continues_where_it_stood)
+{
+    test_rng rng = { 808 };
+    mm_model *model = tiny_model(_i, 11);
+    prompts p = random_prompts(model, ragged, 3, &rng);
+    mm_sampling s = MM_SAMPLING_INIT;
+    s.seed = 5; /* drawn, not greedy: a place has its random number however it was come to */
+    s.temperature = 1.5f;
+    mm_context *context = context_of(model, MM_EVAL, 3, 6, MM_OUT_LAST_LOGITS);
+    mm_generate_options o = options_for(&p, 3, &s);
+    made all = generate(context, &o);
+    mm_cache *cache = NULL;
+    ck_ok(mm_cache_create(model, 4, 40, &cache));
+    o.cache = cache;
+    o.max_new_tokens = 5;
+    made first = generate(context, &o);
+    prompts rest = { 0 };
+    for (int32_t i = 0; i < 3; i++) {
+        ck_assert_int_eq(mm_cache_length(cache, i), p.lengths[i] + 4); /* all but the last, which was not fed */
+        rest.ids[i] = &first.ids[i][4];
+        rest.lengths[i] = 1;
+    }
+    ck_assert_int_eq(mm_cache_length(cache, 3), 0);
+    o.prompts = rest.ids;
+    o.prompt_lengths = rest.lengths;
+    o.max_new_tokens = NEW - 5;
+    made second = generate(context, &o);
+    for (int32_t i = 0; i < 3; i++)
+        for (int32_t t = 0; t < NEW; t++)
+            ck_assert_msg((t < 5 ? first.ids[i][t] : second.ids[i][t - 5]) == all.ids[i][t], "%s: sequence %d, token %d",
+                          tiny_models[_i].name, i, t);
+    mm_cache_free(cache);
+    mm_context_free(context);
+    mm_model_free(model);
+}
+END_TEST
+
+START_TEST(a_call_with_more_to_make_follows_one_with_less)
+{
+    test_rng rng = { 809 };
+    mm_model *model = tiny_model(0, 11);
+    prompts p = random_prompts(model, ragged, 4, &rng);
+    mm_sampling s = greedy();
+    mm_context *context = context_of(model, MM_EVAL, 4, 24, MM_OUT_LAST_LOGITS);
+    mm_generate_options o = options_for(&p, 1, &s);
+    o.max_new_tokens = 2;
+    made small = generate(context, &o);
+    o = options_for(&p, 4, &s);
+    o.max_new_tokens = 30;
+    made large = generate(context, &o);
+    ck_assert_int_eq(large.ids[0][1], small.ids[0][1]);
+    uint64_t before = allocations();
+    generate(context, &o);
+    ck_assert_uint_eq(allocations(), before); /* what was taken once serves again */
+    mm_context_free(context);
+    mm_model_free(model);
+}
+END_TEST
+
+START_TEST(a_cancelled_call_leaves_the_cache_where_it_stood)
+{
+    test_rng rng = { 810 };
+    mm_model *model = tiny_model(0, 11);
+    prompts p = random_prompts(model, ragged, 2, &rng);
+    mm_sampling s = greedy();
+    mm_context *context = context_of(model, MM_EVAL, 2, 4, MM_OUT_LAST_LOGITS);
+    mm_generate_result r = MM_GENERATE_RESULT_INIT;
+    mm_cache *cache = NULL;
+    ck_ok(mm_cache_create(model, 2, 60, &cache));
+    mm_generate_options o = options_for(&p, 2, &s);
+    o.cache = cache;
+    made first = generate(context, &o);
+    int32_t before[2] = { mm_cache_length(cache, 0), mm_cache_length(cache, 1) };
+    o.on_token = listen;
+    for (int32_t at = 1; at <= 2 * NEW; at += 2 * NEW - 1) { /* within the call, and with the very last token */
+        told t = { .stop_sequence = -1, .cancel_after = context, .cancel_at = at };
+        o.user = &t;
+        ck_status(mm_generate(context, &o, &r), MM_ERR_CANCELLED);
+        ck_assert_int_eq(mm_cache_length(cache, 0), before[0]);
+        ck_assert_int_eq(mm_cache_length(cache, 1), before[1]);
+    }
+    o.on_token = NULL;
+    mm_cancel(context);
+    ck_status(mm_generate(context, &o, &r), MM_ERR_CANCELLED);
+    ck_assert_int_eq(mm_cache_length(cache, 0), before[0]);
+    ck_ok(mm_cache_truncate(cache, -1, 0));
+    made again = generate(context, &o);
+    for (int32_t i = 0; i < 2; i++)
+        ck_same_sequence(&again, i, &first, i, "after cancelled calls");
+    mm_cache_free(cache);
+    mm_context_free(context);
+    mm_model_free(model);
+}
+END_TEST
+
+START_TEST(a_cancelled_pass_leaves_cache_and_context_usable)
+{
+    test_rng rng = { 811 };
+    mm_model *model = tiny_model(0, 11);
+    mm_context *context = context_of(model, MM_TRAIN, 2, 7, MM_OUT_LOSS | MM_OUT_LAST_LOGITS);
+    mm_batch train = random_batch(model, 2, 7, MM_TRAIN, &rng), eval = train;
+    mm_output out = MM_OUTPUT_INIT;
+    mm_cache *cache = NULL;
+    ck_ok(mm_cache_create(model, 2, 20, &cache));
+    double loss = forward_backward(context, &train, NULL);
+    int64_t n;
+    float *gradients = all_gradients(context, &n);
+
+    eval.mode = MM_EVAL;
+    eval.cache = cache;
+    mm_cancel(context);
+    ck_status(mm_forward(context, &eval, &out), MM_ERR_CANCELLED);
+    ck_assert_int_eq(mm_cache_length(cache, 0), 0);
+    ck_ok(mm_forward(context, &eval, &out)); /* once is once */
+    ck_assert_int_eq(mm_cache_length(cache, 0), 7);
+
+    ck_ok(mm_forward(context, &train, &out));
+    mm_cancel(context);
+    ck_status(mm_backward(context, NULL), MM_ERR_CANCELLED);
+    ck_status(mm_backward(context, NULL), MM_ERR_STATE);
+    ck_ok(mm_zero_grad(context));
+    ck_assert(forward_backward(context, &train, NULL) == loss);
+    ck_assert(same_bits(all_gradients(context, &n), gradients, n));
+    mm_cancel(NULL);
+    mm_cache_free(cache);
+    mm_context_free(context);
+    mm_model_free(model);
+}
+END_TEST
+
+START_TEST(logits_that_are_not_finite_end_in_a_status)
+{
+    test_rng rng = { 812 };
+    mm_model *model = tiny_model(0, 11);
+    prompts p = random_prompts(model, ragged, 2, &rng);
+    mm_view view;
+    ck_ok(mm_model_write(model, 0, &view));
+    ((float *)view.data)[0] = NAN; /* token 0's embedding, which is also the head's */
+    mm_model_written(model);
+    mm_context *context = context_of(model, MM_EVAL, 2, 24, MM_OUT_LAST_LOGITS);
+    mm_cache *cache = NULL;
+    ck_ok(mm_cache_create(model, 2, 40, &cache));
+    mm_generate_options o = options_for(&p, 2, NULL);
+    mm_generate_result r = MM_GENERATE_RESULT_INIT;
+    o.cache = cache;
+    ck_status(mm_generate(context, &o, &r), MM_ERR_NUMERIC);
+    ck_assert_int_eq(mm_cache_length(cache, 0), 0);
+    mm_cache_free(cache);
+    mm_context_free(context);
+    mm_model_free(model);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tests;
+    Suite *suite = plain_suite("run/generate", &tests);
+    tcase_add_loop_test(tests, each_of_several_prompts_goes_on_as_if_it_were_alone, 0, all_count);
+    tcase_add_loop_test(tests, greedy_tokens_are_the_likeliest_of_a_forward_pass, 0, all_count);
+    tcase_add_test(tests, the_same_seed_gives_the_same_tokens_and_another_others);
+    tcase_add_test(tests, plain_sampling_draws_tokens_as_often_as_they_are_likely);
+    tcase_add_test(tests, a_stop_id_ends_its_sequence_and_is_not_part_of_it);
+    tcase_add_test(tests, without_stop_ids_the_configs_end_token_stops);
+    tcase_add_test(tests, a_callback_hears_every_token_and_can_end_its_sequence);
+    tcase_add_test(tests, a_full_context_ends_a_sequence);
+    tcase_add_loop_test(tests, a_callers_cache_continues_where_it_stood, 0, all_count);
+    tcase_add_test(tests, a_call_with_more_to_make_follows_one_with_less);
+    tcase_add_test(tests, a_cancelled_call_leaves_the_cache_where_it_stood);
+    tcase_add_test(tests, a_cancelled_pass_leaves_cache_and_context_usable);
+    tcase_add_test(tests, logits_that_are_not_finite_end_in_a_status);
+    return run_suite(suite);
+}
