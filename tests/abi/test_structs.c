@@ -13,6 +13,12 @@
     X(mm_adamw_options, MM_ADAMW_OPTIONS_INIT)                                 \
     X(mm_backward_options, MM_BACKWARD_OPTIONS_INIT)                           \
     X(mm_batch, MM_BATCH_INIT)                                                 \
+    X(mm_distill_options, MM_DISTILL_OPTIONS_INIT)                             \
+    X(mm_distill_result, MM_DISTILL_RESULT_INIT)                               \
+    X(mm_dpo_options, MM_DPO_OPTIONS_INIT)                                     \
+    X(mm_dpo_result, MM_DPO_RESULT_INIT)                                       \
+    X(mm_policy_options, MM_POLICY_OPTIONS_INIT)                               \
+    X(mm_policy_result, MM_POLICY_RESULT_INIT)                                 \
     X(mm_chat_options, MM_CHAT_OPTIONS_INIT)                                   \
     X(mm_chat_roles, MM_CHAT_ROLES_INIT)                                       \
     X(mm_config_key, MM_CONFIG_KEY_INIT)                                       \

@@ -1,0 +1,232 @@
+#include "support.h"
+
+#include <math.h>
+#include <string.h>
+
+#include <minimind/objective.h>
+
+/* Central differences on float32 inputs: the step is a power of two, so x ± step is exact; the loss is computed in double. */
+#define STEP 0x1p-9
+#define SLOPE_TOLERANCE 2e-5
+
+enum { PAIRS = 3, ROWS = 2 * PAIRS, T = 5, V = 7, WIDE = 9, GROUP = 3 };
+
+typedef struct inputs {
+    float logprobs[ROWS * T], old[ROWS * T], ref[ROWS * T];
+    int32_t mask[ROWS * T];
+    double ref_scores[ROWS], rewards[ROWS], advantages[ROWS];
+    float student[ROWS * V], teacher[ROWS * WIDE];
+    int32_t targets[ROWS];
+} inputs;
+
+static inputs make_inputs(void)
+{
+    test_rng rng = { 11 };
+    inputs in;
+    for (int i = 0; i < ROWS * T; i++) {
+        in.logprobs[i] = -2 * (float)rng_uniform(&rng);
+        in.old[i] = in.logprobs[i] + 0.6f * (float)(rng_uniform(&rng) - 0.5);
+        in.ref[i] = in.logprobs[i] + 0.8f * (float)(rng_uniform(&rng) - 0.5);
+        in.mask[i] = i / T == 4 ? 0 : rng_between(&rng, 0, 3) > 0; /* row 4 counts nothing */
+    }
+    for (int i = 0; i < ROWS; i++) {
+        in.ref_scores[i] = -4 * rng_uniform(&rng);
+        in.rewards[i] = rng_uniform(&rng);
+        in.targets[i] = i == 2 ? -100 : rng_between(&rng, 0, V - 1);
+    }
+    rng_fill(&rng, in.student, ROWS * V, 2);
+    rng_fill(&rng, in.teacher, ROWS * WIDE, 2);
+    ck_ok(mm_group_advantages(in.advantages, in.rewards, ROWS, GROUP));
+    return in;
+}
+
+static void check_slope(double up, double down, float got, const char *what, int i)
+{
+    double want = (up - down) / (2 * STEP);
+    ck_assert_msg(fabs(got - want) <= SLOPE_TOLERANCE, "%s[%d] is %g, central differences give %g", what, i, got, want);
+}
+
+static double dpo_loss(const inputs *in, int32_t reduction, float *d)
+{
+    mm_dpo_options o = MM_DPO_OPTIONS_INIT;
+    mm_dpo_result r = MM_DPO_RESULT_INIT;
+    o.beta = 0.7;
+    o.reduction = reduction;
+    ck_ok(mm_dpo(&o, PAIRS, T, in->logprobs, in->ref_scores, in->mask, d, &r));
+    return r.loss;
+}
+
+START_TEST(the_gradient_of_dpo_is_that_of_central_differences)
+{
+    inputs in = make_inputs();
+    float d[ROWS * T];
+    dpo_loss(&in, _i, d);
+    for (int i = 0; i < ROWS * T; i++) {
+        float kept = in.logprobs[i];
+        in.logprobs[i] = kept + (float)STEP;
+        double up = dpo_loss(&in, _i, NULL);
+        in.logprobs[i] = kept - (float)STEP;
+        double down = dpo_loss(&in, _i, NULL);
+        in.logprobs[i] = kept;
+        check_slope(up, down, d[i], "d_logprobs", i);
+    }
+}
+END_TEST
+
+static double distill_loss(const inputs *in, float *d)
+{
+    mm_distill_options o = MM_DISTILL_OPTIONS_INIT;
+    mm_distill_result r = MM_DISTILL_RESULT_INIT;
+    o.alpha = 0.3;
+    o.temperature = 1.7;
+    ck_ok(mm_distill(&o, ROWS, V, WIDE, in->student, in->teacher, in->targets, d, &r));
+    ck_assert_int_eq(r.count, ROWS - 1);
+    return r.total;
+}
+
+START_TEST(the_gradient_of_distillation_is_that_of_central_differences)
+{
+    inputs in = make_inputs();
+    float d[ROWS * V];
+    distill_loss(&in, d);
+    for (int i = 0; i < ROWS * V; i++) {
+        float kept = in.student[i];
+        in.student[i] = kept + (float)STEP;
+        double up = distill_loss(&in, NULL);
+        in.student[i] = kept - (float)STEP;
+        double down = distill_loss(&in, NULL);
+        in.student[i] = kept;
+        check_slope(up, down, d[i], "d_student", i);
+    }
+}
+END_TEST
+
+static double policy_loss(const inputs *in, const mm_policy_options *o, float *d)
+{
+    mm_policy_result r = MM_POLICY_RESULT_INIT;
+    ck_ok(mm_policy_loss(o, ROWS, T, in->logprobs, in->old, in->ref, in->mask, in->advantages, d, &r));
+    return r.loss;
+}
+
+START_TEST(the_gradient_of_grpo_is_that_of_central_differences)
+{
+    inputs in = make_inputs();
+    mm_policy_options o = MM_POLICY_OPTIONS_INIT;
+    o.beta = 0.3;
+    float d[ROWS * T];
+    policy_loss(&in, &o, d);
+    for (int i = 0; i < ROWS * T; i++) {
+        double ratio = exp((double)in.logprobs[i] - in.old[i]);
+        if (fabs(ratio - (1 + o.epsilon)) < 0.01 || fabs(ratio - (1 - o.epsilon)) < 0.01)
+            continue; /* the loss has a corner there */
+        float kept = in.logprobs[i];
+        in.logprobs[i] = kept + (float)STEP;
+        double up = policy_loss(&in, &o, NULL);
+        in.logprobs[i] = kept - (float)STEP;
+        double down = policy_loss(&in, &o, NULL);
+        in.logprobs[i] = kept;
+        check_slope(up, down, d[i], "d_logprobs", i);
+    }
+}
+END_TEST
+
+START_TEST(a_ratio_beyond_its_bound_is_held_back_in_cispo)
+{
+    float now = 0, old = -3, d;
+    int32_t mask = 1;
+    double advantage = 2;
+    mm_policy_options o = MM_POLICY_OPTIONS_INIT;
+    mm_policy_result r = MM_POLICY_RESULT_INIT;
+    o.variant = MM_POLICY_CISPO;
+    ck_ok(mm_policy_loss(&o, 1, 1, &now, &old, NULL, &mask, &advantage, &d, &r));
+    ck_assert_float_eq(d, (float)(-o.epsilon_high * advantage));
+    ck_assert_double_eq(r.clipped, 1);
+}
+END_TEST
+
+START_TEST(nothing_counted_costs_nothing)
+{
+    inputs in = make_inputs();
+    float d[ROWS * V], none[ROWS * V] = { 0 };
+    mm_distill_result r = MM_DISTILL_RESULT_INIT;
+    mm_policy_result p = MM_POLICY_RESULT_INIT;
+    for (int i = 0; i < ROWS; i++)
+        in.targets[i] = -100;
+    memset(in.mask, 0, sizeof in.mask);
+    ck_ok(mm_distill(NULL, ROWS, V, WIDE, in.student, in.teacher, in.targets, d, &r));
+    ck_assert_double_eq(r.total, 0);
+    ck_assert_mem_eq(d, none, sizeof d);
+    ck_ok(mm_policy_loss(NULL, ROWS, T, in.logprobs, in.old, in.ref, in.mask, in.advantages, d, &p));
+    ck_assert_double_eq(p.loss, 0);
+    ck_assert_mem_eq(d, none, ROWS * T * sizeof(float));
+}
+END_TEST
+
+START_TEST(an_argument_held_wrong_is_named)
+{
+    inputs in = make_inputs();
+    mm_dpo_result r = MM_DPO_RESULT_INIT;
+    mm_dpo_options o = MM_DPO_OPTIONS_INIT;
+    double scores[ROWS];
+    ck_status(mm_dpo(NULL, PAIRS, T, NULL, in.ref_scores, in.mask, NULL, &r), MM_ERR_ARG);
+    ck_status(mm_dpo(NULL, 0, T, in.logprobs, in.ref_scores, in.mask, NULL, &r), MM_ERR_ARG);
+    ck_status(mm_dpo(NULL, INT64_MAX / 2, T, in.logprobs, in.ref_scores, in.mask, NULL, &r), MM_ERR_ARG);
+    ck_status(mm_dpo(NULL, PAIRS, T, in.logprobs, in.ref_scores, in.mask, NULL, NULL), MM_ERR_ARG);
+    o.beta = NAN;
+    ck_status(mm_dpo(&o, PAIRS, T, in.logprobs, in.ref_scores, in.mask, NULL, &r), MM_ERR_ARG);
+    ck_error_mentions("beta");
+    o.beta = 1;
+    o.reduction = 9;
+    ck_status(mm_dpo(&o, PAIRS, T, in.logprobs, in.ref_scores, in.mask, NULL, &r), MM_ERR_ARG);
+    ck_error_mentions("reduction");
+    ck_status(mm_sequence_scores(scores, in.logprobs, NULL, ROWS, T, MM_REDUCE_SUM), MM_ERR_ARG);
+    in.mask[7] = 2;
+    ck_status(mm_sequence_scores(scores, in.logprobs, in.mask, ROWS, T, MM_REDUCE_SUM), MM_ERR_ARG);
+    ck_error_mentions("mask[1][2] is 2");
+}
+END_TEST
+
+START_TEST(a_teacher_or_a_reward_held_wrong_is_named)
+{
+    inputs in = make_inputs();
+    mm_distill_options o = MM_DISTILL_OPTIONS_INIT;
+    mm_distill_result r = MM_DISTILL_RESULT_INIT;
+    double advantages[ROWS];
+    ck_status(mm_distill(&o, ROWS, WIDE, V, in.student, in.teacher, in.targets, NULL, &r), MM_ERR_ARG);
+    ck_error_mentions("vocabulary");
+    o.temperature = 0;
+    ck_status(mm_distill(&o, ROWS, V, WIDE, in.student, in.teacher, in.targets, NULL, &r), MM_ERR_ARG);
+    ck_error_mentions("temperature");
+    in.targets[0] = V;
+    ck_status(mm_distill(NULL, ROWS, V, WIDE, in.student, in.teacher, in.targets, NULL, &r), MM_ERR_ARG);
+    ck_error_mentions("targets[0]");
+    ck_status(mm_group_advantages(advantages, in.rewards, ROWS, 4), MM_ERR_ARG);
+    in.rewards[3] = INFINITY;
+    ck_status(mm_group_advantages(advantages, in.rewards, ROWS, GROUP), MM_ERR_NUMERIC);
+    ck_error_mentions("rewards[3]");
+    in.logprobs[0] = NAN;
+    in.mask[0] = 1;
+    mm_policy_result p = MM_POLICY_RESULT_INIT;
+    ck_status(mm_policy_loss(NULL, ROWS, T, in.logprobs, in.old, NULL, in.mask, in.advantages, NULL, &p), MM_ERR_NUMERIC);
+}
+END_TEST
+
+static Suite *make_suite(void)
+{
+    Suite *suite = suite_create("objective");
+    TCase *test = tcase_create("objective");
+    tcase_add_loop_test(test, the_gradient_of_dpo_is_that_of_central_differences, MM_REDUCE_SUM, MM_REDUCE_MEAN + 1);
+    tcase_add_test(test, the_gradient_of_distillation_is_that_of_central_differences);
+    tcase_add_test(test, the_gradient_of_grpo_is_that_of_central_differences);
+    tcase_add_test(test, a_ratio_beyond_its_bound_is_held_back_in_cispo);
+    tcase_add_test(test, nothing_counted_costs_nothing);
+    tcase_add_test(test, an_argument_held_wrong_is_named);
+    tcase_add_test(test, a_teacher_or_a_reward_held_wrong_is_named);
+    suite_add_tcase(suite, test);
+    return suite;
+}
+
+int main(void)
+{
+    return run_suite(make_suite());
+}
