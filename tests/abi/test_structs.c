@@ -1,5 +1,5 @@
-/* The struct_size rule, for every public struct that begins with one: its two initialisers agree, a smaller struct of an
- * older program keeps the defaults of what it lacks, and a larger one of a newer program may only hold zeros there.
+/* The struct_size rule, for every public struct that begins with one: its two initialisers agree, a smaller struct of
+ * an older program keeps the defaults of what it lacks, and a larger one of a newer program may only hold zeros there.
  * (That they hold no padding is for the compiler to say: test_headers.sh.)
  *
  * structs.inc is made from the headers: a line X(mm_batch, MM_BATCH_INIT) for every struct that has an initialiser. */
@@ -27,15 +27,15 @@ typedef struct row {
     void (*by_macro)(void *value);
 } row;
 
-#define X(type, MACRO)                                                                                                  \
+#define X(type, MACRO)                                                                                                 \
     _Static_assert(sizeof(type) <= LARGEST, "LARGEST is too small for " #type);                                        \
     _Static_assert(offsetof(type, struct_size) == 0, #type " does not begin with struct_size");                        \
     static void type##_by_function(void *value, size_t struct_size)                                                    \
-    {                                                                                                                   \
+    {                                                                                                                  \
         type##_init(value, struct_size);                                                                               \
-    }                                                                                                                   \
+    }                                                                                                                  \
     static void type##_by_macro(void *value)                                                                           \
-    {                                                                                                                   \
+    {                                                                                                                  \
         type made = MACRO;                                                                                             \
         memcpy(value, &made, sizeof made);                                                                             \
     }
