@@ -7,12 +7,34 @@
 #include "base/files.h"
 #include "base/memory.h"
 
-/* Jansson recurses per level; it stops by itself at JSON_PARSER_MAX_DEPTH (2048). */
+/* Jansson recurses per level, in reading, writing and letting go. Its own limit of 2048 needs more stack than a host's
+ * thread may have. */
+#define DEPTH_MAX 256
+
 #define READ_FLAGS (JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY)
 
 static bool same_error(const json_error_t *a, const json_error_t *b)
 {
     return a->line == b->line && a->column == b->column && strcmp(a->text, b->text) == 0;
+}
+
+/* Brackets open at once, at most; counted as far as the text is JSON, which is as far as Jansson reads. */
+static size_t depth_of(const char *text, size_t length)
+{
+    size_t depth = 0, deepest = 0;
+    bool quoted = false;
+    for (size_t i = 0; i < length; i++) {
+        char c = text[i];
+        if (c == '"')
+            quoted = !quoted;
+        else if (quoted)
+            i += c == '\\';
+        else if (c == '[' || c == '{')
+            deepest = ++depth > deepest ? depth : deepest;
+        else if ((c == ']' || c == '}') && depth > 0)
+            depth--;
+    }
+    return deepest;
 }
 
 /* Is there room for the longest token there could be? Jansson doubles its buffer as a token grows. */
@@ -29,6 +51,9 @@ static bool room_for(size_t length)
 mm_status mmi_json_parse(const char *text, size_t length, const char *what, mmi_json **out)
 {
     json_error_t error, again;
+    size_t depth = depth_of(text, length);
+    if (depth > DEPTH_MAX)
+        return mmi_fail(MM_ERR_FORMAT, "%s: nested %zu levels deep, at most %d are read", what, depth, DEPTH_MAX);
     if (!room_for(length))
         return mmi_fail_memory(length, what);
     json_t *value = json_loadb(text, length, READ_FLAGS, &error);

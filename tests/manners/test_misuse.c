@@ -347,9 +347,28 @@ static void do_everything(const char *directory)
     mm_model_free(model);
 }
 
+/* `levels` lists within each other, in a key that nobody knows. */
+static mm_status load_nested(int levels)
+{
+    char json[8192];
+    mm_config *config = NULL;
+    int at = snprintf(json, sizeof json, "{\"model_type\": \"minimind\", \"hidden_size\": 8, \"num_hidden_layers\": 1, "
+                      "\"num_attention_heads\": 2, \"vocab_size\": 9, \"quote\": \"[\\\"[\", \"x\": ");
+    for (int i = 0; i < 2 * levels; i++)
+        json[at++] = i < levels ? '[' : ']';
+    json[at++] = '}';
+    mm_status status = mm_config_load_memory(json, (size_t)at, &config);
+    mm_config_free(config);
+    return status;
+}
+
 static void *in_a_thread(void *directory)
 {
     do_everything(directory);
+    ck_ok(load_nested(255)); /* within the object */
+    ck_status(load_nested(256), MM_ERR_FORMAT);
+    ck_error_mentions("nested 257 levels deep, at most 256");
+    ck_status(load_nested(2040), MM_ERR_FORMAT);
     return NULL;
 }
 
