@@ -1,25 +1,73 @@
 #include "base/json.h"
 
 #include <jansson.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/files.h"
 #include "base/memory.h"
 
-/* Jansson recurses per level; it stops by itself at JSON_PARSER_MAX_DEPTH (2048). */
+/* Jansson recurses per level, in reading, writing and letting go. Its own limit of 2048 needs more stack than a host's
+ * thread may have. */
+#define DEPTH_MAX 256
+
 #define READ_FLAGS (JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY)
 
+static bool same_error(const json_error_t *a, const json_error_t *b)
+{
+    return a->line == b->line && a->column == b->column && strcmp(a->text, b->text) == 0;
+}
+
+/* Brackets open at once, at most; counted as far as the text is JSON, which is as far as Jansson reads. */
+static size_t depth_of(const char *text, size_t length)
+{
+    size_t depth = 0, deepest = 0;
+    bool quoted = false;
+    for (size_t i = 0; i < length; i++) {
+        char c = text[i];
+        if (c == '"')
+            quoted = !quoted;
+        else if (quoted)
+            i += c == '\\';
+        else if (c == '[' || c == '{')
+            deepest = ++depth > deepest ? depth : deepest;
+        else if ((c == ']' || c == '}') && depth > 0)
+            depth--;
+    }
+    return deepest;
+}
+
+/* Is there room for the longest token there could be? Jansson doubles its buffer as a token grows. */
+static bool room_for(size_t length)
+{
+    void *room = length < SIZE_MAX / 4 ? malloc(2 * length + 64) : NULL;
+    free(room);
+    return room != NULL;
+}
+
+/* Everything is parsed twice. Out of memory, Jansson (2.14) calls the token that it had no room for invalid, or goes on
+ * without the bytes that did not fit: a key would be another key. So only what comes out twice is believed, a fault of the
+ * text as well. */
 mm_status mmi_json_parse(const char *text, size_t length, const char *what, mmi_json **out)
 {
-    json_error_t error;
+    json_error_t error, again;
+    size_t depth = depth_of(text, length);
+    if (depth > DEPTH_MAX)
+        return mmi_fail(MM_ERR_FORMAT, "%s: nested %zu levels deep, at most %d are read", what, depth, DEPTH_MAX);
+    if (!room_for(length))
+        return mmi_fail_memory(length, what);
     json_t *value = json_loadb(text, length, READ_FLAGS, &error);
-    if (!value) {
-        if (json_error_code(&error) == json_error_out_of_memory)
-            return mmi_fail_memory(length, what);
-        return mmi_fail(MM_ERR_FORMAT, "%s: line %d, column %d: %s", what, error.line, error.column, error.text);
+    json_t *second = json_loadb(text, length, READ_FLAGS, &again);
+    bool sure = value ? json_equal(value, second) : !second && error.text[0] && same_error(&error, &again);
+    json_decref(second);
+    if (value && sure) {
+        *out = value;
+        return MM_OK;
     }
-    *out = value;
-    return MM_OK;
+    json_decref(value);
+    if (!sure || json_error_code(&error) == json_error_out_of_memory)
+        return mmi_fail_memory(length, what);
+    return mmi_fail(MM_ERR_FORMAT, "%s: line %d, column %d: %s", what, error.line, error.column, error.text);
 }
 
 mm_status mmi_json_read_file(const char *path, mmi_json **out)
@@ -194,8 +242,8 @@ mm_status mmi_json_write(const mmi_json *value, int indent, char **text, size_t 
     if (indent == 0)
         flags |= JSON_COMPACT;
     size_t size = json_dumpb(value, NULL, 0, flags);
-    if (size == 0)
-        return mmi_fail(MM_ERR_INTERNAL, "a JSON value can't be written");
+    if (size == 0) /* it takes memory to notice circles; values of ours can all be written */
+        return mmi_fail_memory(0, "JSON text");
     char *buffer = mmi_alloc(size + 1, 1);
     if (!buffer)
         return mmi_fail_memory(size + 1, "JSON text");

@@ -130,7 +130,28 @@ static mm_status open_saved(saved *s, const mm_trainer *t, const char *directory
     if (status == MM_OK)
         status = mmi_state_places(&s->now, &s->boundary, &s->last, state, directory);
     mmi_json_free(state);
+    if (status == MM_OK && s->now.step - s->boundary.step >= t->options.accumulation_steps)
+        status = mmi_fail(MM_ERR_FORMAT, "%s/state.json: %lld steps since the last update, accumulation_steps is %lld",
+                          directory, (long long)(s->now.step - s->boundary.step),
+                          (long long)t->options.accumulation_steps);
     return status == MM_OK ? open_tensors(s, t, directory) : status;
+}
+
+/* To both places, of which the loader stays at the later one; on failure it stands where it stood. */
+static mm_status seek(const mm_trainer *t, const saved *s, const char *directory)
+{
+    mm_loader_position before = MM_LOADER_POSITION_INIT;
+    mm_status status = mm_loader_tell(t->loader, &before);
+    if (status != MM_OK)
+        return status;
+    status = mm_loader_seek(t->loader, &s->boundary.data);
+    if (status == MM_OK)
+        status = mm_loader_seek(t->loader, &s->now.data);
+    if (status == MM_OK)
+        return MM_OK;
+    mmi_fail_within(status, "%s/state.json", directory);
+    mm_loader_seek(t->loader, &before);
+    return status == MM_ERR_ARG ? MM_ERR_FORMAT : status;
 }
 
 static void take_saved(mm_trainer *t, const saved *s)
@@ -160,13 +181,8 @@ mm_status mm_trainer_resume(mm_trainer *t, const char *path)
     saved s;
     memset(&s, 0, sizeof s);
     status = open_saved(&s, t, directory);
-    if (status == MM_OK) {
-        status = mm_loader_seek(t->loader, &s.now.data);
-        if (status == MM_ERR_ARG) {
-            mmi_fail_within(status, "%s/state.json", directory);
-            status = MM_ERR_FORMAT;
-        }
-    }
+    if (status == MM_OK)
+        status = seek(t, &s, directory);
     if (status == MM_OK)
         take_saved(t, &s);
     close_saved(&s);

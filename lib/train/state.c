@@ -101,6 +101,9 @@ static mmi_json *write_place(mmi_place place)
     return NULL;
 }
 
+/* Counts go on being counted: none may be where that would overflow. */
+#define COUNT_MAX (INT64_MAX / 2)
+
 static mm_status read_place(mmi_place *place, mmi_json *state, const char *key, const char *directory)
 {
     int64_t *fields[PLACE_COUNT];
@@ -108,12 +111,18 @@ static mm_status read_place(mmi_place *place, mmi_json *state, const char *key, 
     mmi_json *object = mmi_json_get(state, key);
     for (size_t i = 0; i < PLACE_COUNT; i++) {
         *fields[i] = mmi_json_int(mmi_json_get(object, place_keys[i]), -1);
-        if (*fields[i] < 0)
+        if (*fields[i] < 0 || *fields[i] > COUNT_MAX)
             return mmi_fail(MM_ERR_FORMAT, "%s/state.json: %s.%s is not a count", directory, key, place_keys[i]);
     }
     mm_loader_position position = MM_LOADER_POSITION_INIT;
     place->data.struct_size = position.struct_size;
     return MM_OK;
+}
+
+/* Could a run ever stand there? */
+static bool possible(const mmi_place *p)
+{
+    return p->epoch_step <= p->step && p->updates <= p->step && p->epoch <= p->data.epoch && p->data.epoch <= UINT32_MAX;
 }
 
 mm_status mmi_state_places(mmi_place *now, mmi_place *boundary, mmi_reading *last, mmi_json *state,
@@ -124,7 +133,7 @@ mm_status mmi_state_places(mmi_place *now, mmi_place *boundary, mmi_reading *las
         status = read_place(boundary, state, "last_update", directory);
     if (status != MM_OK)
         return status;
-    if (boundary->step > now->step || boundary->updates != now->updates || now->data.epoch > UINT32_MAX)
+    if (!possible(now) || !possible(boundary) || boundary->step > now->step || boundary->updates != now->updates)
         return mmi_fail(MM_ERR_FORMAT, "%s/state.json: now and last_update contradict each other", directory);
     last->loss = mmi_json_number(mmi_json_get(state, "loss"), 0);
     last->learning_rate = mmi_json_number(mmi_json_get(state, "learning_rate"), 0);

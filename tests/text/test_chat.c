@@ -151,7 +151,7 @@ START_TEST(what_is_no_message_is_refused_and_nothing_is_added)
     char *deep = malloc(depth);
     ck_assert_ptr_nonnull(deep);
     memset(deep, '[', depth);
-    check_json_refused(deep, depth, "messages: line 1");
+    check_json_refused(deep, depth, "messages: nested");
     free(deep);
     ck_ok(mm_chat_add_json(chat, "[]", 2));
     ck_assert_uint_eq(mm_chat_count(chat), 1);
