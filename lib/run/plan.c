@@ -272,7 +272,7 @@ static int64_t joined_elements(const mmi_layout *layout, const mmi_role *roles, 
     return sum;
 }
 
-static void place_wide(mmi_plan *p, mmi_carve *c, const mmi_layout *layout)
+static void place_wide(mmi_plan *p, mmi_carve *c, const mmi_layout *layout, mmi_weight_kinds weights)
 {
     static const mmi_role together[][3] = { { MMI_Q, MMI_K, MMI_V },
                                             { MMI_GATE, MMI_UP, MMI_ROLES },
@@ -292,7 +292,7 @@ static void place_wide(mmi_plan *p, mmi_carve *c, const mmi_layout *layout)
             largest = t.elements;
     }
     p->panel = floats(c, largest, 1);
-    p->vectors = floats(c, vectors, 1);
+    p->vectors = weights.wide ? floats(c, vectors, 1) : NULL;
 }
 
 bool mmi_plan_place(mmi_plan *p, mmi_carve *c, const mmi_arch *a, const mmi_layout *layout, const mmi_limits *limits)
@@ -310,7 +310,7 @@ bool mmi_plan_place(mmi_plan *p, mmi_carve *c, const mmi_arch *a, const mmi_layo
     place_outputs(p, c, a, limits, N);
     place_tables(p, c, a, limits);
     place_scratch(p, c, a, layout, limits);
-    if (limits->weights.wide)
-        place_wide(p, c, layout);
+    if (limits->weights.wide || limits->weights.blocks)
+        place_wide(p, c, layout, limits->weights);
     return !c->overflow;
 }

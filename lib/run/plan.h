@@ -14,8 +14,8 @@
 
 /* What room the weights need beside themselves. */
 typedef struct mmi_weight_kinds {
-    bool wide;   /* some are bf16 or f16: to widen them */
-    bool blocks; /* some are in blocks: to quantize what they meet */
+    bool wide;   /* some are bf16 or f16: to widen matrices and vectors */
+    bool blocks; /* some matrices are in blocks: to widen them, and to quantize what they meet */
 } mmi_weight_kinds;
 
 /* A context's options, checked and with every 0 filled in. */
@@ -74,7 +74,7 @@ typedef struct mmi_plan {
     float *sinusoid;                      /* [max_context, C] */
     float *scratch;                       /* [threads, scratch_stride] */
     int64_t scratch_stride;
-    float *panel;                         /* the largest matrix as float32; only with wide weights */
+    float *panel;                         /* the largest matrix as float32; only where it is not */
     float *vectors;                       /* every vector as float32; only with wide weights */
 } mmi_plan;
 

@@ -87,6 +87,28 @@ static ALWAYS_INLINE __m256 scale_of(const unsigned char *block)
     return _mm256_cvtph_ps(_mm_set1_epi16(bits));
 }
 
+static ALWAYS_INLINE void widen(float *y, const unsigned char *block, int32_t dtype, int64_t n)
+{
+    const int64_t size = dtype == MM_Q8_0 ? 2 + MMI_BLOCK : 2 + MMI_BLOCK / 2;
+    for (int64_t b = 0; b < n / MMI_BLOCK; b++, block += size, y += MMI_BLOCK) {
+        __m256i numbers = unpack(block, dtype);
+        __m256 scale = scale_of(block);
+        __m128i half[2] = { _mm256_castsi256_si128(numbers), _mm256_extracti128_si256(numbers, 1) };
+        for (int i = 0; i < 4; i++) {
+            __m128i eight = i % 2 ? _mm_srli_si128(half[i / 2], 8) : half[i / 2];
+            _mm256_storeu_ps(y + 8 * i, _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(eight)), scale));
+        }
+    }
+}
+
+void SIMD(widen_blocks)(float *y, const void *x, int32_t dtype, int64_t n)
+{
+    if (dtype == MM_Q8_0)
+        widen(y, x, MM_Q8_0, n);
+    else
+        widen(y, x, MM_Q4_0, n);
+}
+
 /* Sums of four products each. |w| is at most 128 and x at most 127 in magnitude, so that a pair stays below 2^15. */
 static ALWAYS_INLINE __m256 products(__m256i magnitudes, __m256i w, __m256i x)
 {
@@ -161,8 +183,13 @@ void SIMD(gemv_blocks)(float *y, int64_t ldy, const void *x, const void *w, int3
         rows_of(y, ldy, x, w, MM_Q4_0, M, N, K);
 }
 
-#else
+#else /* portable C serves the other instruction sets */
 
-typedef int nothing_here; /* portable C serves the other instruction sets */
+#include "backend/c/portable.h"
+
+void SIMD(widen_blocks)(float *y, const void *x, int32_t dtype, int64_t n)
+{
+    mmi_c_widen_blocks(y, x, dtype, n);
+}
 
 #endif

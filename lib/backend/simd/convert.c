@@ -38,7 +38,7 @@ void SIMD(widen)(float *y, const void *x, int32_t dtype, int64_t n)
     else if (dtype == MM_F16)
         widen_words(y, x, MM_F16, n);
     else if (dtype != MM_F32)
-        mmi_c_widen_blocks(y, x, dtype, n);
+        SIMD(widen_blocks)(y, x, dtype, n);
     else if (n > 0)
         memcpy(y, x, (size_t)n * sizeof *y);
 }
