@@ -2,7 +2,7 @@
  *
  *     bench train   --preset minimind2-small --batch-size 8 --max-seq-len 512 --threads 2 --json
  *     bench prefill --preset minimind2-small
- *     bench decode  --preset minimind2-small
+ *     bench decode  --preset minimind2-small --dtype q8_0
  *     bench train   --data-path rows.jsonl --tokenizer DIR        on text, packed, instead of random ids
  *
  * A step of training is measured against the same products done by OpenBLAS's cblas_sgemm, which is loaded while running: the ratio
@@ -20,6 +20,7 @@
 typedef struct options {
     const char *what, *preset, *kernels, *data, *tokenizer;
     int batch, length, threads, repeat, new_tokens;
+    int32_t dtype;
     bool json;
 } options;
 
@@ -284,12 +285,39 @@ static void bench_train(const options *o, const mm_config *config, int64_t vocab
     mm_model_free(model);
 }
 
+/* A model of random weights in the wanted dtype. */
+static mm_model *make_model(const options *o, const mm_config *config)
+{
+    mm_model *exact = NULL, *model = NULL;
+    die_if(mm_model_create(config, 1, &exact), "model");
+    if (o->dtype == MM_F32)
+        return exact;
+    if (o->dtype == MM_BF16)
+        die_if(mm_model_cast(exact, o->dtype, &model), "model");
+    else
+        die_if(mm_model_quantize(exact, o->dtype, &model), "model");
+    mm_model_free(exact);
+    return model;
+}
+
+static bool read_dtype(const char *name, int32_t *dtype)
+{
+    static const int32_t known[] = { MM_F32, MM_BF16, MM_Q8_0, MM_Q4_0 };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(name, mm_dtype_name(known[i])) == 0) {
+            *dtype = known[i];
+            return true;
+        }
+    fprintf(stderr, "bench: --dtype is \"%s\", allowed are f32, bf16, q8_0 and q4_0\n", name);
+    return false;
+}
+
 /* Prefill: `length` ids in one call with the last logits. Decode: single tokens from an empty cache, logits each. */
 static void bench_inference(const options *o, const mm_config *config, int64_t vocab_size)
 {
     bool decode = strcmp(o->what, "decode") == 0;
     int tokens = decode ? o->new_tokens : o->length;
-    mm_model *model = NULL;
+    mm_model *model = make_model(o, config);
     mm_context *context = NULL;
     mm_cache *cache = NULL;
     mm_context_options how = MM_CONTEXT_OPTIONS_INIT;
@@ -297,7 +325,6 @@ static void bench_inference(const options *o, const mm_config *config, int64_t v
     how.max_context = tokens;
     how.threads = o->threads;
     how.kernels = o->kernels;
-    die_if(mm_model_create(config, 1, &model), "model");
     die_if(mm_context_create(model, &how, &context), "context");
     die_if(mm_cache_create(model, 1, tokens, &cache), "cache");
     int32_t *ids = random_ids(tokens, vocab_size);
@@ -318,12 +345,12 @@ static void bench_inference(const options *o, const mm_config *config, int64_t v
             times[run] = now() - start;
     }
     double per_second = tokens / median(times, o->repeat);
-    printf("%s %s, %d tokens, %d threads, %s\n  %.0f tokens/s (%.0f to %.0f)\n", o->what, o->preset, tokens, o->threads,
-           mm_context_kernels(context), per_second, tokens / times[o->repeat - 1], tokens / times[0]);
+    printf("%s %s, %s, %d tokens, %d threads, %s\n  %.0f tokens/s (%.0f to %.0f)\n", o->what, o->preset,
+           mm_dtype_name(o->dtype), tokens, o->threads, mm_context_kernels(context), per_second, tokens / times[o->repeat - 1], tokens / times[0]);
     if (o->json)
-        printf("{\"what\": \"%s\", \"preset\": \"%s\", \"dtype\": \"f32\", \"threads\": %d, \"kernels\": \"%s\", "
+        printf("{\"what\": \"%s\", \"preset\": \"%s\", \"dtype\": \"%s\", \"threads\": %d, \"kernels\": \"%s\", "
                "\"tokens\": %d, \"tokens_per_s\": %.1f, \"tokens_per_s_min\": %.1f, \"tokens_per_s_max\": %.1f}\n",
-               o->what, o->preset, o->threads, mm_context_kernels(context), tokens, per_second,
+               o->what, o->preset, mm_dtype_name(o->dtype), o->threads, mm_context_kernels(context), tokens, per_second,
                tokens / times[o->repeat - 1], tokens / times[0]);
     free(ids);
     mm_cache_free(cache);
@@ -338,6 +365,7 @@ static int usage_text(FILE *to)
                 "  --batch-size N      rows of a training batch (8)\n"
                 "  --max-seq-len N     tokens per row, and of a prefill (512)\n"
                 "  --new-tokens N      tokens to decode (128)\n"
+                "  --dtype NAME        prefill, decode: f32, bf16, q8_0 or q4_0 (f32)\n"
                 "  --threads N         (2)\n"
                 "  --repeat N          counted runs, 1 to 64 (5)\n"
                 "  --data-path FILE    train: JSON lines {\"text\"}, with\n"
@@ -360,6 +388,7 @@ int main(int argc, char **argv)
                                            { "kernels", required_argument, NULL, 'k' },
                                            { "data-path", required_argument, NULL, 'd' },
                                            { "tokenizer", required_argument, NULL, 'z' },
+                                           { "dtype", required_argument, NULL, 'w' },
                                            { "json", no_argument, NULL, 'j' },
                                            { "help", no_argument, NULL, 'h' },
                                            { NULL, 0, NULL, 0 } };
@@ -375,6 +404,10 @@ int main(int argc, char **argv)
         case 'k': o.kernels = optarg; break;
         case 'd': o.data = optarg; break;
         case 'z': o.tokenizer = optarg; break;
+        case 'w':
+            if (!read_dtype(optarg, &o.dtype))
+                return 1;
+            break;
         case 'j': o.json = true; break;
         case 'h': return usage_text(stdout);
         default: return usage_text(stderr);
@@ -384,6 +417,10 @@ int main(int argc, char **argv)
     bool train = strcmp(o.what, "train") == 0;
     if (!train && strcmp(o.what, "prefill") != 0 && strcmp(o.what, "decode") != 0)
         return usage_text(stderr);
+    if (train && o.dtype != MM_F32) {
+        fprintf(stderr, "bench: train runs in f32\n");
+        return 1;
+    }
     if (!o.data != !o.tokenizer) {
         fprintf(stderr, "bench: --data-path and --tokenizer go together\n");
         return 1;

@@ -94,7 +94,7 @@ typedef struct mm_workload {
     int32_t cache_capacity; /**< tokens per cached sequence */
     int32_t weights_mapped; /**< 1: the weights stay in the mapped file */
     int32_t checkpointing;
-    int32_t reserved;       /**< 0 */
+    int32_t dtype;          /**< of the weights: MM_F32, …, as mm_model_cast() and mm_model_quantize() take it */
     const char *kernels;    /**< NULL: the fastest here */
 } mm_workload;
 #define MM_WORKLOAD_INIT { sizeof(mm_workload), 0, 1, 512, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL }

@@ -67,7 +67,8 @@ MM_API mm_status mm_model_load_memory(const mm_config *config, const void *data,
  * Write config.json and model.safetensors into `directory`, which is made if it is missing. Each file is replaced in
  * one step: a reader never sees half a file, and on failure the old ones stand.
  *
- * @return MM_OK; MM_ERR_ARG; MM_ERR_IO (a full disk too); MM_ERR_MEMORY. Since: 0.1
+ * @return MM_OK; MM_ERR_ARG; MM_ERR_IO (a full disk too); MM_ERR_MEMORY; MM_ERR_UNSUPPORTED, quantized weights, for which
+ *         safetensors has no dtype. Since: 0.1
  */
 MM_API mm_status mm_model_save(const mm_model *model, const char *directory);
 
@@ -76,6 +77,19 @@ MM_API mm_status mm_model_copy(const mm_model *model, mm_model **out);
 
 /** A second model with the weights turned into `dtype`: MM_F32, MM_BF16 or MM_F16 (to nearest, ties to even); yours. Since: 0.1 */
 MM_API mm_status mm_model_cast(const mm_model *model, int32_t dtype, mm_model **out);
+
+/**
+ * A second model whose matrices, embeddings and head included, are in blocks of 32 numbers with one scale: a quarter
+ * (MM_Q8_0) or an eighth (MM_Q4_0) of the memory that float32 takes and, decoding, about as much less time. Vectors and
+ * the router of experts stay float32. It is for evaluation and generation: products with it quantize what they multiply
+ * to 8 bits as well. mm_model_cast() gives its weights back as float32.
+ *
+ * @param dtype  MM_Q8_0 or MM_Q4_0.
+ * @param out    Yours: pair it with mm_model_free().
+ *
+ * @return MM_OK; MM_ERR_ARG; MM_ERR_MEMORY; MM_ERR_UNSUPPORTED, a matrix whose rows are not whole blocks. Since: 0.1
+ */
+MM_API mm_status mm_model_quantize(const mm_model *model, int32_t dtype, mm_model **out);
 
 /** Give the model back; its memory goes with the last handle that uses it. NULL is fine. Since: 0.1 */
 MM_API void mm_model_free(mm_model *model);

@@ -30,8 +30,12 @@ typedef struct mmi_kernels {
     float (*dot)(const float *a, const float *b, int64_t n);
     /* y [cols, rows] = the transpose of x [rows, cols], their rows ldy and ldx apart */
     void (*transpose)(float *y, int64_t ldy, const float *x, int64_t ldx, int64_t rows, int64_t cols);
-    void (*widen)(float *y, const void *x, int32_t dtype, int64_t n); /* y = x as float32; x f32, bf16 or f16 */
-    void (*narrow)(void *y, const float *x, int32_t dtype, int64_t n); /* to nearest, ties to even; NaN stays NaN */
+    void (*widen)(float *y, const void *x, int32_t dtype, int64_t n); /* y = x as float32 */
+    /* To f32, bf16 or f16: to nearest, ties to even; NaN stays NaN. To blocks, q8_0 or q4_0, n a multiple of 32: each
+     * number to the nearest multiple of its block's scale, ties away from 0 (q4_0: upwards in q), the scale being the
+     * largest magnitude / 127, or the number of largest magnitude / -8. A block that holds a NaN or an infinity turns
+     * into NaNs altogether. */
+    void (*narrow)(void *y, const float *x, int32_t dtype, int64_t n);
 
     /* --- Rows: N rows of C, row i at x + i * ld --- */
 
@@ -78,7 +82,7 @@ typedef struct mmi_kernels {
      * apart. Made for tiles that lie in a cache (M, N, K up to a few hundred). */
     void (*gemm_tile)(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b, int64_t ldb,
                       int64_t M, int64_t N, int64_t K, int32_t accumulate);
-    /* y[M, N] = x[M, K] · W[N, K]ᵀ for few rows (M up to 8 or so), W of any dtype, reading W once. */
+    /* y[M, N] = x[M, K] · W[N, K]ᵀ for few rows (M up to 8 or so), W f32, bf16 or f16, reading W once. */
     void (*gemv_rows)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype, int64_t ldw,
                       int64_t M, int64_t N, int64_t K);
     /* C[M, N] = or += op(A) · op(B) for one slice of a large product, packing into `scratch` (gemm_scratch floats).
@@ -86,6 +90,17 @@ typedef struct mmi_kernels {
     void (*gemm_slice)(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b, int64_t brs,
                        int64_t bcs, int64_t M, int64_t N, int64_t K, int32_t accumulate, float *scratch);
     int64_t gemm_scratch; /* floats that gemm_slice needs, whatever the shape */
+
+    /* --- Products with weights in blocks: K a multiple of 32, rows without gaps --- */
+
+    /* One row of K numbers for gemv_blocks: K signed bytes q, then K / 32 float32 scales (mmi_quantized_row() bytes, at a
+     * multiple of 4). A block's scale is its largest magnitude / 127, q to nearest, ties to even; the scale is NaN and q
+     * is 0 where the block holds a NaN or an infinity. */
+    void (*quantize)(void *q, const float *x, int64_t K);
+    /* y[M, N] = x[M, K] · W[N, K]ᵀ; x by quantize(), row behind row, W q8_0 or q4_0. Within a block the sum is exact, in
+     * integers; over blocks it is float32. A row's numbers do not depend on M and N. */
+    void (*gemv_blocks)(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
+                        int64_t K);
 
     /* --- Optimizer --- */
 
@@ -96,6 +111,11 @@ typedef struct mmi_kernels {
 
     int32_t in_place_beats_blas; /* measured: gemm_slice outruns OpenBLAS where the rows of op(A) are contiguous */
 } mmi_kernels;
+
+static inline int64_t mmi_quantized_row(int64_t K)
+{
+    return K + K / 32 * (int64_t)sizeof(float);
+}
 
 /* As mmi_act in model/arch.h, which sits above this folder; a static assertion there holds them equal. */
 enum { MMI_ACT_SILU = 0, MMI_ACT_GELU = 1, MMI_ACT_GELU_TANH = 2, MMI_ACT_RELU = 3 };

@@ -3,21 +3,22 @@
 #include <string.h>
 
 #include "backend/kernels.h"
+#include "base/dtype.h"
 
-#define CHUNK 2048 /* floats on the stack between two 16-bit dtypes */
+#define CHUNK 2048 /* floats on the stack between two dtypes, whole blocks of them */
 
-/* Every float16 and bfloat16 is a float32, so going through it rounds only once. */
+/* Every float16 and bfloat16 is a float32, and so is a small whole number times a float16: going through it rounds only
+ * once. */
 static void through_float(const mmi_kernels *k, unsigned char *out, int32_t to, const unsigned char *in, int32_t from,
                           int64_t n)
 {
     float middle[CHUNK];
-    size_t to_size = mm_dtype_size(to), from_size = mm_dtype_size(from);
     while (n > 0) {
         int64_t now = n < CHUNK ? n : CHUNK;
         k->widen(middle, in, from, now);
         k->narrow(out, middle, to, now);
-        in += (size_t)now * from_size;
-        out += (size_t)now * to_size;
+        in += mmi_dtype_bytes(from, now);
+        out += mmi_dtype_bytes(to, now);
         n -= now;
     }
 }
@@ -27,7 +28,7 @@ void mmi_convert(void *out, int32_t to, const void *in, int32_t from, int64_t n)
     if (n == 0)
         return;
     if (to == from) {
-        memcpy(out, in, (size_t)n * mm_dtype_size(to));
+        memcpy(out, in, mmi_dtype_bytes(to, n));
         return;
     }
     mmi_kernels k;

@@ -4,7 +4,8 @@
 
 #include <stdint.h>
 
-/* out[i] = in[i] for n elements; both dtypes are MM_F32, MM_BF16 or MM_F16. To nearest, ties to even. Any alignment. */
+/* out[i] = in[i] for n elements; dtypes of weights; of one in blocks n is a multiple of
+ * MMI_BLOCK. Rounded as the kernel `narrow` does. Any alignment. */
 void mmi_convert(void *out, int32_t to, const void *in, int32_t from, int64_t n);
 
 #endif

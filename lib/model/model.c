@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/dtype.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "model/convert.h"
@@ -30,7 +31,42 @@ static mm_model *carve_handle(mmi_carve *carve, int64_t tensors, size_t maps)
     return model;
 }
 
-mm_status mmi_model_estimate(const mm_config *config, bool weights_mapped, mmi_model_cost *out)
+int32_t mmi_model_dtype(const mmi_tensor *tensor, int32_t dtype)
+{
+    bool stays = tensor->rank == 1 || tensor->role == MMI_ROUTER;
+    return mmi_block_bytes(dtype) > 0 && stays ? MM_F32 : dtype;
+}
+
+/* Every row of a matrix that goes into blocks is to be whole blocks. */
+static mm_status check_blocks(const mmi_layout *layout, int32_t dtype)
+{
+    for (int64_t i = 0; i < layout->count; i++) {
+        mmi_tensor tensor;
+        mmi_layout_tensor(layout, i, &tensor);
+        if (mmi_model_dtype(&tensor, dtype) != dtype || tensor.shape[1] % MMI_BLOCK == 0)
+            continue;
+        char name[MMI_NAME_SIZE];
+        mmi_layout_name(layout, i, name, sizeof name);
+        return mmi_fail(MM_ERR_UNSUPPORTED, "%s has rows of %lld numbers, which %s can't cut into blocks of %d", name,
+                        (long long)tensor.shape[1], mm_dtype_name(dtype), MMI_BLOCK);
+    }
+    return MM_OK;
+}
+
+/* Bytes of an arena for weights of `dtype`. */
+static size_t weights_bytes(const mmi_layout *layout, int32_t dtype)
+{
+    size_t bytes = 0;
+    for (int role = 0; role < MMI_ROLES; role++) {
+        mmi_tensor tensor;
+        mmi_layout_describe(layout, (mmi_role)role, &tensor);
+        size_t one = mmi_align_up(mmi_dtype_bytes(mmi_model_dtype(&tensor, dtype), tensor.elements));
+        bytes += (size_t)mmi_layout_times(layout, (mmi_role)role) * one;
+    }
+    return bytes;
+}
+
+mm_status mmi_model_estimate(const mm_config *config, int32_t dtype, bool weights_mapped, mmi_model_cost *out)
 {
     mmi_arch arch;
     mm_status status = mmi_config_resolve(config, &arch);
@@ -38,9 +74,11 @@ mm_status mmi_model_estimate(const mm_config *config, bool weights_mapped, mmi_m
         return status;
     mmi_layout layout;
     mmi_layout_create(&layout, &arch);
+    if (mmi_block_bytes(dtype) > 0 && (status = check_blocks(&layout, dtype)) != MM_OK)
+        return status;
     mmi_carve carve = { NULL, 0, false };
     carve_handle(&carve, layout.count, weights_mapped ? 1 : 0);
-    out->weights = weights_mapped ? 0 : mmi_layout_place(&layout, mm_dtype_size(MM_F32), NULL);
+    out->weights = weights_mapped ? 0 : weights_bytes(&layout, dtype);
     out->handle = carve.used + mmi_config_bytes(config);
     return MM_OK;
 }
@@ -77,7 +115,7 @@ static size_t tensor_bytes(const mm_model *model, int64_t index)
 {
     mmi_tensor tensor;
     mmi_layout_tensor(&model->layout, index, &tensor);
-    return (size_t)tensor.elements * mm_dtype_size(model->dtypes[index]);
+    return mmi_dtype_bytes(model->dtypes[index], tensor.elements);
 }
 
 mm_status mmi_model_place(mm_model *model)
@@ -142,8 +180,11 @@ static mm_status duplicate(const mm_model *model, int32_t dtype, mm_model **out)
 {
     mm_model *fresh = NULL;
     mm_status status = mmi_model_new(&fresh, model->config, 0);
-    for (int64_t i = 0; status == MM_OK && i < fresh->layout.count; i++)
-        fresh->dtypes[i] = dtype < 0 ? model->dtypes[i] : dtype;
+    for (int64_t i = 0; status == MM_OK && i < fresh->layout.count; i++) {
+        mmi_tensor tensor;
+        mmi_layout_tensor(&fresh->layout, i, &tensor);
+        fresh->dtypes[i] = dtype < 0 ? model->dtypes[i] : mmi_model_dtype(&tensor, dtype);
+    }
     if (status == MM_OK)
         status = mmi_model_place(fresh);
     if (status != MM_OK) {
@@ -174,6 +215,17 @@ mm_status mm_model_cast(const mm_model *model, int32_t dtype, mm_model **out)
         return mmi_fail(MM_ERR_ARG, "mm_model_cast: dtype is %d (%s), weights may be f32, bf16 or f16", (int)dtype,
                         mm_dtype_name(dtype));
     return duplicate(model, dtype, out);
+}
+
+mm_status mm_model_quantize(const mm_model *model, int32_t dtype, mm_model **out)
+{
+    if (!model || !out)
+        return mmi_fail(MM_ERR_ARG, "mm_model_quantize: %s is NULL", model ? "out" : "model");
+    if (mmi_block_bytes(dtype) == 0)
+        return mmi_fail(MM_ERR_ARG, "mm_model_quantize: dtype is %d (%s), must be q8_0 or q4_0", (int)dtype,
+                        mm_dtype_name(dtype));
+    mm_status status = check_blocks(&model->layout, dtype);
+    return status == MM_OK ? duplicate(model, dtype, out) : status;
 }
 
 mm_model *mmi_model_hold(mm_model *model)
@@ -236,6 +288,10 @@ static void show(const mm_model *model, int64_t index, mm_view *out)
     out->shape[2] = out->shape[3] = 1;
     out->strides[0] = tensor.shape[1];
     out->strides[1] = tensor.rank == 2 ? 1 : 0;
+    if (mmi_block_bytes(out->dtype) > 0) {
+        out->strides[0] = tensor.shape[1] / MMI_BLOCK;
+        out->strides[1] = 0;
+    }
 }
 
 mm_status mm_model_tensor(const mm_model *model, int64_t index, mm_view *out)

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/dtype.h"
 #include "base/memory.h"
 #include "model/handle.h"
 #include "model/names.h"
@@ -111,6 +112,11 @@ mm_status mm_model_save(const mm_model *model, const char *directory)
         return mmi_fail(MM_ERR_ARG, "mm_model_save: %s is NULL", model ? "directory" : "model");
     if (directory[0] == '\0')
         return mmi_fail(MM_ERR_ARG, "mm_model_save: the directory's name is empty");
+    for (int64_t i = 0; i < model->layout.count; i++)
+        if (mmi_block_bytes(model->dtypes[i]) > 0)
+            return mmi_fail(MM_ERR_UNSUPPORTED, "mm_model_save: the weights are %s, which safetensors has no dtype for; "
+                                                "mm_model_cast() to one of f32, bf16 and f16 gives some that can be saved",
+                            mm_dtype_name(model->dtypes[i]));
     paths p = { NULL, NULL, NULL };
     bool there = mmi_is_directory(directory);
     mm_status status = make_paths(&p, directory);

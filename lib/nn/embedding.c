@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#include "base/dtype.h"
+
 #define ROWS 64    /* tokens per piece */
 #define COLUMNS 64 /* of the gradient table, per piece */
 
@@ -20,7 +22,7 @@ static void gather(void *arg, int64_t piece, int worker)
     const job *j = arg;
     int64_t first, last;
     mmi_piece_rows(piece, ROWS, j->N, &first, &last);
-    size_t row = (size_t)j->C * mm_dtype_size(j->table.dtype);
+    size_t row = mmi_dtype_bytes(j->table.dtype, j->C);
     for (int64_t i = first; i < last; i++)
         j->x->k.widen(j->out + i * j->C, (const char *)j->table.data + (size_t)j->ids[i] * row, j->table.dtype, j->C);
 }

@@ -1,6 +1,7 @@
 #include "nn/linear.h"
 
 #include "backend/gemm.h"
+#include "base/dtype.h"
 
 #define FEW_ROWS 8 /* up to so many, a product reads the weights row by row */
 #define ROWS 64    /* per piece, where a bias is added */
@@ -19,10 +20,10 @@ bool mmi_param_join(mmi_param *joined, const mmi_param *parts, int count)
     *joined = parts[0];
     for (int i = 1; i < count; i++) {
         const mmi_param *p = &parts[i];
-        size_t taken = (size_t)(joined->w.rows * joined->w.cols);
+        int64_t taken = joined->w.rows * joined->w.cols;
         if (!p->w.data || p->w.dtype != joined->w.dtype || p->w.cols != joined->w.cols)
             return false;
-        if ((const char *)p->w.data != (const char *)joined->w.data + taken * mm_dtype_size(p->w.dtype))
+        if ((const char *)p->w.data != (const char *)joined->w.data + mmi_dtype_bytes(p->w.dtype, taken))
             return false;
         if (joined->grad ? p->grad != joined->grad + taken : p->grad != NULL)
             return false;

@@ -15,7 +15,7 @@ typedef struct mmi_param {
  * puts q, k, v and gate, up. False: they don't, run them one by one. */
 bool mmi_param_join(mmi_param *joined, const mmi_param *parts, int count);
 
-/* y [N, out] = in [N, in] · Wᵀ + b, rows ldy and ldin apart. `panel`: room for W as float32, or NULL when it is. */
+/* y [N, out] = in [N, in] · Wᵀ + b, rows ldy and ldin apart. `panel`: room for W as float32; NULL where it is. */
 void mmi_linear_forward(const mmi_exec *x, float *y, int64_t ldy, const float *in, int64_t ldin, mmi_param w, mmi_param b,
                         int64_t N, float *panel);
 

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/dtype.h"
 #include "base/options.h"
 #include "base/random.h"
 
@@ -14,12 +15,16 @@ _Static_assert((int)MMI_SILU == MMI_ACT_SILU && (int)MMI_GELU == MMI_ACT_GELU &&
                    && (int)MMI_RELU == MMI_ACT_RELU,
                "the architecture's activations are the kernels'");
 
-static bool has_wide_weights(const mm_model *model, int64_t count)
+static mmi_weight_kinds kinds_of(const mm_model *model, int64_t count)
 {
-    for (int64_t i = 0; i < count; i++)
-        if (mmi_model_weight(model, i).dtype != MM_F32)
-            return true;
-    return false;
+    mmi_weight_kinds kinds = { false, false };
+    for (int64_t i = 0; i < count; i++) {
+        int32_t dtype = mmi_model_weight(model, i).dtype;
+        bool blocks = mmi_block_bytes(dtype) > 0;
+        kinds.blocks = kinds.blocks || blocks;
+        kinds.wide = kinds.wide || (dtype != MM_F32 && !blocks);
+    }
+    return kinds;
 }
 
 size_t mmi_context_handle_bytes(const mmi_layout *layout)
@@ -64,7 +69,7 @@ static mm_status allocate(mm_context *ctx)
         ctx->grads = mmi_calloc(1, ctx->grads_size);
         if (!ctx->grads)
             return mmi_fail_memory(ctx->grads_size, "gradients");
-    } else if (ctx->limits.wide_weights) {
+    } else if (ctx->limits.weights.wide) {
         place_vectors(ctx);
     }
     return mmi_pool_create(ctx->limits.threads, &ctx->exec.pool);
@@ -76,12 +81,12 @@ mm_status mm_context_create(mm_model *model, const mm_context_options *options, 
         return mmi_fail(MM_ERR_ARG, "mm_context_create: model or out is NULL");
     const mmi_arch *arch = mmi_model_arch(model);
     const mmi_layout *layout = mmi_model_layout(model);
-    bool wide = has_wide_weights(model, layout->count);
+    mmi_weight_kinds kinds = kinds_of(model, layout->count);
     mmi_limits limits;
-    mm_status status = mmi_limits_read(&limits, arch, options, wide);
+    mm_status status = mmi_limits_read(&limits, arch, options, kinds);
     if (status == MM_OK && limits.mode == MM_TRAIN && !mmi_model_can_train(model))
         status = mmi_fail(MM_ERR_STATE, "the model can't be trained: its weights are %s",
-                          wide ? "not float32" : "mapped from a file");
+                          kinds.wide || kinds.blocks ? "not float32" : "mapped from a file");
     if (status != MM_OK)
         return status;
     mm_context *ctx = mmi_calloc(1, mmi_context_handle_bytes(layout));

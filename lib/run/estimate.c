@@ -1,5 +1,6 @@
 #include <minimind/count.h>
 
+#include "base/dtype.h"
 #include "base/options.h"
 #include "base/pool.h"
 #include "model/adamw_layout.h"
@@ -30,7 +31,14 @@ static mm_status read_workload(mm_workload *out, mmi_arch *arch, mmi_limits *lim
                              .threads = out->threads,
                              .checkpointing = out->checkpointing,
                              .kernels = out->kernels };
-    return mmi_limits_read(limits, arch, &o, false);
+    mmi_weight_kinds kinds = { out->dtype == MM_BF16 || out->dtype == MM_F16, mmi_block_bytes(out->dtype) > 0 };
+    if (out->dtype != MM_F32 && !kinds.wide && !kinds.blocks)
+        return mmi_fail(MM_ERR_ARG, "dtype is %d (%s), weights may be f32, bf16, f16, q8_0 or q4_0", out->dtype,
+                        mm_dtype_name(out->dtype));
+    status = mmi_limits_read(limits, arch, &o, kinds);
+    if (status == MM_OK && out->dtype != MM_F32 && (out->mode == MM_TRAIN || out->optimizer))
+        status = mmi_fail(MM_ERR_ARG, "dtype is %s, a model in training has f32", mm_dtype_name(out->dtype));
+    return status;
 }
 
 static mm_status add_cache(mm_memory *m, const mmi_arch *a, const mm_workload *w)
@@ -63,7 +71,7 @@ mm_status mm_estimate_memory(const mm_config *config, const mm_workload *workloa
     mmi_model_cost cost;
     if (!mmi_plan_place(&plan, &carve, &arch, &layout, &limits))
         return mmi_fail(MM_ERR_ARG, "%d sequences of %d tokens are beyond this machine", w.max_batch, w.max_length);
-    if ((status = mmi_model_estimate(config, w.weights_mapped, &cost)) != MM_OK)
+    if ((status = mmi_model_estimate(config, w.dtype, w.weights_mapped, &cost)) != MM_OK)
         return status;
     mm_memory m = MM_MEMORY_INIT;
     m.weights = (int64_t)cost.weights;

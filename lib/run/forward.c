@@ -41,7 +41,7 @@ static void run_head(mm_context *ctx, const mmi_pass *pass)
 static void widen_vectors(mm_context *ctx)
 {
     uint64_t version = mmi_model_version(ctx->model);
-    if (!ctx->limits.wide_weights || ctx->widened == version)
+    if (!ctx->limits.weights.wide || ctx->widened == version)
         return;
     for (int64_t i = 0; i < ctx->layout->count; i++) {
         mmi_tensor t;

@@ -15,7 +15,8 @@ static mm_status check_between(const char *name, int64_t value, int64_t low, int
     return MM_OK;
 }
 
-mm_status mmi_limits_read(mmi_limits *out, const mmi_arch *arch, const mm_context_options *options, bool wide_weights)
+mm_status mmi_limits_read(mmi_limits *out, const mmi_arch *arch, const mm_context_options *options,
+                          mmi_weight_kinds weights)
 {
     mm_context_options o = MM_CONTEXT_OPTIONS_INIT;
     mm_status status = mmi_options_read(&o, sizeof o, options, "mm_context_options");
@@ -51,7 +52,7 @@ mm_status mmi_limits_read(mmi_limits *out, const mmi_arch *arch, const mm_contex
         .checkpointing = o.mode == MM_TRAIN && o.checkpointing,
         .router_noise = o.router_noise,
         .path = path,
-        .wide_weights = wide_weights,
+        .weights = weights,
     };
     return MM_OK;
 }
@@ -229,14 +230,30 @@ static void place_tables(mmi_plan *p, mmi_carve *c, const mmi_arch *a, const mmi
         p->sinusoid = floats(c, limits->max_context, a->C);
 }
 
-static void place_scratch(mmi_plan *p, mmi_carve *c, const mmi_arch *a, const mmi_limits *limits)
+/* Numbers in the longest row of a matrix. */
+static int64_t longest_row(const mmi_layout *layout)
+{
+    int64_t most = 0;
+    for (int role = 0; role < MMI_ROLES; role++) {
+        mmi_tensor t;
+        mmi_layout_describe(layout, (mmi_role)role, &t);
+        if (t.rank == 2 && mmi_layout_times(layout, (mmi_role)role) > 0 && t.shape[1] > most)
+            most = t.shape[1];
+    }
+    return most;
+}
+
+static void place_scratch(mmi_plan *p, mmi_carve *c, const mmi_arch *a, const mmi_layout *layout,
+                          const mmi_limits *limits)
 {
     mmi_kernels k;
     mmi_kernels_init(&k, limits->path->cpu);
     int64_t gemm = mmi_gemm_scratch(&k), attention = mmi_attention_scratch(a->H, a->G, a->D);
     int64_t heads = a->H * a->D; /* a row of heads in their norm's backward pass */
     int64_t most = gemm > attention ? gemm : attention;
+    int64_t blocks = limits->weights.blocks ? mmi_gemm_blocks_scratch(longest_row(layout)) : 0;
     most = most > heads ? most : heads;
+    most = most > blocks ? most : blocks;
     p->scratch_stride = (int64_t)(mmi_align_up((size_t)most * sizeof(float)) / sizeof(float));
     p->scratch = floats(c, limits->threads, p->scratch_stride);
 }
@@ -255,7 +272,7 @@ static int64_t joined_elements(const mmi_layout *layout, const mmi_role *roles, 
     return sum;
 }
 
-static void place_wide(mmi_plan *p, mmi_carve *c, const mmi_layout *layout)
+static void place_wide(mmi_plan *p, mmi_carve *c, const mmi_layout *layout, mmi_weight_kinds weights)
 {
     static const mmi_role together[][3] = { { MMI_Q, MMI_K, MMI_V },
                                             { MMI_GATE, MMI_UP, MMI_ROLES },
@@ -275,7 +292,7 @@ static void place_wide(mmi_plan *p, mmi_carve *c, const mmi_layout *layout)
             largest = t.elements;
     }
     p->panel = floats(c, largest, 1);
-    p->vectors = floats(c, vectors, 1);
+    p->vectors = weights.wide ? floats(c, vectors, 1) : NULL;
 }
 
 bool mmi_plan_place(mmi_plan *p, mmi_carve *c, const mmi_arch *a, const mmi_layout *layout, const mmi_limits *limits)
@@ -292,8 +309,8 @@ bool mmi_plan_place(mmi_plan *p, mmi_carve *c, const mmi_arch *a, const mmi_layo
         place_backward(p, c, a, N);
     place_outputs(p, c, a, limits, N);
     place_tables(p, c, a, limits);
-    place_scratch(p, c, a, limits);
-    if (limits->wide_weights)
-        place_wide(p, c, layout);
+    place_scratch(p, c, a, layout, limits);
+    if (limits->weights.wide || limits->weights.blocks)
+        place_wide(p, c, layout, limits->weights);
     return !c->overflow;
 }

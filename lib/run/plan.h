@@ -12,17 +12,23 @@
 #include "nn/loss.h"
 #include "nn/moe.h"
 
+/* What room the weights need beside themselves. */
+typedef struct mmi_weight_kinds {
+    bool wide;   /* some are bf16 or f16: to widen matrices and vectors */
+    bool blocks; /* some matrices are in blocks: to widen them, and to quantize what they meet */
+} mmi_weight_kinds;
+
 /* A context's options, checked and with every 0 filled in. */
 typedef struct mmi_limits {
     int32_t mode, max_batch, max_length, max_context, outputs, threads;
     const mmi_path *path;
     bool checkpointing;
     float router_noise;
-    bool wide_weights; /* some weights are not float32: room to widen them is needed */
+    mmi_weight_kinds weights;
 } mmi_limits;
 
 /* Checks `options` against the architecture. */
-mm_status mmi_limits_read(mmi_limits *out, const mmi_arch *arch, const mm_context_options *options, bool wide_weights);
+mm_status mmi_limits_read(mmi_limits *out, const mmi_arch *arch, const mm_context_options *options, mmi_weight_kinds weights);
 
 /* What forward keeps of one layer. Evaluation keeps nothing: all layers share one set, and x is x_mid is the next layer's x. */
 typedef struct mmi_kept {
@@ -68,8 +74,8 @@ typedef struct mmi_plan {
     float *sinusoid;                      /* [max_context, C] */
     float *scratch;                       /* [threads, scratch_stride] */
     int64_t scratch_stride;
-    float *panel;                         /* the largest matrix as float32; only with wide_weights */
-    float *vectors;                       /* every vector as float32; only with wide_weights */
+    float *panel;                         /* the largest matrix as float32; only where it is not */
+    float *vectors;                       /* every vector as float32; only with wide weights */
 } mmi_plan;
 
 /* Lay the plan out. False: its size overflows. */

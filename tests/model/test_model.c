@@ -99,7 +99,7 @@ START_TEST(a_model_takes_the_bytes_that_were_estimated)
     mm_config *config = config_number(_i);
     uint64_t before = held();
     mmi_model_cost cost = { 0, 0 };
-    ck_ok(mmi_model_estimate(config, false, &cost));
+    ck_ok(mmi_model_estimate(config, MM_F32, false, &cost));
     ck_assert_uint_eq(held(), before);
     mm_memory_reset_peak();
     mm_model *model = NULL, *copy = NULL, *mapped = NULL;
@@ -118,7 +118,7 @@ START_TEST(a_model_takes_the_bytes_that_were_estimated)
     ck_ok(mm_model_save(model, directory));
     uint64_t without = held();
     ck_ok(mm_model_load(directory, &options, &mapped));
-    ck_ok(mmi_model_estimate(mm_model_config(mapped), true, &cost));
+    ck_ok(mmi_model_estimate(mm_model_config(mapped), MM_F32, true, &cost));
     ck_assert_uint_eq(cost.weights, 0);
     ck_assert_uint_eq(held() - without, cost.handle);
     mm_model_free(mapped);
@@ -242,7 +242,7 @@ START_TEST(an_impossible_config_makes_no_model)
     ck_ok(mm_config_set_int(config, "num_attention_heads", 3));
     ck_ok(mm_config_set_int(config, "num_key_value_heads", 2));
     ck_status(mm_model_create(config, 0, &model), MM_ERR_ARG);
-    ck_status(mmi_model_estimate(config, false, &cost), MM_ERR_ARG);
+    ck_status(mmi_model_estimate(config, MM_F32, false, &cost), MM_ERR_ARG);
     ck_assert_ptr_null(model);
     mm_config_free(config);
     ck_assert_uint_eq(held(), 0);

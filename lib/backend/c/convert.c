@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include <minimind/view.h>
+#include "base/dtype.h"
 
 static uint32_t bits_of(float x)
 {
@@ -66,6 +66,10 @@ void mmi_c_widen(float *y, const void *x, int32_t dtype, int64_t n)
             memcpy(y, x, (size_t)n * sizeof *y);
         return;
     }
+    if (mmi_block_bytes(dtype) > 0) {
+        mmi_c_widen_blocks(y, x, dtype, n);
+        return;
+    }
     const unsigned char *from = x;
     for (int64_t i = 0; i < n; i++) {
         uint16_t bits;
@@ -79,6 +83,10 @@ void mmi_c_narrow(void *y, const float *x, int32_t dtype, int64_t n)
     if (dtype == MM_F32) {
         if (n > 0)
             memcpy(y, x, (size_t)n * sizeof *x);
+        return;
+    }
+    if (mmi_block_bytes(dtype) > 0) {
+        mmi_c_narrow_blocks(y, x, dtype, n);
         return;
     }
     unsigned char *to = y;

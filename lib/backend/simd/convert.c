@@ -1,3 +1,4 @@
+#include "backend/c/portable.h"
 #include "backend/simd/table.h"
 #include "backend/simd/words.h"
 
@@ -36,6 +37,8 @@ void SIMD(widen)(float *y, const void *x, int32_t dtype, int64_t n)
         widen_words(y, x, MM_BF16, n);
     else if (dtype == MM_F16)
         widen_words(y, x, MM_F16, n);
+    else if (dtype != MM_F32)
+        SIMD(widen_blocks)(y, x, dtype, n);
     else if (n > 0)
         memcpy(y, x, (size_t)n * sizeof *y);
 }
@@ -46,6 +49,8 @@ void SIMD(narrow)(void *y, const float *x, int32_t dtype, int64_t n)
         narrow_words(y, x, MM_BF16, n);
     else if (dtype == MM_F16)
         narrow_words(y, x, MM_F16, n);
+    else if (dtype != MM_F32)
+        mmi_c_narrow_blocks(y, x, dtype, n);
     else if (n > 0)
         memcpy(y, x, (size_t)n * sizeof *x);
 }

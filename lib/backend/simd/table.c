@@ -40,5 +40,9 @@ void SIMD(kernels_init)(mmi_kernels *k)
     k->gemm_slice = SIMD(gemm_slice);
     k->gemm_scratch = SIMD(gemm_scratch)();
     k->adamw = SIMD(adamw);
+#ifdef __AVX2__
+    k->quantize = SIMD(quantize);
+    k->gemv_blocks = SIMD(gemv_blocks);
+#endif
     k->in_place_beats_blas = IN_PLACE_BEATS_BLAS;
 }

@@ -1,0 +1,146 @@
+/* Numbers in blocks of 32 with one scale each, as GGUF lays them out. */
+#include "backend/c/portable.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "backend/kernels.h"
+#include "base/dtype.h"
+
+static float scale_of(const unsigned char *block)
+{
+    uint16_t bits;
+    memcpy(&bits, block, sizeof bits);
+    return mmi_c_from_f16(bits);
+}
+
+static void put_scale(unsigned char *block, float scale)
+{
+    uint16_t bits = mmi_c_to_f16(scale);
+    memcpy(block, &bits, sizeof bits);
+}
+
+/* A block's 32 whole numbers. */
+static void unpack(int8_t *q, const unsigned char *block, int32_t dtype)
+{
+    const unsigned char *packed = block + 2;
+    if (dtype == MM_Q8_0) {
+        memcpy(q, packed, MMI_BLOCK);
+        return;
+    }
+    for (int i = 0; i < MMI_BLOCK / 2; i++) {
+        q[i] = (int8_t)((packed[i] & 15) - 8);
+        q[i + MMI_BLOCK / 2] = (int8_t)((packed[i] >> 4) - 8);
+    }
+}
+
+void mmi_c_widen_blocks(float *y, const void *x, int32_t dtype, int64_t n)
+{
+    const unsigned char *block = x;
+    size_t size = mmi_block_bytes(dtype);
+    for (int64_t b = 0; b < n / MMI_BLOCK; b++, block += size, y += MMI_BLOCK) {
+        int8_t q[MMI_BLOCK];
+        float scale = scale_of(block);
+        unpack(q, block, dtype);
+        for (int i = 0; i < MMI_BLOCK; i++)
+            y[i] = (float)q[i] * scale;
+    }
+}
+
+/* The number of largest magnitude, the first of several; NaN if one of them is not finite. */
+static float extreme(const float *x)
+{
+    float most = 0;
+    for (int i = 0; i < MMI_BLOCK; i++) {
+        if (!(fabsf(x[i]) <= FLT_MAX))
+            return NAN;
+        if (fabsf(x[i]) > fabsf(most))
+            most = x[i];
+    }
+    return most;
+}
+
+/* 1 / scale; 0, which makes all numbers 0, where that is not finite or the scale is NaN. */
+static float inverse(float scale)
+{
+    return fabsf(scale) >= FLT_MIN ? 1.0f / scale : 0.0f;
+}
+
+static void narrow_q8_0(unsigned char *block, const float *x, float most)
+{
+    float scale = fabsf(most) / 127.0f, factor = inverse(scale);
+    put_scale(block, scale);
+    for (int i = 0; i < MMI_BLOCK; i++) {
+        int8_t q = factor > 0 ? (int8_t)roundf(x[i] * factor) : 0;
+        memcpy(block + 2 + i, &q, 1);
+    }
+}
+
+static unsigned nibble(float x, float factor)
+{
+    int q = factor != 0 ? (int)(x * factor + 8.5f) : 8; /* never negative: x * factor is -8 at least, but for rounding */
+    return (unsigned)(q < 15 ? q : 15);
+}
+
+static void narrow_q4_0(unsigned char *block, const float *x, float most)
+{
+    float scale = most / -8.0f, factor = inverse(scale);
+    put_scale(block, scale);
+    for (int i = 0; i < MMI_BLOCK / 2; i++)
+        block[2 + i] = (unsigned char)(nibble(x[i], factor) | nibble(x[i + MMI_BLOCK / 2], factor) << 4);
+}
+
+void mmi_c_narrow_blocks(void *y, const float *x, int32_t dtype, int64_t n)
+{
+    unsigned char *block = y;
+    size_t size = mmi_block_bytes(dtype);
+    for (int64_t b = 0; b < n / MMI_BLOCK; b++, block += size, x += MMI_BLOCK) {
+        float most = extreme(x);
+        if (dtype == MM_Q8_0)
+            narrow_q8_0(block, x, most);
+        else
+            narrow_q4_0(block, x, most);
+    }
+}
+
+void mmi_c_quantize(void *q, const float *x, int64_t K)
+{
+    int8_t *numbers = q;
+    float *scales = (float *)(void *)(numbers + K);
+    for (int64_t b = 0; b < K / MMI_BLOCK; b++, x += MMI_BLOCK, numbers += MMI_BLOCK) {
+        scales[b] = fabsf(extreme(x)) / 127.0f;
+        float factor = inverse(scales[b]);
+        for (int i = 0; i < MMI_BLOCK; i++)
+            numbers[i] = factor > 0 ? (int8_t)rintf(x[i] * factor) : 0;
+    }
+}
+
+static int32_t dot_block(const int8_t *a, const int8_t *b)
+{
+    int32_t sum = 0;
+    for (int i = 0; i < MMI_BLOCK; i++)
+        sum += (int32_t)a[i] * b[i];
+    return sum;
+}
+
+void mmi_c_gemv_blocks(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
+                       int64_t K)
+{
+    size_t size = mmi_block_bytes(dtype);
+    const unsigned char *row = w;
+    for (int64_t j = 0; j < N; j++, row += (size_t)(K / MMI_BLOCK) * size) {
+        for (int64_t i = 0; i < M; i++)
+            y[i * ldy + j] = 0;
+        for (int64_t b = 0; b < K / MMI_BLOCK; b++) {
+            int8_t q[MMI_BLOCK];
+            float scale = scale_of(row + (size_t)b * size);
+            unpack(q, row + (size_t)b * size, dtype);
+            for (int64_t i = 0; i < M; i++) {
+                const int8_t *numbers = (const int8_t *)x + i * mmi_quantized_row(K);
+                const float *scales = (const float *)(const void *)(numbers + K);
+                y[i * ldy + j] += (scale * scales[b]) * (float)dot_block(q, numbers + b * MMI_BLOCK);
+            }
+        }
+    }
+}

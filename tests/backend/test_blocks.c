@@ -1,0 +1,336 @@
+/* Numbers in blocks: what they round to, what comes back, and products with them, on every table. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/gemm.h"
+#include "base/dtype.h"
+#include "base/memory.h"
+#include "tables.h"
+
+static const int32_t dtypes[] = { MM_Q8_0, MM_Q4_0 };
+#define EACH_DTYPE(dtype) for (int32_t at_ = 0, dtype; at_ < 2 && (dtype = dtypes[at_], 1); at_++)
+
+static const char *label_of(const mmi_kernels *k, int32_t dtype)
+{
+    static char label[64];
+    snprintf(label, sizeof label, "%s with %s", k->name, mm_dtype_name(dtype));
+    return label;
+}
+
+/* The scale of a block, read by a table's own widening of a block whose first number is 1 (8 + 1 in q4_0). */
+static double scale_of(const mmi_kernels *k, const unsigned char *block, int32_t dtype)
+{
+    unsigned char one[34] = { block[0], block[1], dtype == MM_Q8_0 ? 1 : 0x89 };
+    float y[MMI_BLOCK];
+    if (dtype == MM_Q4_0)
+        memset(one + 3, 0x88, 15);
+    k->widen(y, one, dtype, MMI_BLOCK);
+    return y[0];
+}
+
+START_TEST(blocks_lie_as_gguf_has_them)
+{
+    /* a half 0.5, then whole numbers */
+    unsigned char q8[34] = { 0x00, 0x38, 0, 1, 0xFF, 127, 0x80 }, q4[18] = { 0x00, 0x38, 0x8F, 0x08 };
+    EACH_TABLE (k) {
+        float y[MMI_BLOCK];
+        k->widen(y, q8, MM_Q8_0, MMI_BLOCK);
+        ck_assert(y[0] == 0 && y[1] == 0.5f && y[2] == -0.5f && y[3] == 63.5f && y[4] == -64.0f && y[5] == 0);
+        k->widen(y, q4, MM_Q4_0, MMI_BLOCK);
+        ck_assert(y[0] == 3.5f && y[16] == 0 && y[1] == 0 && y[17] == -4.0f && y[2] == -4.0f && y[31] == -4.0f);
+    }
+}
+END_TEST
+
+START_TEST(what_comes_back_is_within_half_a_step)
+{
+    test_rng rng = { 41 };
+    EACH_TABLE (k)
+        EACH_DTYPE (dtype)
+            for (int round = 0; round < 40; round++) {
+                int64_t n = MMI_BLOCK * rng_between(&rng, 0, 9);
+                float *x = edge_random(0, n, &rng, ldexpf(1, rng_between(&rng, -6, 6))), *y = edge_floats(1, n);
+                unsigned char *w = edge_place(2, (int64_t)mmi_dtype_bytes(dtype, n));
+                k->narrow(w, x, dtype, n);
+                k->widen(y, w, dtype, n);
+                edge_check();
+                for (int64_t i = 0; i < n; i++) {
+                    double step = fabs(scale_of(k, w + (size_t)(i / MMI_BLOCK) * mmi_block_bytes(dtype), dtype));
+                    /* q4_0 has no 8: the number opposite to the largest may be cut to 7; a half's rounding may add */
+                    double most = (dtype == MM_Q8_0 ? 0.5 : 1.0) * step + 128 * step / 2048;
+                    ck_near(y[i], x[i], most, k, mm_dtype_name(dtype), i);
+                }
+            }
+}
+END_TEST
+
+START_TEST(whole_numbers_of_a_power_of_two_come_back_exactly)
+{
+    EACH_TABLE (k)
+        EACH_DTYPE (dtype) {
+            int most = dtype == MM_Q8_0 ? 127 : 8;
+            float x[MMI_BLOCK], y[MMI_BLOCK];
+            unsigned char block[34];
+            for (int i = 0; i < MMI_BLOCK; i++)
+                x[i] = (float)((i * 37) % (2 * most) - most + (dtype == MM_Q8_0)) / 4;
+            x[7] = (float)-most / 4;
+            k->narrow(block, x, dtype, MMI_BLOCK);
+            k->widen(y, block, dtype, MMI_BLOCK);
+            for (int i = 0; i < MMI_BLOCK; i++)
+                expect(y[i] == x[i], "%s: %g became %g", label_of(k, dtype), (double)x[i], (double)y[i]);
+        }
+}
+END_TEST
+
+START_TEST(zeros_and_the_tiniest_numbers_become_finite)
+{
+    static const float values[] = { 0.0f, -0.0f, 1e-45f, 1e-38f, 1e-9f };
+    EACH_TABLE (k)
+        EACH_DTYPE (dtype)
+            for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
+                float x[MMI_BLOCK], y[MMI_BLOCK];
+                unsigned char block[34], row[36];
+                for (int i = 0; i < MMI_BLOCK; i++)
+                    x[i] = i % 3 ? values[v] : 0;
+                k->narrow(block, x, dtype, MMI_BLOCK);
+                k->widen(y, block, dtype, MMI_BLOCK);
+                k->quantize(row, x, MMI_BLOCK);
+                float product = NAN;
+                k->gemv_blocks(&product, 1, row, block, dtype, 1, 1, MMI_BLOCK);
+                for (int i = 0; i < MMI_BLOCK; i++)
+                    expect(fabsf(y[i]) < 1e-6f, "%s: %g became %g", label_of(k, dtype), (double)x[i], (double)y[i]);
+                expect(fabsf(product) < 1e-6f, "%s: a product is %g", label_of(k, dtype), (double)product);
+            }
+}
+END_TEST
+
+START_TEST(a_nan_or_an_infinity_makes_its_block_nan_and_no_other)
+{
+    static const float bad[] = { NAN, INFINITY, -INFINITY };
+    test_rng rng = { 42 };
+    EACH_TABLE (k)
+        EACH_DTYPE (dtype)
+            for (int b = 0; b < 3; b++) {
+                float *x = edge_random(0, 96, &rng, 1), y[96];
+                unsigned char w[102];
+                x[32 + 11 * b] = bad[b];
+                k->narrow(w, x, dtype, 96);
+                k->widen(y, w, dtype, 96);
+                for (int i = 0; i < 96; i++)
+                    expect(!isnan(y[i]) == (i / MMI_BLOCK != 1), "%s: number %d is %g", label_of(k, dtype), i, (double)y[i]);
+            }
+}
+END_TEST
+
+/* x [M, K] as quantize() leaves it, checked against the portable table's. */
+static unsigned char *quantized(const mmi_kernels *k, int slot, const float *x, int64_t M, int64_t K)
+{
+    mmi_kernels c;
+    mmi_kernels_init_c(&c);
+    int64_t size = mmi_quantized_row(K);
+    unsigned char *q = edge_place(slot, M * size), *want = malloc((size_t)size + 1);
+    for (int64_t i = 0; i < M; i++) {
+        k->quantize(q + i * size, x + i * K, K);
+        c.quantize(want, x + i * K, K);
+        expect(memcmp(q + i * size, want, (size_t)size) == 0, "%s quantizes row %lld of %lld numbers in another way",
+               k->name, (long long)i, (long long)K);
+    }
+    free(want);
+    return q;
+}
+
+/* Row i of what quantize() left, as numbers. */
+static void read_back(double *x, const unsigned char *q, int64_t i, int64_t K)
+{
+    const signed char *numbers = (const signed char *)q + i * mmi_quantized_row(K);
+    for (int64_t p = 0; p < K; p++) {
+        float scale;
+        memcpy(&scale, (const char *)numbers + K + p / MMI_BLOCK * 4, 4);
+        x[p] = (double)scale * numbers[p];
+    }
+}
+
+START_TEST(activations_are_quantized_alike_to_half_a_step)
+{
+    test_rng rng = { 43 };
+    EACH_TABLE (k)
+        for (int64_t K = 0; K <= 320; K += MMI_BLOCK) {
+            float *x = edge_random(0, K, &rng, 3);
+            double back[320];
+            unsigned char *q = quantized(k, 1, x, 1, K);
+            read_back(back, q, 0, K);
+            for (int64_t p = 0; p < K; p++)
+                ck_near(back[p], x[p], 3 / 127.0 / 2 + 1e-6, k, "quantize", p);
+            edge_check();
+        }
+}
+END_TEST
+
+START_TEST(products_are_those_of_the_quantized_numbers)
+{
+    test_rng rng = { 44 };
+    EACH_TABLE (k)
+        EACH_DTYPE (dtype)
+            for (int64_t M = 0; M <= 9; M++)
+                for (int round = 0; round < 12; round++) {
+                    int64_t N = rng_between(&rng, 0, 11), K = MMI_BLOCK * rng_between(&rng, 0, 9);
+                    int64_t ldy = N + rng_between(&rng, 0, 3);
+                    float *x = edge_random(0, M * K, &rng, 2), *exact = edge_random(1, N * K, &rng, 1);
+                    unsigned char *w = edge_place(2, (int64_t)mmi_dtype_bytes(dtype, N * K));
+                    k->narrow(w, exact, dtype, N * K);
+                    k->widen(exact, w, dtype, N * K);
+                    unsigned char *q = quantized(k, 3, x, M, K);
+                    float *y = edge_random(4, M > 0 ? (M - 1) * ldy + N : 0, &rng, 1);
+                    k->gemv_blocks(y, ldy, q, w, dtype, M, N, K);
+                    edge_check();
+                    double row[9 * MMI_BLOCK];
+                    for (int64_t i = 0; i < M; i++) {
+                        read_back(row, q, i, K);
+                        for (int64_t j = 0; j < N; j++) {
+                            double want = 0;
+                            for (int64_t p = 0; p < K; p++)
+                                want += row[p] * (double)exact[j * K + p];
+                            ck_near(y[i * ldy + j], want, 1e-4, k, mm_dtype_name(dtype), i * 100 + j);
+                        }
+                    }
+                }
+}
+END_TEST
+
+START_TEST(the_largest_whole_numbers_do_not_overflow)
+{
+    EACH_TABLE (k)
+        EACH_DTYPE (dtype) {
+            unsigned char w[34] = { 0x00, 0x3C }; /* a half 1 */
+            float x[MMI_BLOCK], y = 0;
+            unsigned char q[36];
+            for (int i = 0; i < MMI_BLOCK; i++)
+                x[i] = i % 2 ? 127.0f : -127.0f;
+            memset(w + 2, dtype == MM_Q8_0 ? 0x80 : 0, 32); /* -128 and -8 */
+            k->quantize(q, x, MMI_BLOCK);
+            k->gemv_blocks(&y, 1, q, w, dtype, 1, 1, MMI_BLOCK);
+            expect(y == 0, "%s: %g", label_of(k, dtype), (double)y);
+            for (int i = 0; i < MMI_BLOCK; i++)
+                x[i] = -127.0f;
+            k->quantize(q, x, MMI_BLOCK);
+            k->gemv_blocks(&y, 1, q, w, dtype, 1, 1, MMI_BLOCK);
+            float want = 32.0f * 127.0f * (dtype == MM_Q8_0 ? 128.0f : 8.0f);
+            expect(y == want, "%s: %g, not %g", label_of(k, dtype), (double)y, (double)want);
+        }
+}
+END_TEST
+
+START_TEST(a_row_is_the_same_in_any_company)
+{
+    test_rng rng = { 45 };
+    enum { M = 9, N = 11, K = 96 };
+    EACH_TABLE (k)
+        EACH_DTYPE (dtype) {
+            float *x = edge_random(0, M * K, &rng, 2), *exact = edge_random(1, N * K, &rng, 1), y[M * N];
+            unsigned char *w = edge_place(2, (int64_t)mmi_dtype_bytes(dtype, N * K)), *q = quantized(k, 3, x, M, K);
+            k->narrow(w, exact, dtype, N * K);
+            k->gemv_blocks(y, N, q, w, dtype, M, N, K);
+            for (int i = 0; i < M; i++)
+                for (int j = 0; j < N; j++) {
+                    float alone = 0;
+                    k->gemv_blocks(&alone, 1, q + i * mmi_quantized_row(K), w + mmi_dtype_bytes(dtype, j * K), dtype, 1, 1,
+                                   K);
+                    expect(alone == y[i * N + j], "%s: row %d, column %d", label_of(k, dtype), i, j);
+                }
+        }
+}
+END_TEST
+
+START_TEST(a_nan_in_either_reaches_its_row_or_column_and_no_other)
+{
+    test_rng rng = { 46 };
+    enum { M = 5, N = 7, K = 64 };
+    EACH_TABLE (k)
+        EACH_DTYPE (dtype)
+            for (int in_w = 0; in_w < 2; in_w++) {
+                float *x = edge_random(0, M * K, &rng, 2), *exact = edge_random(1, N * K, &rng, 1), y[M * N];
+                (in_w ? exact : x)[3 * K + 40] = in_w ? NAN : INFINITY;
+                unsigned char *w = edge_place(2, (int64_t)mmi_dtype_bytes(dtype, N * K));
+                unsigned char *q = edge_place(3, M * mmi_quantized_row(K));
+                k->narrow(w, exact, dtype, N * K);
+                for (int i = 0; i < M; i++)
+                    k->quantize(q + i * mmi_quantized_row(K), x + i * K, K);
+                k->gemv_blocks(y, N, q, w, dtype, M, N, K);
+                for (int i = 0; i < M; i++)
+                    for (int j = 0; j < N; j++)
+                        expect(!isnan(y[i * N + j]) == ((in_w ? j : i) != 3), "%s: row %d, column %d is %g",
+                               label_of(k, dtype), i, j, (double)y[i * N + j]);
+            }
+}
+END_TEST
+
+/* y = x · wᵀ on a path with some threads, scratch as large as promised. */
+static void weight_product(float *y, const mmi_path *path, int threads, int64_t M, int64_t N, int64_t K, const float *x,
+                           const void *w, int32_t dtype, float *panel)
+{
+    mmi_exec e = { .blas = path->blas };
+    mmi_kernels_init(&e.k, path->cpu);
+    ck_ok(mmi_pool_create(threads, &e.pool));
+    int64_t gemm = mmi_gemm_scratch(&e.k), blocks = mmi_gemm_blocks_scratch(K);
+    e.scratch_stride = gemm > blocks ? gemm : blocks;
+    e.scratch = mmi_alloc((size_t)(threads * e.scratch_stride), sizeof(float));
+    ck_assert_ptr_nonnull(e.scratch);
+    mmi_gemm_weight(&e, M, N, K, x, K, w, dtype, panel, y, N);
+    mmi_pool_free(e.pool);
+    mmi_free(e.scratch);
+}
+
+START_TEST(products_of_any_number_of_rows_are_near_those_of_the_weights)
+{
+    static const int64_t rows[] = { 1, 8, 9, 31, 32, 33, 70 };
+    enum { N = 700, K = 160, MOST = 70 };
+    test_rng rng = { 47 };
+    float *x = edge_random(0, MOST * K, &rng, 1), *exact = edge_random(1, N * K, &rng, 1);
+    float *panel = edge_floats(2, N * K), *y = edge_floats(3, MOST * N), *again = edge_floats(4, MOST * N);
+    EACH_DTYPE (dtype) {
+        unsigned char *w = edge_place(5, (int64_t)mmi_dtype_bytes(dtype, N * K));
+        mmi_kernels c;
+        mmi_kernels_init_c(&c);
+        c.narrow(w, exact, dtype, N * K);
+        c.widen(exact, w, dtype, N * K);
+        for (int32_t p = 0; p < mmi_path_count(); p++)
+            for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+                int64_t M = rows[r];
+                weight_product(y, mmi_path_get(p), 1, M, N, K, x, w, dtype, panel);
+                weight_product(again, mmi_path_get(p), 3, M, N, K, x, w, dtype, panel);
+                expect(memcmp(y, again, (size_t)(M * N) * sizeof *y) == 0, "%s: %lld rows differ with threads",
+                       mmi_path_get(p)->name, (long long)M);
+                for (int64_t i = 0; i < M; i++)
+                    for (int64_t j = 0; j < N; j += 13) {
+                        double want = 0;
+                        for (int64_t q = 0; q < K; q++)
+                            want += (double)x[i * K + q] * exact[j * K + q];
+                        /* K roundings of x by up to half of 1/127, at random */
+                        expect(fabs(y[i * N + j] - want) < 0.15, "%s, %s: %lld rows: [%lld, %lld] is %g, not %g",
+                               mmi_path_get(p)->name, mm_dtype_name(dtype), (long long)M, (long long)i, (long long)j,
+                               (double)y[i * N + j], want);
+                    }
+            }
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("backend/blocks");
+    TCase *tests = tcase_create("all");
+    tcase_set_timeout(tests, 120);
+    tcase_add_test(tests, blocks_lie_as_gguf_has_them);
+    tcase_add_test(tests, what_comes_back_is_within_half_a_step);
+    tcase_add_test(tests, whole_numbers_of_a_power_of_two_come_back_exactly);
+    tcase_add_test(tests, zeros_and_the_tiniest_numbers_become_finite);
+    tcase_add_test(tests, a_nan_or_an_infinity_makes_its_block_nan_and_no_other);
+    tcase_add_test(tests, activations_are_quantized_alike_to_half_a_step);
+    tcase_add_test(tests, products_are_those_of_the_quantized_numbers);
+    tcase_add_test(tests, the_largest_whole_numbers_do_not_overflow);
+    tcase_add_test(tests, a_row_is_the_same_in_any_company);
+    tcase_add_test(tests, a_nan_in_either_reaches_its_row_or_column_and_no_other);
+    tcase_add_test(tests, products_of_any_number_of_rows_are_near_those_of_the_weights);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}
