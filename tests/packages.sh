@@ -51,7 +51,8 @@ give_up() {
     {
         echo "$1"
         echo "What is needed: a C11 compiler, Meson 1.0 or newer, Ninja, pkg-config, and the libraries openblas, jansson,"
-        echo "libpcre2-8 and, for the tests, check, a C++ compiler, binutils, Python 3 and numpy. Missing here, by their names in Debian:"
+        echo "libpcre2-8 and, for the tests, check, a C++ compiler, binutils, Python 3 and numpy. Missing here, by their"
+        echo "names in Debian:"
         echo "    $2"
     } >&2
     exit 1
