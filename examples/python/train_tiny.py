@@ -29,7 +29,8 @@ out.mkdir(parents=True, exist_ok=True)
 texts = arguments.texts
 if texts is None:
     texts = out / "texts.jsonl"
-    people, deeds, places = ["Ann", "Ben", "Cid", "Dora"], ["sings", "sleeps", "reads", "waits"], ["at home", "in the garden", "by the sea"]
+    people, deeds = ["Ann", "Ben", "Cid", "Dora"], ["sings", "sleeps", "reads", "waits"]
+    places = ["at home", "in the garden", "by the sea"]
     with open(texts, "w", encoding="utf-8") as file:
         for who, does, where in itertools.product(people, deeds, places):
             file.write(json.dumps({"text": f"{who} {does} {where}, and then {who} {does} no more."}) + "\n")

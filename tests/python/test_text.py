@@ -93,8 +93,8 @@ class Chats(Case):
             self.assertRaises(TypeError, chat.format, no_such_option=1)
 
     def test_a_reply_is_taken_apart(self):
-        reply = minimind.Chat.parse('<think>\nhm\n</think>\n\nyes\n<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'
-                                    '<tool_call>broken</tool_call>')
+        call = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'
+        reply = minimind.Chat.parse(f"<think>\nhm\n</think>\n\nyes\n{call}<tool_call>broken</tool_call>")
         self.assertEqual(reply.reasoning, "hm")
         self.assertEqual(reply.content.strip(), "yes")
         self.assertEqual(reply.calls[0].name, "add")
