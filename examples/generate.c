@@ -24,23 +24,22 @@ static void check(mm_status status)
         fail(mm_last_error());
 }
 
-static const char usage[] =
-    "usage: generate --model DIR (--prompt TEXT | --prompt-ids 5,17,9) [OPTION...]\n"
-    "\n"
-    "Continue a text, or token ids, with the model in DIR. Ids give ids.\n"
-    "\n"
-    "  --max-new-tokens N      how many tokens at most (128)\n"
-    "  --bos                   begin with the model's bos token\n"
-    "  --greedy                always the likeliest token\n"
-    "  --temperature X         below 1, rare tokens become rarer still (0.85)\n"
-    "  --top-k K               choose among the K likeliest tokens (0: all)\n"
-    "  --top-p P               ... among the likeliest that make up P (0.85)\n"
-    "  --min-p P               ... among those at least P times as likely as the first (0)\n"
-    "  --repetition-penalty X  above 1, what was said becomes less likely (1)\n"
-    "  --seed N                the same seed gives the same text (0)\n"
-    "  --threads N             0: one per processor (0)\n"
-    "  --kernels NAME          a kernel path, such as c or avx2 (the fastest)\n"
-    "  --stats                 tokens per second, on standard error";
+static const char usage[] = "usage: generate --model DIR (--prompt TEXT | --prompt-ids 5,17,9) [OPTION...]\n"
+                            "\n"
+                            "Continue a text, or token ids, with the model in DIR. Ids give ids.\n"
+                            "\n"
+                            "  --max-new-tokens N      how many tokens at most (128)\n"
+                            "  --bos                   begin with the model's bos token\n"
+                            "  --greedy                always the likeliest token\n"
+                            "  --temperature X         below 1, rare tokens become rarer still (0.85)\n"
+                            "  --top-k K               choose among the K likeliest tokens (0: all)\n"
+                            "  --top-p P               ... among the likeliest that make up P (0.85)\n"
+                            "  --min-p P               ... among those at least P times as likely as the first (0)\n"
+                            "  --repetition-penalty X  above 1, what was said becomes less likely (1)\n"
+                            "  --seed N                the same seed gives the same text (0)\n"
+                            "  --threads N             0: one per processor (0)\n"
+                            "  --kernels NAME          a kernel path, such as c or avx2 (the fastest)\n"
+                            "  --stats                 tokens per second, on standard error";
 
 enum { MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P, MIN_P, REPETITION_PENALTY, SEED, THREADS, NUMBERS };
 
@@ -49,10 +48,14 @@ static struct {
     double value, low, high;
     bool whole;
 } numbers[NUMBERS] = {
-    { "--max-new-tokens", 128, 1, 1 << 24, true }, { "--temperature", 0.85, 0, 100, false },
-    { "--top-k", 0, 0, 1 << 30, true },            { "--top-p", 0.85, 1e-6, 1, false },
-    { "--min-p", 0, 0, 1, false },                 { "--repetition-penalty", 1, 1e-3, 1000, false },
-    { "--seed", 0, 0, 9e15, true },                { "--threads", 0, 0, 1024, true },
+    { "--max-new-tokens", 128, 1, 1 << 24, true },
+    { "--temperature", 0.85, 0, 100, false },
+    { "--top-k", 0, 0, 1 << 30, true },
+    { "--top-p", 0.85, 1e-6, 1, false },
+    { "--min-p", 0, 0, 1, false },
+    { "--repetition-penalty", 1, 1e-3, 1000, false },
+    { "--seed", 0, 0, 9e15, true },
+    { "--threads", 0, 0, 1024, true },
 };
 
 enum { MODEL, PROMPT, PROMPT_IDS, KERNELS, TEXTS };

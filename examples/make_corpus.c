@@ -2,11 +2,11 @@
  *
  *     make_corpus --bytes 3000000 --seed 1 --out corpus.jsonl
  *
- * Short stories, questions and answers, in English and in Chinese, one {"text": "..."} a line, all put together from the
- * templates below, so that the quickstart needs no download. The same seed gives the same bytes on every machine.
+ * Short stories, questions and answers, in English and in Chinese, one {"text": "..."} a line, all put together from
+ * the templates below, so that the quickstart needs no download. The same seed gives the same bytes on every machine.
  *
- * In a template {a/b/c} is one of the three, [list] a row of that list, and [x=list] the same, remembered as x: then [x]
- * is its first column and [x.2] its third; [^x] begins with a capital, [x:list] only remembers. Rows end with a
+ * In a template {a/b/c} is one of the three, [list] a row of that list, and [x=list] the same, remembered as x: then
+ * [x] is its first column and [x.2] its third; [^x] begins with a capital, [x:list] only remembers. Rows end with a
  * semicolon, columns with a bar. A row may hold templates again. */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* clang-format off */
 static const struct {
     const char *name, *rows;
 } lists[] = {
@@ -119,6 +120,7 @@ static const struct {
              "[j:job]问：[j.2]做什么？\n答：[j.2][j.3]。;[w:advice]问：[w.2]怎么办？\n答：[w.2]就[w.3]。;"
              "问：[n=sum]加[n.1]等于几？\n答：[n]加[n.1]等于[n.2]。;[a:animal]问：[a.5]用英语怎么说？\n答：[a.5]的英语是[a]。" },
 };
+/* clang-format on */
 
 static void fail(const char *what, const char *culprit)
 {
@@ -151,7 +153,8 @@ static const char *pick(const char *name, const char *end)
         snprintf(sum, sizeof sum, "%u|%u|%u", a, b, a + b);
         return sum;
     }
-    while (i < sizeof lists / sizeof *lists && (strlen(lists[i].name) != size || memcmp(lists[i].name, name, size) != 0))
+    while (i < sizeof lists / sizeof *lists &&
+           (strlen(lists[i].name) != size || memcmp(lists[i].name, name, size) != 0))
         i++;
     if (i == sizeof lists / sizeof *lists)
         fail("a template names no list: ", name);

@@ -67,7 +67,7 @@ say "3. Learn a tokenizer from it"
 # What both runs below have in common: the shape of the model, and how texts become batches.
 pretrain() {
     "$bin/pretrain" --data-path "$out/corpus.jsonl" --tokenizer "$out/tokenizer" --hidden-size 192 --num-hidden-layers 4 \
-        --max-seq-len 128 --form pack --batch-size 8 --accumulation-steps 1 --epochs 4 --schedule cosine \
+        --max-seq-len 128 --form pack --batch-size 4 --accumulation-steps 1 --epochs 4 --schedule cosine \
         --threads "$threads" --save-interval 0 --save-weight model "$@"
 }
 
@@ -88,7 +88,7 @@ steps=$((done_steps * seconds / probe + 1))
 continue_prompts "$out/untrained/model"
 
 say "5. Train for about $seconds seconds, which are $steps steps here"
-pretrain --save-dir "$out" --learning-rate 3e-3 --warmup-steps $((steps / 20)) --max-steps "$steps" \
+pretrain --save-dir "$out" --learning-rate 2e-3 --warmup-steps $((steps / 8)) --max-steps "$steps" \
     --max-seconds $((2 * seconds)) --log-interval $((steps / 20 + 1))
 
 say "6. After training"

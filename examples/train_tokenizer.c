@@ -42,7 +42,7 @@ typedef struct corpus {
     int count, next;
     mm_dataset *rows; /* the open .jsonl file */
     int64_t row;
-    FILE *lines;      /* the open text file */
+    FILE *lines; /* the open text file */
     char *buffer;
     size_t room;
     bool quiet;

@@ -87,7 +87,8 @@ MM_API void mm_trainer_options_init(mm_trainer_options *options, size_t struct_s
  * @param options    Copied, strings included.
  * @param out        Yours: pair it with mm_trainer_free().
  *
- * @return MM_OK; MM_ERR_ARG; MM_ERR_STATE, weights that cannot be trained; MM_ERR_MEMORY; MM_ERR_UNSUPPORTED;
+ * @return MM_OK; MM_ERR_ARG; MM_ERR_STATE, weights that cannot be trained; MM_ERR_MEMORY; MM_ERR_UNSUPPORTED, a
+ *         loader of preferences or prompts;
  *         MM_ERR_IO, MM_ERR_FORMAT, from counting packed rows. Since: 0.1
  */
 MM_API mm_status mm_trainer_create(mm_model *model, mm_loader *loader, mm_tokenizer *tokenizer,

@@ -104,13 +104,12 @@ mm_status mmi_batch_add(mmi_batch_room *room, const mmi_recipe *r, const mmi_sam
 
 mmi_packed mmi_batch_packed(mmi_batch_room *room, const mmi_recipe *r, bool own)
 {
-    size_t start = (size_t)room->filled * (size_t)room->width;
-    int32_t *spare = room->spare;
-    if (own)
-        return (mmi_packed){ room->ids + start, room->targets + start, room->documents + start, room->width, 0, 0,
-                             r->options.pad_id };
-    return (mmi_packed){ spare, spare + room->width, spare + 2 * (size_t)room->width, room->width, 0, 0,
-                         r->options.pad_id };
+    size_t start = (size_t)room->filled * (size_t)room->width, width = (size_t)room->width;
+    mmi_packed packed = { .width = room->width, .pad = r->options.pad_id };
+    packed.ids = own ? room->ids + start : room->spare;
+    packed.targets = own ? room->targets + start : room->spare + width;
+    packed.documents = own ? room->documents + start : room->spare + 2 * width;
+    return packed;
 }
 
 size_t mmi_batch_lay(mmi_packed *packed, const mmi_recipe *r, const mmi_sequence *s, size_t from)

@@ -9,7 +9,8 @@ typedef struct mmi_batch_room {
     int32_t width;  /* T; of prompts, at most */
     int32_t rows;   /* samples at most */
     int32_t filled; /* samples so far */
-    int32_t *ids, *targets, *documents; /* [sides · rows, T]; the rejected ones begin at row `rows` while it is filled */
+    int32_t *ids;            /* [sides · rows, T], as are the next two; rejected ones begin at row `rows` while it is filled */
+    int32_t *targets, *documents;
     int32_t *spare;          /* [3, T]: a row that is laid out and not given */
     const mmi_sample *open;  /* when packing: the document that is not given to its end yet, lent by the stream */
     const int32_t **starts;  /* of prompts, all [rows] */

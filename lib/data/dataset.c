@@ -81,8 +81,12 @@ static char *make_cache_path(const char *path, const char *directory)
 static mm_status open_part(part *p, const mm_dataset_options *o, int32_t i)
 {
     uint64_t border = (uint64_t)llround(o->validation * (double)HASHES);
-    mmi_source_plan plan = { .path = o->paths[i], .max_rows = o->max_rows ? o->max_rows[i] : 0, .max_line = o->max_line,
-                             .cache_from = o->cache_from, .from = 0, .until = HASHES };
+    mmi_source_plan plan = { .path = o->paths[i],
+                             .max_rows = o->max_rows ? o->max_rows[i] : 0,
+                             .max_line = o->max_line,
+                             .cache_from = o->cache_from,
+                             .from = 0,
+                             .until = HASHES };
     if (o->side == MM_SIDE_TRAIN)
         plan.from = border;
     if (o->side == MM_SIDE_VALIDATION)
@@ -289,7 +293,8 @@ mm_status mmi_row_string(const char **text, size_t *length, const mmi_json *obje
     return mmi_fail(MM_ERR_FORMAT, "\"%s\" is %s, not a string", key, mmi_json_kind_name(mmi_json_what(value)));
 }
 
-static mm_status give_bytes(const char *who, const char *from, size_t length, char *text, size_t capacity, size_t *needed)
+static mm_status give_bytes(const char *who, const char *from, size_t length, char *text, size_t capacity,
+                            size_t *needed)
 {
     if (needed)
         *needed = length;

@@ -1,5 +1,5 @@
-/* Where the rows of a JSON-lines file begin: built by reading the file once, kept in a file of its own beside it, and read
- * from there row by row, so that it takes no memory however large the file is. */
+/* Where the rows of a JSON-lines file begin: built by reading the file once, kept in a file of its own beside it, and
+ * read from there row by row, so that it takes no memory however large the file is. */
 #ifndef MMI_DATA_INDEX_H
 #define MMI_DATA_INDEX_H
 
@@ -28,9 +28,9 @@ typedef struct mmi_index {
     char *cache_path;
 } mmi_index;
 
-/* The index of the file `fd`, which looked like `seen` when it was opened. `cache_path` is where it is kept; NULL: in memory.
- * A cache that is damaged or belongs to other contents is replaced; one that can't be written is done without. MM_ERR_IO,
- * MM_ERR_MEMORY: there is nothing to free. */
+/* The index of the file `fd`, which looked like `seen` when it was opened. `cache_path` is where it is kept; NULL: in
+ * memory. A cache that is damaged or belongs to other contents is replaced; one that can't be written is done without.
+ * MM_ERR_IO, MM_ERR_MEMORY: there is nothing to free. */
 mm_status mmi_index_open(mmi_index *index, int fd, const struct stat *seen, const char *path, const char *cache_path);
 void mmi_index_close(mmi_index *index);
 

@@ -4,7 +4,8 @@
  *     16 · rows  mmi_index_row, in the machine's own order of bytes
  *     footer     what file it belongs to, and a hash of everything before it
  *
- * It is written in one pass under another name, then renamed. It is never trusted: anything that doesn't fit makes a new one. */
+ * It is written in one pass under another name, then renamed. It is never trusted: anything that doesn't fit makes a
+ * new one. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <errno.h>
@@ -21,11 +22,11 @@
 static const char magic[sizeof(mmi_index_row)] = "minimind idx 1\n";
 
 typedef struct footer {
-    uint64_t order;    /* 1 in the byte order of the machine that wrote it */
-    int64_t bytes;     /* of the file, as are the next ones */
+    uint64_t order;               /* 1 in the byte order of the machine that wrote it */
+    int64_t bytes;                /* of the file, as are the next ones */
     int64_t seconds, nanoseconds; /* of its last change */
-    uint64_t edges;    /* hash of its first and last EDGE bytes */
-    uint64_t hash;     /* of all its bytes */
+    uint64_t edges;               /* hash of its first and last EDGE bytes */
+    uint64_t hash;                /* of all its bytes */
     int64_t rows;
     uint64_t own_hash; /* of the cache before this field */
 } footer;
@@ -50,8 +51,13 @@ static bool hash_edges(uint64_t *out, int fd, int64_t bytes)
 
 static footer describe(const mmi_index *index, const struct stat *seen, uint64_t edges)
 {
-    return (footer){ 1, (int64_t)seen->st_size, (int64_t)seen->st_mtim.tv_sec, (int64_t)seen->st_mtim.tv_nsec, edges,
-                     index->hash, index->rows, 0 };
+    return (footer){ .order = 1,
+                     .bytes = (int64_t)seen->st_size,
+                     .seconds = (int64_t)seen->st_mtim.tv_sec,
+                     .nanoseconds = (int64_t)seen->st_mtim.tv_nsec,
+                     .edges = edges,
+                     .hash = index->hash,
+                     .rows = index->rows };
 }
 
 /* The hash of all that stands before own_hash. */
@@ -79,8 +85,8 @@ static bool hash_cache(uint64_t *out, const mmi_reader *cache, const char *path)
 static bool read_footer(footer *f, const mmi_reader *cache, const char *path)
 {
     char start[sizeof magic];
-    if (cache->size < sizeof magic + sizeof *f ||
-        mmi_reader_get(cache, start, sizeof start, 0, path) != MM_OK || memcmp(start, magic, sizeof magic) != 0 ||
+    if (cache->size < sizeof magic + sizeof *f || mmi_reader_get(cache, start, sizeof start, 0, path) != MM_OK ||
+        memcmp(start, magic, sizeof magic) != 0 ||
         mmi_reader_get(cache, f, sizeof *f, cache->size - sizeof *f, path) != MM_OK)
         return false;
     size_t rows = cache->size - sizeof magic - sizeof *f;

@@ -1,5 +1,5 @@
-/* Rows to batches. The loader's place is that of what it has given, whatever its threads have prepared beyond; after a failure
- * or a jump they begin again from there. */
+/* Rows to batches. The loader's place is that of what it has given, whatever its threads have prepared beyond; after a
+ * failure or a jump they begin again from there. */
 #include "data/loader.h"
 
 #include <stdatomic.h>
@@ -19,15 +19,15 @@ struct mm_loader {
     mm_dataset *dataset;     /* held */
     mm_tokenizer *tokenizer; /* held */
     mmi_recipe recipe;
-    int64_t places;          /* rows of an epoch */
+    int64_t places; /* rows of an epoch */
     mm_loader_position at;
     mmi_stream *stream;
-    bool astray;             /* the stream is not at `at` */
+    bool astray; /* the stream is not at `at` */
     mmi_batch_room room;
-    mmi_sample sample;       /* for looking at rows out of turn */
+    mmi_sample sample; /* for looking at rows out of turn */
     mmi_desk desk;
     mm_loader_stats stats;
-    double started;          /* 0: not yet */
+    double started; /* 0: not yet */
 };
 
 MMI_OPTIONS_INIT(mm_loader_options, MM_LOADER_OPTIONS_INIT)
@@ -100,8 +100,8 @@ static bool packs(const mm_loader *l)
     return l->recipe.options.form == MM_ROWS_PACK;
 }
 
-/* Padded rows are dealt out to the ranks one by one, and a rank reads its own alone. How packed rows fall depends on all
- * documents before them: there every rank reads all, and takes its rows. */
+/* Padded rows are dealt out to the ranks one by one, and a rank reads its own alone. How packed rows fall depends on
+ * all documents before them: there every rank reads all, and takes its rows. */
 static mmi_places places_of(const mm_loader *l)
 {
     const mm_loader_options *o = &l->recipe.options;
@@ -129,7 +129,7 @@ mm_status mm_loader_create(mm_dataset *dataset, mm_tokenizer *tokenizer, const m
 {
     if (!dataset || !tokenizer || !out)
         return mmi_fail(MM_ERR_ARG, "mm_loader_create: %s is NULL",
-                        !dataset ? "dataset" : !tokenizer ? "tokenizer" : "out");
+                        !dataset ? "dataset" : (!tokenizer ? "tokenizer" : "out"));
     mm_loader_options o = MM_LOADER_OPTIONS_INIT;
     mm_status status = mmi_options_read(&o, sizeof o, options, "mm_loader_options");
     if (status == MM_OK)
@@ -336,9 +336,8 @@ static mm_status fill(mm_loader *l, bool *ended)
     bool any = false;
     find_the_way(l);
     mmi_batch_clear(&l->room);
-    mm_status status = packs(l)                       ? fill_packed(l, &any)
-                       : l->recipe.options.world == 1 ? fill_alone(l)
-                                                      : fill_share(l);
+    bool alone = l->recipe.options.world == 1;
+    mm_status status = packs(l) ? fill_packed(l, &any) : alone ? fill_alone(l) : fill_share(l);
     if (status != MM_OK) {
         l->at = before;
         l->stats = counted;
@@ -346,7 +345,6 @@ static mm_status fill(mm_loader *l, bool *ended)
         l->astray = true;
         return status;
     }
-    bool alone = l->recipe.options.world == 1;
     *ended = packs(l) ? !any : alone ? l->room.filled == 0 : before.row == l->places;
     if (*ended) { /* the stream has gone on to the next one by itself */
         l->at.epoch++;
@@ -508,10 +506,9 @@ mm_status mm_loader_seek(mm_loader *l, const mm_loader_position *position)
     if (status != MM_OK)
         return status;
     if (p.epoch < 0 || p.epoch > UINT32_MAX || p.row < 0 || p.row > l->places || p.offset < 0 || p.skipped < 0)
-        return mmi_fail(MM_ERR_ARG,
-                        "loader: no such place: epoch %lld, row %lld of %lld, offset %lld, %lld lines passed over",
-                        (long long)p.epoch, (long long)p.row, (long long)l->places, (long long)p.offset,
-                        (long long)p.skipped);
+        return mmi_fail(
+            MM_ERR_ARG, "loader: no such place: epoch %lld, row %lld of %lld, offset %lld, %lld lines passed over",
+            (long long)p.epoch, (long long)p.row, (long long)l->places, (long long)p.offset, (long long)p.skipped);
     if (p.offset > 0)
         status = check_offset(l, &p);
     if (status != MM_OK)

@@ -1,6 +1,6 @@
 /* Ids of a text to a row of ids and targets, the three forms. Targets are shifted: targets[t] is what position t must
- * predict, -100 is not counted. Of text, the pad id is never a target, wherever it comes from; of conversations, what is marked
- * is one, whatever it is. */
+ * predict, -100 is not counted. Of text, the pad id is never a target, wherever it comes from; of conversations, what
+ * is marked is one, whatever it is. */
 #ifndef MMI_DATA_ROWS_H
 #define MMI_DATA_ROWS_H
 
@@ -9,8 +9,8 @@
 
 #define MMI_IGNORED (-100)
 
-/* The first `width` + 1 of `count` ids, filled up with pad: ids [width] are all but the last, targets [width] all but the
- * first. */
+/* The first `width` + 1 of `count` ids, filled up with pad: ids [width] are all but the last, targets [width] all but
+ * the first. */
 void mmi_row_shifted(int32_t *ids, int32_t *targets, int32_t width, const int32_t *from, size_t count, int32_t pad);
 
 /* ids [width]: bos, as many of the `count` ids as fit, eos, pad; a bos or eos of -1 is left out. The last target is not
@@ -29,12 +29,12 @@ void mmi_row_empty(int32_t *ids, int32_t *targets, int32_t *documents, int32_t w
 typedef struct mmi_packed {
     int32_t *ids, *targets, *documents; /* [width] */
     int32_t width, filled;
-    int32_t document;                   /* number of the next one in this row, from 0 */
+    int32_t document; /* number of the next one in this row, from 0 */
     int32_t pad;
 } mmi_packed;
 
-/* Lay in as many of the ids as fit, as one document; how many those were. With marks [count] the targets are where they have
- * 1. */
+/* Lay in as many of the ids as fit, as one document; how many those were. With marks [count] the targets are where they
+ * have 1. */
 size_t mmi_packed_add(mmi_packed *row, const int32_t *from, size_t count);
 size_t mmi_packed_add_marked(mmi_packed *row, const int32_t *from, const unsigned char *marks, size_t count);
 

@@ -39,8 +39,8 @@ static mm_status find_frame(mmi_recipe *r)
     bool third = r->form == MMI_CHAT_MINIMIND3;
     mmi_frame *f = &r->frame;
     f->late = !third;
-    mm_status status = encode_mark(f->head, &f->head_count, r->tokenizer,
-                                   third ? "<|im_start|>assistant\n" : "<|im_start|>assistant");
+    mm_status status =
+        encode_mark(f->head, &f->head_count, r->tokenizer, third ? "<|im_start|>assistant\n" : "<|im_start|>assistant");
     if (status == MM_OK)
         status = encode_mark(f->tail, &f->tail_count, r->tokenizer, third ? "<|im_end|>\n" : "<|im_end|>");
     return status;
@@ -60,7 +60,8 @@ mm_status mmi_recipe_make(mmi_recipe *r, const mm_tokenizer *tokenizer, const mm
         return status;
     r->form = mmi_chat_form_by_name(name);
     if (r->form == MMI_CHAT_NONE)
-        return mmi_fail(MM_ERR_ARG, "loader: template_name is \"%s\"; minimind2, minimind3 and minillm are known", name);
+        return mmi_fail(MM_ERR_ARG, "loader: template_name is \"%s\"; minimind2, minimind3 and minillm are known",
+                        name);
     r->options.template_name = mmi_chat_form_name(r->form); /* ours: the caller's string may go */
     return find_frame(r);
 }
@@ -72,8 +73,8 @@ int mmi_recipe_sides(const mmi_recipe *r)
 
 /* --- Text to ids --- */
 
-/* The ids of `text` behind `before` free places, with room for `after` more. Most rows fit into the room that earlier ones
- * left; for the others the ids are counted first, as a guess by bytes would take four times a long line. */
+/* The ids of `text` behind `before` free places, with room for `after` more. Most rows fit into the room that earlier
+ * ones left; for the others the ids are counted first, as a guess by bytes would take four times a long line. */
 static mm_status encode(mmi_sequence *s, size_t *count, const mm_tokenizer *tokenizer, const char *text, size_t length,
                         size_t before, size_t after)
 {
@@ -304,7 +305,8 @@ mm_status mmi_sample_take(mmi_sample *sample, mmi_desk *desk, const mmi_recipe *
     }
 }
 
-mm_status mmi_sample_read(mmi_sample *sample, mmi_desk *desk, const mmi_recipe *r, const mm_dataset *dataset, int64_t row)
+mm_status mmi_sample_read(mmi_sample *sample, mmi_desk *desk, const mmi_recipe *r, const mm_dataset *dataset,
+                          int64_t row)
 {
     mmi_json *object = NULL;
     shrink(sample, desk);

@@ -11,8 +11,8 @@
 typedef struct mmi_sequence {
     int32_t *ids;
     unsigned char *marks; /* [count] 1: learnt. Conversations only */
-    size_t count;         /* text: all ids; conversations: max_length, padded, or all when packing; prompts: the last ones */
-    size_t total;         /* ids of the row before cutting and padding, bos and eos included */
+    size_t count; /* text: all ids; conversations: max_length, padded, or all when packing; prompts: the last ones */
+    size_t total; /* ids of the row before cutting and padding, bos and eos included */
     size_t id_room, mark_room;
 } mmi_sequence;
 
@@ -22,7 +22,7 @@ typedef struct mmi_sample {
     char *answer;         /* of a prompt: the reference, NUL-terminated; may hold more NULs */
     size_t answer_length, answer_room;
     bool has_answer;
-    bool uneven;          /* roles do not alternate */
+    bool uneven; /* roles do not alternate */
 } mmi_sample;
 void mmi_sample_free(mmi_sample *sample);
 

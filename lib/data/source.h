@@ -37,7 +37,7 @@ typedef struct mmi_source_plan {
     const char *path, *cache_path; /* cache_path NULL: the index stays in memory */
     int64_t max_rows;              /* 0: no limit */
     int64_t cache_from, max_line;
-    uint64_t from, until;          /* hashes, of 2³² */
+    uint64_t from, until; /* hashes, of 2³² */
 } mmi_source_plan;
 
 /* A zeroed source is ready for opening and for closing; a failed one is to be closed. */
@@ -47,7 +47,8 @@ void mmi_source_close(mmi_source *source);
 /* Row of the file that is the n-th selected one, n < selection.count. */
 mm_status mmi_source_select(int64_t *row, const mmi_source *source, int64_t n);
 
-/* The line of a row of the file, without its end. MM_ERR_FORMAT: too long. MM_ERR_IO: the file is no longer what it was. */
+/* The line of a row of the file, without its end. MM_ERR_FORMAT: too long. MM_ERR_IO: the file is no longer what it
+ * was. */
 mm_status mmi_source_line(mmi_line *line, const mmi_source *source, int64_t row);
 
 /* Row as a JSON object, mmi_json_free it. `line` is room to read into. Messages name file and line. */

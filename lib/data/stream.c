@@ -21,17 +21,17 @@ struct mmi_stream {
     const mmi_recipe *recipe;
     const mm_dataset *dataset;
     mmi_places places;
-    mmi_desk desk;         /* of the thread that takes */
-    mmi_monitor *monitor;  /* guards all that follows */
-    mmi_thread **threads;  /* [started] */
+    mmi_desk desk;        /* of the thread that takes */
+    mmi_monitor *monitor; /* guards all that follows */
+    mmi_thread **threads; /* [started] */
     int workers, started;
-    slot *slots;           /* [depth] row number n, counted from the last seek, is in slot n % depth */
+    slot *slots; /* [depth] row number n, counted from the last seek, is in slot n % depth */
     int64_t depth;
-    int64_t claimed;       /* rows given to a thread */
-    int64_t taken;         /* rows taken; the last one is still lent */
-    int64_t epoch, place;  /* of the next row to be claimed */
-    size_t ids;            /* in rows that are ready or lent */
-    int busy;              /* threads at work on a row */
+    int64_t claimed;      /* rows given to a thread */
+    int64_t taken;        /* rows taken; the last one is still lent */
+    int64_t epoch, place; /* of the next row to be claimed */
+    size_t ids;           /* in rows that are ready or lent */
+    int busy;             /* threads at work on a row */
     bool paused, quit, tried;
     double waited;
 };
@@ -77,7 +77,8 @@ static bool may_claim(const mmi_stream *s)
 {
     /* the slot that is lent, number taken - 1, must not be claimed again */
     int64_t lent = s->taken > 0 ? s->taken - 1 : 0;
-    return !s->paused && s->places.first < mmi_dataset_epoch_rows(s->dataset) && s->claimed - lent < s->depth && (s->ids < MOST_IDS || s->claimed == s->taken);
+    return !s->paused && s->places.first < mmi_dataset_epoch_rows(s->dataset) && s->claimed - lent < s->depth &&
+           (s->ids < MOST_IDS || s->claimed == s->taken);
 }
 
 static void work(void *arg)

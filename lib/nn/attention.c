@@ -8,7 +8,8 @@
 #define QUERY_ROWS 256
 #define KEYS 64
 #define FEW_ROWS 8 /* up to so many, keys are read in place instead of turned */
-#define HIDDEN (-1e9f) /* what a masked key's score gets added: finite, so that a row that sees only such keys stays so */
+/* What a masked key's score gets added: finite, so that a row that sees only such keys stays so. */
+#define HIDDEN (-1e9f)
 
 /* The backward pass takes a whole segment and key head per piece where there are so many of them. Fewer would leave threads idle on a
  * long sequence: then dk, dv by spans of keys and dq by tiles of queries are two runs, at the price of computing the scores twice (7

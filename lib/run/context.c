@@ -194,10 +194,10 @@ static float rate_at(const mmi_arch *a, mmi_site site)
 
 mmi_dropout mmi_context_dropout(const mm_context *ctx, const mmi_pass *pass, mmi_site site, int64_t layer, int64_t expert)
 {
-    uint32_t number = (uint32_t)layer << 16 | (uint32_t)site << 12 | (uint32_t)expert;
+    uint32_t place = MMI_STREAM_DROPOUT | (uint32_t)site << 8 | (uint32_t)layer << 12; /* the upper half of a stream */
     return (mmi_dropout){ .p = pass->mode == MM_TRAIN ? rate_at(ctx->arch, site) : 0,
                           .seed = pass->seed,
-                          .stream = MMI_STREAM(MMI_STREAM_DROPOUT, number) };
+                          .stream = MMI_STREAM(place, expert) };
 }
 
 const mmi_exec *mmi_context_exec(const mm_context *ctx)

@@ -46,12 +46,19 @@ static bool add_trainer_options(mmi_json *to, const mm_trainer_options *o)
 }
 
 /* skip_bad_lines is not among them: a run that stopped at a bad line may well go on by passing over it. */
+static bool set_text(mmi_json *object, const char *key, const char *text)
+{
+    return mmi_json_set(object, key, text ? mmi_json_new_string(text, strlen(text)) : mmi_json_new_null());
+}
+
+/* Nor are rank and world: every number of ranks sees the same rows. */
 static bool add_data_options(mmi_json *to, const mm_trainer *t)
 {
     const mm_loader_options *o = mmi_loader_options(t->loader);
     const mm_dataset *data = mmi_loader_dataset(t->loader);
     return set_int(to, "batch_size", o->batch) && set_int(to, "max_length", o->max_length) &&
-           set_int(to, "form", o->form) && set_int(to, "shuffle", o->shuffle) &&
+           set_int(to, "form", o->form) && set_int(to, "kind", o->kind) && set_int(to, "shuffle", o->shuffle) &&
+           set_int(to, "strip_empty_think", o->strip_empty_think) && set_text(to, "template_name", o->template_name) &&
            set_int(to, "seed", (int64_t)o->seed) && set_int(to, "bos_id", o->bos_id) && set_int(to, "eos_id", o->eos_id) &&
            set_int(to, "pad_id", o->pad_id) && set_int(to, "data_rows", mm_dataset_rows(data)) &&
            set_int(to, "data_bytes", mmi_dataset_bytes(data)) && set_hash(to, "data_hash", mmi_dataset_hash(data)) &&

@@ -145,7 +145,7 @@ static mm_status build(mm_trainer *t)
     mm_adamw_options adamw = adamw_options(&t->options);
     mm_context_options c = MM_CONTEXT_OPTIONS_INIT;
     c.mode = MM_TRAIN;
-    c.max_batch = mmi_loader_options(t->loader)->batch;
+    c.max_batch = mmi_loader_batch_rows(t->loader);
     c.max_length = mm_loader_length(t->loader);
     c.outputs = MM_OUT_LOSS;
     c.threads = t->options.threads;
@@ -167,6 +167,16 @@ static mm_status build(mm_trainer *t)
     return status;
 }
 
+/* Preferences and prompts have objectives of their own (objective.h); the plain loss over them would teach the rejected answers. */
+static mm_status check_kind(const mm_loader *loader)
+{
+    int32_t kind = mmi_loader_options(loader)->kind;
+    if (kind != MM_ROW_TEXT && kind != MM_ROW_CHAT)
+        return mmi_fail(MM_ERR_UNSUPPORTED, "the trainer learns from text and conversations; the loader gives %s",
+                        kind == MM_ROW_PREFERENCE ? "preferences" : "prompts");
+    return MM_OK;
+}
+
 mm_status mm_trainer_create(mm_model *model, mm_loader *loader, mm_tokenizer *tokenizer,
                             const mm_trainer_options *options, mm_trainer **out)
 {
@@ -178,6 +188,8 @@ mm_status mm_trainer_create(mm_model *model, mm_loader *loader, mm_tokenizer *to
         status = check_options(&o);
     if (status == MM_OK)
         status = check_vocabulary(model, loader);
+    if (status == MM_OK)
+        status = check_kind(loader);
     if (status != MM_OK)
         return status;
     mm_trainer *t = mmi_calloc(1, sizeof *t);

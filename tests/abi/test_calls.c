@@ -48,32 +48,32 @@ static void free_handles(void)
 }
 
 /* Make the call with the struct as it is grown by zeros, which must work, and by something else, which must not. */
-#define GROWN(type, value, call)                                                                                        \
-    do {                                                                                                                \
+#define GROWN(type, value, call)                                                                                       \
+    do {                                                                                                               \
         type *grown = newer(&(value), sizeof(value), 0);                                                               \
         ck_ok(call);                                                                                                   \
-        free(grown);                                                                                                    \
+        free(grown);                                                                                                   \
         grown = newer(&(value), sizeof(value), 1);                                                                     \
         ck_status(call, MM_ERR_UNSUPPORTED);                                                                           \
         ck_error_mentions(#type);                                                                                      \
-        free(grown);                                                                                                    \
+        free(grown);                                                                                                   \
     } while (0)
 
 /* The same for a handle's maker: what it made is freed, and on failure there is none. */
-#define GROWN_MAKER(type, value, handle, call, release)                                                                 \
-    do {                                                                                                                \
-        handle *made = NULL;                                                                                            \
+#define GROWN_MAKER(type, value, handle, call, release)                                                                \
+    do {                                                                                                               \
+        handle *made = NULL;                                                                                           \
         type *grown = newer(&(value), sizeof(value), 0);                                                               \
         ck_ok(call);                                                                                                   \
         ck_assert_ptr_nonnull(made);                                                                                   \
-        release(made);                                                                                                  \
-        made = NULL;                                                                                                    \
-        free(grown);                                                                                                    \
+        release(made);                                                                                                 \
+        made = NULL;                                                                                                   \
+        free(grown);                                                                                                   \
         grown = newer(&(value), sizeof(value), 1);                                                                     \
         ck_status(call, MM_ERR_UNSUPPORTED);                                                                           \
         ck_error_mentions(#type);                                                                                      \
         ck_assert_ptr_null(made);                                                                                      \
-        free(grown);                                                                                                    \
+        free(grown);                                                                                                   \
     } while (0)
 
 static int32_t ids[4] = { 1, 2, 3, 4 }, targets[4] = { 2, 3, 4, 5 };
@@ -206,24 +206,27 @@ START_TEST(estimates_refuse_a_field_they_do_not_know)
 END_TEST
 
 /* An older program's result ends early: the fields it has are filled, and nothing behind them. */
-#define OLDER(type, MACRO, field, call)                                                                                 \
-    do {                                                                                                                \
-        type whole = MACRO;                                                                                             \
-        type *out = &whole;                                                                                             \
+#define OLDER(type, MACRO, field, call)                                                                                \
+    do {                                                                                                               \
+        type whole = MACRO;                                                                                            \
+        type *out = &whole;                                                                                            \
         ck_ok(call);                                                                                                   \
-        struct { type value; unsigned char guard[8]; } part;                                                           \
+        struct {                                                                                                       \
+            type value;                                                                                                \
+            unsigned char guard[8];                                                                                    \
+        } part;                                                                                                        \
         memset(&part, 0xEE, sizeof part);                                                                              \
         size_t size = offsetof(type, field);                                                                           \
         memcpy(&part, &size, sizeof size);                                                                             \
-        out = &part.value;                                                                                              \
+        out = &part.value;                                                                                             \
         ck_ok(call);                                                                                                   \
         ck_assert(memcmp((char *)&part + sizeof size, (char *)&whole + sizeof size, size - sizeof size) == 0);         \
         for (size_t i = size; i < sizeof part; i++)                                                                    \
             ck_assert_uint_eq(((unsigned char *)&part)[i], 0xEE);                                                      \
-        size_t none = 0;                                                                                                \
+        size_t none = 0;                                                                                               \
         memcpy(&part, &none, sizeof none);                                                                             \
         ck_status(call, MM_ERR_ARG);                                                                                   \
-        out = NULL;                                                                                                     \
+        out = NULL;                                                                                                    \
         ck_status(call, MM_ERR_ARG);                                                                                   \
     } while (0)
 

@@ -65,5 +65,11 @@ no_padding() {
     "$@" -std=c11 -Wpadded -Werror -I"$root/include" -c "$work/all.c" -o "$work/all.o"
 }
 check "no public struct has padding" no_padding "$@"
+# The list that test_structs.c goes by misses none.
+structs_are_listed() {
+    listed=$(sh "$root/tests/abi/list_structs.sh" "$root/include/minimind" | wc -l)
+    [ "$listed" -eq "$(cat "$root"/include/minimind/*.h | grep -cE '^#define MM_[A-Z0-9_]+_INIT ')" ] && [ "$listed" -gt 20 ]
+}
+check "every initialiser begins with the size of its struct" structs_are_listed
 check "every public header is installed and part of <minimind.h>" installed
 finish

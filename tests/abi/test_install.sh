@@ -48,11 +48,13 @@ runs_shared() {
         LD_LIBRARY_PATH=$libdir "$work/embed"
 }
 
+# libminimind.a, the rest shared. Debian's openblas asks for gfortran's library without bringing its development files, and
+# its own shared object has that library already.
 # shellcheck disable=SC2046
 runs_static() {
     mkdir -p "$work/static" && cp "$libdir/libminimind.a" "$work/static/" &&
         "$@" "$root/examples/embed.c" -o "$work/embed-static" $(pkg-config --cflags minimind) -L"$work/static" \
-            $(pkg-config --static --libs minimind | sed "s|-L$libdir||") &&
+            $(pkg-config --static --libs minimind | sed "s|-L$libdir||; s|-lgfortran||") &&
         "$work/embed-static"
 }
 

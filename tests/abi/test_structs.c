@@ -1,50 +1,14 @@
-/* The struct_size rule, for every public struct that begins with one: its two initialisers agree, a smaller struct of an
- * older program keeps the defaults of what it lacks, and a larger one of a newer program may only hold zeros there.
- * (That they hold no padding is for the compiler to say: test_headers.sh.) */
-#include <dirent.h>
+/* The struct_size rule, for every public struct that begins with one: its two initialisers agree, a smaller struct of
+ * an older program keeps the defaults of what it lacks, and a larger one of a newer program may only hold zeros there.
+ * (That they hold no padding is for the compiler to say: test_headers.sh.)
+ *
+ * structs.inc is made from the headers: a line X(mm_batch, MM_BATCH_INIT) for every struct that has an initialiser. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/options.h"
 #include "support.h"
-
-#define EACH_STRUCT(X)                                                         \
-    X(mm_adamw_options, MM_ADAMW_OPTIONS_INIT)                                 \
-    X(mm_backward_options, MM_BACKWARD_OPTIONS_INIT)                           \
-    X(mm_batch, MM_BATCH_INIT)                                                 \
-    X(mm_distill_options, MM_DISTILL_OPTIONS_INIT)                             \
-    X(mm_distill_result, MM_DISTILL_RESULT_INIT)                               \
-    X(mm_dpo_options, MM_DPO_OPTIONS_INIT)                                     \
-    X(mm_dpo_result, MM_DPO_RESULT_INIT)                                       \
-    X(mm_policy_options, MM_POLICY_OPTIONS_INIT)                               \
-    X(mm_policy_result, MM_POLICY_RESULT_INIT)                                 \
-    X(mm_chat_options, MM_CHAT_OPTIONS_INIT)                                   \
-    X(mm_chat_roles, MM_CHAT_ROLES_INIT)                                       \
-    X(mm_config_key, MM_CONFIG_KEY_INIT)                                       \
-    X(mm_context_options, MM_CONTEXT_OPTIONS_INIT)                             \
-    X(mm_dataset_options, MM_DATASET_OPTIONS_INIT)                             \
-    X(mm_flops, MM_FLOPS_INIT)                                                 \
-    X(mm_generate_options, MM_GENERATE_OPTIONS_INIT)                           \
-    X(mm_generate_result, MM_GENERATE_RESULT_INIT)                             \
-    X(mm_load_options, MM_LOAD_OPTIONS_INIT)                                   \
-    X(mm_loader_options, MM_LOADER_OPTIONS_INIT)                               \
-    X(mm_loader_position, MM_LOADER_POSITION_INIT)                             \
-    X(mm_loader_stats, MM_LOADER_STATS_INIT)                                   \
-    X(mm_memory, MM_MEMORY_INIT)                                               \
-    X(mm_memory_usage, MM_MEMORY_USAGE_INIT)                                   \
-    X(mm_output, MM_OUTPUT_INIT)                                               \
-    X(mm_param_count, MM_PARAM_COUNT_INIT)                                     \
-    X(mm_prompts, MM_PROMPTS_INIT)                                             \
-    X(mm_row_report, MM_ROW_REPORT_INIT)                                       \
-    X(mm_sampling, MM_SAMPLING_INIT)                                           \
-    X(mm_step, MM_STEP_INIT)                                                   \
-    X(mm_tensor_info, MM_TENSOR_INFO_INIT)                                     \
-    X(mm_tokenizer_train_options, MM_TOKENIZER_TRAIN_OPTIONS_INIT)             \
-    X(mm_tool_call, MM_TOOL_CALL_INIT)                                         \
-    X(mm_train_progress, MM_TRAIN_PROGRESS_INIT)                               \
-    X(mm_trainer_options, MM_TRAINER_OPTIONS_INIT)                             \
-    X(mm_workload, MM_WORKLOAD_INIT)
 
 #define LARGEST 1024
 #define BEYOND 64 /* bytes of fields that only a newer program knows */
@@ -63,22 +27,26 @@ typedef struct row {
     void (*by_macro)(void *value);
 } row;
 
-#define DEFINE(type, MACRO)                                                                                             \
+#define X(type, MACRO)                                                                                                 \
     _Static_assert(sizeof(type) <= LARGEST, "LARGEST is too small for " #type);                                        \
     _Static_assert(offsetof(type, struct_size) == 0, #type " does not begin with struct_size");                        \
     static void type##_by_function(void *value, size_t struct_size)                                                    \
-    {                                                                                                                   \
+    {                                                                                                                  \
         type##_init(value, struct_size);                                                                               \
-    }                                                                                                                   \
+    }                                                                                                                  \
     static void type##_by_macro(void *value)                                                                           \
-    {                                                                                                                   \
+    {                                                                                                                  \
         type made = MACRO;                                                                                             \
         memcpy(value, &made, sizeof made);                                                                             \
     }
-EACH_STRUCT(DEFINE)
+#include "structs.inc"
+#undef X
 
-#define ENTRY(type, MACRO) { #type, sizeof(type), type##_by_function, type##_by_macro },
-static const row rows[] = { EACH_STRUCT(ENTRY) };
+static const row rows[] = {
+#define X(type, MACRO) { #type, sizeof(type), type##_by_function, type##_by_macro },
+#include "structs.inc"
+#undef X
+};
 #define ROWS (sizeof rows / sizeof *rows)
 
 _Static_assert(sizeof(mm_view) == sizeof(void *) + 88, "mm_view is frozen");
@@ -216,36 +184,6 @@ START_TEST(a_struct_that_was_not_set_up_is_refused)
 }
 END_TEST
 
-/* Counts the structs of a header that begin with a struct_size and have an initialiser. */
-static size_t count_initialisers(const char *path)
-{
-    FILE *file = fopen(path, "r");
-    ck_assert_ptr_nonnull(file);
-    char line[512], name[256];
-    size_t found = 0;
-    while (fgets(line, sizeof line, file))
-        found += sscanf(line, "#define MM_%255[A-Z0-9_] {", name) == 1 && strlen(name) > 5 &&
-                 strcmp(name + strlen(name) - 5, "_INIT") == 0;
-    fclose(file);
-    return found;
-}
-
-START_TEST(no_struct_of_the_headers_is_missing_here)
-{
-    DIR *directory = opendir(MM_HEADERS);
-    ck_assert_ptr_nonnull(directory);
-    size_t found = 0;
-    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
-        char path[1024];
-        snprintf(path, sizeof path, "%s/%s", MM_HEADERS, entry->d_name);
-        if (strstr(entry->d_name, ".h"))
-            found += count_initialisers(path);
-    }
-    closedir(directory);
-    ck_assert_uint_eq(found, ROWS);
-}
-END_TEST
-
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("abi/structs");
@@ -257,7 +195,6 @@ static Suite *make_suite(void)
     tcase_add_loop_test(rule, a_larger_struct_is_taken_only_when_the_rest_is_zero, 0, ROWS);
     tcase_add_loop_test(rule, a_result_fills_what_the_caller_has_room_for, 0, ROWS);
     tcase_add_loop_test(rule, a_struct_that_was_not_set_up_is_refused, 0, ROWS);
-    tcase_add_test(rule, no_struct_of_the_headers_is_missing_here);
     suite_add_tcase(suite, rule);
     return suite;
 }

@@ -18,7 +18,8 @@ static mmi_json *parse(const char *text)
 
 START_TEST(questions_answer_by_kind_and_fall_back)
 {
-    mmi_json *o = parse("{\"n\": 7, \"x\": 1.5, \"t\": true, \"f\": false, \"s\": \"hi\", \"a\": [1, 2, 3], \"o\": {}, \"z\": null}");
+    mmi_json *o = parse(
+        "{\"n\": 7, \"x\": 1.5, \"t\": true, \"f\": false, \"s\": \"hi\", \"a\": [1, 2, 3], \"o\": {}, \"z\": null}");
     ck_assert_int_eq(mmi_json_what(mmi_json_get(o, "n")), MMI_JSON_INT);
     ck_assert_int_eq(mmi_json_what(mmi_json_get(o, "x")), MMI_JSON_REAL);
     ck_assert_int_eq(mmi_json_what(mmi_json_get(o, "t")), MMI_JSON_BOOL);
@@ -63,9 +64,27 @@ END_TEST
 START_TEST(what_is_not_one_json_value_is_refused)
 {
     static const char *const wrong[] = {
-        "",          " ",         "{",        "{\"a\": 1",      "[1, 2,]",       "nul",      "{'a': 1}",
-        "{} {}",     "[1] 2",     "\"\xff\"", "\"\xed\xa0\x80\"", "\"\\ud800\"",   "01",       "1e999",
-        "{\"a\":1,\"a\":2}", "99999999999999999999", "\"line\nbreak\"", "[1 2]", "// c\n1", "NaN", "\xef\xbb\xbf{}",
+        "",
+        " ",
+        "{",
+        "{\"a\": 1",
+        "[1, 2,]",
+        "nul",
+        "{'a': 1}",
+        "{} {}",
+        "[1] 2",
+        "\"\xff\"",
+        "\"\xed\xa0\x80\"",
+        "\"\\ud800\"",
+        "01",
+        "1e999",
+        "{\"a\":1,\"a\":2}",
+        "99999999999999999999",
+        "\"line\nbreak\"",
+        "[1 2]",
+        "// c\n1",
+        "NaN",
+        "\xef\xbb\xbf{}",
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         mmi_json *value = NULL;
@@ -148,7 +167,8 @@ END_TEST
 
 START_TEST(numbers_come_back_to_the_bit)
 {
-    static const double numbers[] = { 0.1, 1e-5, 1.0 / 3, 1e6, 1000000.0, 5e-324, 1.7976931348623157e308, -0.0, 123456789.125 };
+    static const double numbers[] = { 0.1,  1e-5,         1.0 / 3, 1e6, 1000000.0, 5e-324, 1.7976931348623157e308,
+                                      -0.0, 123456789.125 };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         mmi_json *value = mmi_json_new_real(numbers[i]), *back = NULL;
         char *text;

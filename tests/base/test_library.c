@@ -23,7 +23,10 @@ START_TEST(dtypes_have_pinned_numbers_sizes_and_names)
         int32_t dtype, number;
         size_t size;
         const char *name;
-    } known[] = { { MM_F32, 0, 4, "f32" }, { MM_BF16, 1, 2, "bf16" }, { MM_F16, 2, 2, "f16" }, { MM_I32, 3, 4, "i32" },
+    } known[] = { { MM_F32, 0, 4, "f32" },
+                  { MM_BF16, 1, 2, "bf16" },
+                  { MM_F16, 2, 2, "f16" },
+                  { MM_I32, 3, 4, "i32" },
                   { MM_I64, 4, 8, "i64" } };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         ck_assert_int_eq(known[i].dtype, known[i].number);

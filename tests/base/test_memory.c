@@ -187,7 +187,10 @@ END_TEST
 
 START_TEST(carving_notices_sizes_that_overflow)
 {
-    const struct { int64_t items; size_t size; } wrong[] = { { -1, 4 }, { INT64_MAX, 4 }, { INT64_MAX, SIZE_MAX } };
+    const struct {
+        int64_t items;
+        size_t size;
+    } wrong[] = { { -1, 4 }, { INT64_MAX, 4 }, { INT64_MAX, SIZE_MAX } };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         mmi_carve carve = { NULL, 64, false };
         ck_assert_ptr_null(mmi_carve_take(&carve, wrong[i].items, wrong[i].size));

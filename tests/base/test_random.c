@@ -16,7 +16,9 @@ START_TEST(blocks_agree_with_the_published_vectors)
     } known[] = {
         { 0, 0, 0, { 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8 } },
         { UINT64_MAX, UINT64_MAX, UINT64_MAX, { 0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd } },
-        { 0x299f31d0a4093822, 0x0370734413198a2e, 0x85a308d3243f6a88,
+        { 0x299f31d0a4093822,
+          0x0370734413198a2e,
+          0x85a308d3243f6a88,
           { 0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1 } },
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
@@ -102,7 +104,9 @@ END_TEST
 
 START_TEST(permute_visits_every_index_once)
 {
-    static const uint64_t sizes[] = { 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 63, 64, 65, 100, 255, 256, 257, 1000, 4097, 30011 };
+    static const uint64_t sizes[] = {
+        1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 63, 64, 65, 100, 255, 256, 257, 1000, 4097, 30011
+    };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         uint64_t n = sizes[i];
         unsigned char *seen = mmi_calloc(n, 1);

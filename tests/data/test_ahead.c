@@ -134,7 +134,7 @@ static int number_of(const int32_t *ids)
 static bool step_of_all(mm_loader_position *at, int *seen, int32_t world, mm_loader_options o)
 {
     mm_loader_position after[8];
-    bool ended[8];
+    bool ended[8] = { false };
     for (int32_t rank = 0; rank < world; rank++) {
         static record r;
         o.world = world;

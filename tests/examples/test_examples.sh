@@ -47,6 +47,19 @@ trains_from_text() {
         grep -q '"</s>"' "$work/plain/tokenizer.json"
 }
 
+data_is_reported() {
+    rows=$(wc -l <"$work/a.jsonl")
+    "$bin/dataset" --tokenizer "$work/tokenizer" "$work/a.jsonl" >"$work/report" && grep -q "^$rows rows, 0 bad lines, " "$work/report" &&
+        "$bin/dataset" --tokenizer "$work/tokenizer" "$work/bad.jsonl" >"$work/report" 2>"$work/bad" &&
+        grep -q '^1 rows, 1 bad lines, ' "$work/report" && grep -q 'bad.jsonl:2: "text" is an integer' "$work/bad"
+}
+
+answers_are_marked() {
+    printf '{"conversations": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "well"}]}' >"$work/chat.jsonl"
+    "$bin/dataset" --tokenizer "$work/tokenizer" --kind chat --row 0 "$work/chat.jsonl" >"$work/row" && cat "$work/row" &&
+        grep -q '^\[\[well<|im_end|>$' "$work/row" && grep -q '^hi<|im_end|>$' "$work/row"
+}
+
 quickstart_runs() {
     "$root/examples/quickstart.sh" --no-build --build-dir "$build" --out "$work/quickstart" --seconds 3
 }
@@ -80,7 +93,7 @@ truncated_model() {
         head -c 1000 "$model/model.safetensors" >"$work/cut/model.safetensors"
 }
 
-for program in bench embed generate make_corpus params pretrain tokenize train_tokenizer; do
+for program in bench dataset embed generate make_corpus params pretrain tokenize train_tokenizer; do
     check "$program --help says how it is used" helps $program
 done
 check "embed runs from start to end" "$bin/embed"
@@ -97,6 +110,9 @@ check "train_tokenizer refuses a size that is no number" refuses "--vocab-size" 
     train_tokenizer --vocab-size many --out "$work/x" "$work/a.jsonl"
 printf '{"text": "good"}\n{"text": 3}\n' >"$work/bad.jsonl"
 check "train_tokenizer names the line that is no row" refuses "bad.jsonl:2" train_tokenizer --out "$work/x" "$work/bad.jsonl"
+check "dataset counts rows and names bad lines" data_is_reported
+check "dataset shows which tokens are learnt" answers_are_marked
+check "dataset refuses a row that is not there" refuses "no such" dataset --tokenizer "$work/tokenizer" --row 7 "$work/bad.jsonl"
 check "the quickstart goes from nothing to a model" quickstart_runs
 check "generate continues a text" generates_text
 check "generate gives the same text for the same seed, with any number of threads" same_seed_same_text

@@ -466,6 +466,18 @@ START_TEST(a_tokenizer_with_more_ids_than_the_model_is_refused)
 }
 END_TEST
 
+START_TEST(preferences_and_prompts_are_not_for_the_plain_loss)
+{
+    tiny_run run;
+    tiny_options o = tiny_defaults(rows);
+    o.loader.kind = _i;
+    o.loader.template_name = "minimind2";
+    ck_status(tiny_try(&run, &o), MM_ERR_UNSUPPORTED);
+    ck_error_mentions(_i == MM_ROW_PREFERENCE ? "preferences" : "prompts");
+    tiny_end(&run);
+}
+END_TEST
+
 START_TEST(a_trainer_keeps_what_it_needs_alive)
 {
     tiny_run run;
@@ -529,6 +541,8 @@ static Suite *make_suite(void)
     tcase_add_test(tc, a_data_set_without_a_readable_row_ends_the_run);
     tcase_add_test(tc, bad_options_are_refused);
     tcase_add_test(tc, a_tokenizer_with_more_ids_than_the_model_is_refused);
+    tcase_add_loop_test(tc, preferences_and_prompts_are_not_for_the_plain_loss, MM_ROW_PREFERENCE,
+                        MM_ROW_PROMPT + 1);
     tcase_add_test(tc, a_trainer_keeps_what_it_needs_alive);
     tcase_add_test(tc, every_failing_allocation_of_create_is_survived);
     tcase_set_timeout(tc, 120);
