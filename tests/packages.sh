@@ -17,7 +17,14 @@ package_of() {
         jansson) echo libjansson-dev ;;
         libpcre2-8) echo libpcre2-dev ;;
         check) echo check ;;
+        python) echo python3 ;;
+        numpy) echo python3-numpy ;;
     esac
+}
+
+# The system's Python first: apt's numpy is for that one.
+python_for_tests() {
+    if [ -x /usr/bin/python3 ]; then echo /usr/bin/python3; else command -v python3; fi
 }
 
 is_there() {
@@ -27,6 +34,8 @@ is_there() {
         libc) echo 'int main(void) { return 0; }' | "${CC:-cc}" -x c - -o /dev/null ;;
         ninja) command -v ninja || command -v ninja-build || command -v samu ;;
         meson | nm | pkg-config) command -v "$1" ;;
+        python) python_for_tests ;;
+        numpy) "$(python_for_tests)" -c 'import numpy' ;;
         *) pkg-config --exists "$1" ;;
     esac >/dev/null 2>&1
 }
@@ -42,7 +51,8 @@ give_up() {
     {
         echo "$1"
         echo "What is needed: a C11 compiler, Meson 1.0 or newer, Ninja, pkg-config, and the libraries openblas, jansson,"
-        echo "libpcre2-8 and, for the tests, check, a C++ compiler and binutils. Missing here, by their names in Debian:"
+        echo "libpcre2-8 and, for the tests, check, a C++ compiler, binutils, Python 3 and numpy. Missing here, by their"
+        echo "names in Debian:"
         echo "    $2"
     } >&2
     exit 1

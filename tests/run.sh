@@ -84,7 +84,7 @@ show_failures() {
     ' "$1"
 }
 
-need="cc libc c++ meson ninja nm pkg-config jansson libpcre2-8 check"
+need="cc libc c++ meson ninja nm pkg-config jansson libpcre2-8 check python numpy"
 [ "$blas" = none ] || need="$need openblas"
 # shellcheck disable=SC2086
 require $need

@@ -1,0 +1,542 @@
+/**
+ * @file minimind.hpp
+ * libminimind for C++17, in one header: handles that free themselves, failures that are exceptions.
+ *
+ *     minimind::config config("minimind2-small");
+ *     config.set("hidden_size", 64);
+ *     minimind::model model(config, 42);
+ *     minimind::context context(model, options);
+ *
+ * It is thin: options and results are the C structs, set up by minimind::make<mm_…>(), and get() of a handle is the C
+ * handle for what has no member here. Handles are moved, never copied; they may go in any order. Whatever fails throws
+ * minimind::error with the library's message. Callbacks may throw: the exception comes out of the call that made it.
+ */
+#ifndef MINIMIND_HPP
+#define MINIMIND_HPP
+
+#include <minimind.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace minimind {
+
+/** What the library refused or could not finish; what() is its message. */
+class error : public std::runtime_error {
+public:
+    error(mm_status status, const char *message) : std::runtime_error(message), status_(status) {}
+
+    /** MM_ERR_… */
+    mm_status status() const noexcept { return status_; }
+
+private:
+    mm_status status_;
+};
+
+/** Throw unless MM_OK. */
+inline void check(mm_status status)
+{
+    if (status != MM_OK)
+        throw error(status, mm_last_error());
+}
+
+namespace detail {
+
+template <typename T, void (*Free)(T *)> struct freer {
+    void operator()(T *handle) const noexcept { Free(handle); }
+};
+
+template <typename T, void (*Free)(T *)> using owner = std::unique_ptr<T, freer<T, Free>>;
+
+/* Call a function whose last argument receives a new handle. */
+template <typename T, typename Function, typename... Arguments> T *made(Function function, Arguments... arguments)
+{
+    T *out = nullptr;
+    check(function(arguments..., &out));
+    return out;
+}
+
+/* Call a function that writes up to `capacity` elements and says how many it needs. */
+template <typename Container, typename Function> Container filled(Function function)
+{
+    std::size_t needed = 0;
+    check(function(nullptr, 0, &needed));
+    Container out(needed, typename Container::value_type());
+    if (needed > 0)
+        check(function(out.data(), needed, &needed));
+    return out;
+}
+
+template <typename T> struct initialiser;
+
+} // namespace detail
+
+/* A struct with its size and its defaults. */
+template <typename T> T make() { return detail::initialiser<T>::value(); }
+
+#define MINIMIND_INITIALISER(type, init)                                                                              \
+    template <> struct detail::initialiser<type> {                                                                    \
+        static type value()                                                                                           \
+        {                                                                                                             \
+            type made = init;                                                                                         \
+            return made;                                                                                              \
+        }                                                                                                             \
+    };
+MINIMIND_INITIALISER(mm_load_options, MM_LOAD_OPTIONS_INIT)
+MINIMIND_INITIALISER(mm_context_options, MM_CONTEXT_OPTIONS_INIT)
+MINIMIND_INITIALISER(mm_batch, MM_BATCH_INIT)
+MINIMIND_INITIALISER(mm_output, MM_OUTPUT_INIT)
+MINIMIND_INITIALISER(mm_backward_options, MM_BACKWARD_OPTIONS_INIT)
+MINIMIND_INITIALISER(mm_param_count, MM_PARAM_COUNT_INIT)
+MINIMIND_INITIALISER(mm_sampling, MM_SAMPLING_INIT)
+MINIMIND_INITIALISER(mm_generate_options, MM_GENERATE_OPTIONS_INIT)
+MINIMIND_INITIALISER(mm_generate_result, MM_GENERATE_RESULT_INIT)
+MINIMIND_INITIALISER(mm_adamw_options, MM_ADAMW_OPTIONS_INIT)
+MINIMIND_INITIALISER(mm_step, MM_STEP_INIT)
+MINIMIND_INITIALISER(mm_dataset_options, MM_DATASET_OPTIONS_INIT)
+MINIMIND_INITIALISER(mm_loader_options, MM_LOADER_OPTIONS_INIT)
+MINIMIND_INITIALISER(mm_trainer_options, MM_TRAINER_OPTIONS_INIT)
+MINIMIND_INITIALISER(mm_train_progress, MM_TRAIN_PROGRESS_INIT)
+MINIMIND_INITIALISER(mm_chat_options, MM_CHAT_OPTIONS_INIT)
+MINIMIND_INITIALISER(mm_tokenizer_train_options, MM_TOKENIZER_TRAIN_OPTIONS_INIT)
+#undef MINIMIND_INITIALISER
+
+/** An architecture, field by field. */
+class config {
+public:
+    explicit config(const char *preset = nullptr) : handle_(detail::made<mm_config>(mm_config_create, preset)) {}
+    explicit config(mm_config *taken) : handle_(taken) {}
+
+    /** From a config.json or a directory that holds one. */
+    static config load(const std::string &path) { return config(detail::made<mm_config>(mm_config_load, path.c_str())); }
+
+    config copy() const { return config(detail::made<mm_config>(mm_config_copy, get())); }
+    void save(const std::string &path) const { check(mm_config_save(get(), path.c_str())); }
+    void validate() const { check(mm_config_validate(get())); }
+
+    /** Set a field; the type of `value` chooses the function. */
+    template <typename T> config &set(const char *key, T value)
+    {
+        if constexpr (std::is_same_v<T, bool>)
+            check(mm_config_set_bool(get(), key, value));
+        else if constexpr (std::is_integral_v<T>)
+            check(mm_config_set_int(get(), key, static_cast<std::int64_t>(value)));
+        else if constexpr (std::is_floating_point_v<T>)
+            check(mm_config_set_float(get(), key, static_cast<double>(value)));
+        else
+            check(mm_config_set_string(get(), key, std::string(value).c_str()));
+        return *this;
+    }
+
+    std::int64_t get_int(const char *key) const { return read<std::int64_t>(mm_config_get_int, key); }
+    double get_float(const char *key) const { return read<double>(mm_config_get_float, key); }
+    bool get_bool(const char *key) const { return read<std::int32_t>(mm_config_get_bool, key) != 0; }
+
+    std::string get_string(const char *key) const
+    {
+        std::string text = detail::filled<std::string>([&](char *out, std::size_t capacity, std::size_t *needed) {
+            return mm_config_get_string(get(), key, out, capacity, needed);
+        });
+        text.pop_back(); /* its NUL */
+        return text;
+    }
+
+    mm_param_count parameters() const
+    {
+        auto count = make<mm_param_count>();
+        check(mm_count_params(get(), &count));
+        return count;
+    }
+
+    mm_config *get() const noexcept { return handle_.get(); }
+
+private:
+    template <typename T, typename Function> T read(Function function, const char *key) const
+    {
+        T value = 0;
+        check(function(get(), key, &value));
+        return value;
+    }
+
+    detail::owner<mm_config, mm_config_free> handle_;
+};
+
+/** The weights of one config. */
+class model {
+public:
+    model(const config &config, std::uint64_t seed) : handle_(detail::made<mm_model>(mm_model_create, config.get(), seed)) {}
+    explicit model(mm_model *taken) : handle_(taken) {}
+
+    /** From a Hugging Face directory. */
+    static model load(const std::string &directory, const mm_load_options *options = nullptr)
+    {
+        return model(detail::made<mm_model>(mm_model_load, directory.c_str(), options));
+    }
+
+    model copy() const { return model(detail::made<mm_model>(mm_model_copy, get())); }
+    model cast(std::int32_t dtype) const { return model(detail::made<mm_model>(mm_model_cast, get(), dtype)); }
+    void save(const std::string &directory) const { check(mm_model_save(get(), directory.c_str())); }
+    std::int64_t tensor_count() const { return mm_model_tensor_count(get()); }
+
+    /** A tensor by its name, lent until the model is freed, for reading. */
+    mm_view find(const char *name) const
+    {
+        mm_view view;
+        check(mm_model_find(get(), name, &view));
+        return view;
+    }
+
+    mm_model *get() const noexcept { return handle_.get(); }
+
+private:
+    detail::owner<mm_model, mm_model_free> handle_;
+};
+
+/** Keys and values of sequences that go on from call to call. */
+class cache {
+public:
+    cache(const model &model, std::int32_t sequences, std::int32_t capacity)
+        : handle_(detail::made<mm_cache>(mm_cache_create, model.get(), sequences, capacity))
+    {
+    }
+
+    std::int32_t length(std::int32_t sequence = 0) const { return mm_cache_length(get(), sequence); }
+    void truncate(std::int32_t length = 0, std::int32_t sequence = -1) { check(mm_cache_truncate(get(), sequence, length)); }
+    mm_cache *get() const noexcept { return handle_.get(); }
+
+private:
+    detail::owner<mm_cache, mm_cache_free> handle_;
+};
+
+/** How generate() goes about it, beyond mm_sampling. */
+struct generation {
+    mm_sampling sampling = make<mm_sampling>();
+    std::int32_t max_new_tokens = 128;
+    bool stops = true;                                          /**< at the config's eos, or at stop_ids if there are any */
+    std::vector<std::int32_t> stop_ids = {};
+    const minimind::cache *cache = nullptr;
+    std::function<bool(std::int32_t id, float logprob)> on_token = {}; /**< true ends the sequence */
+};
+
+/** Running a model. One call at a time. */
+class context {
+public:
+    explicit context(const model &model, const mm_context_options &options = make<mm_context_options>())
+        : handle_(detail::made<mm_context>(mm_context_create, model.get(), &options))
+    {
+    }
+
+    mm_output forward(const mm_batch &batch)
+    {
+        auto output = make<mm_output>();
+        check(mm_forward(get(), &batch, &output));
+        return output;
+    }
+
+    void backward(const mm_backward_options &options = make<mm_backward_options>()) { check(mm_backward(get(), &options)); }
+    void zero_grad() { check(mm_zero_grad(get())); }
+    void cancel() noexcept { mm_cancel(get()); }
+
+    double grad_norm()
+    {
+        double norm = 0;
+        check(mm_grad_norm(get(), &norm));
+        return norm;
+    }
+
+    /** Continue one prompt of ids. */
+    std::vector<std::int32_t> generate(const std::vector<std::int32_t> &prompt, const generation &how = generation())
+    {
+        static const std::int32_t none = 0;
+        const std::int32_t *prompts[] = { prompt.data() }, lengths[] = { static_cast<std::int32_t>(prompt.size()) };
+        call told_to{ &how.on_token, nullptr };
+        auto options = make<mm_generate_options>();
+        options.prompts = prompts;
+        options.prompt_lengths = lengths;
+        options.sampling = &how.sampling;
+        options.max_new_tokens = how.max_new_tokens;
+        options.cache = how.cache ? how.cache->get() : nullptr;
+        options.stop_ids = !how.stops ? &none : how.stop_ids.empty() ? nullptr : how.stop_ids.data();
+        options.stop_count = how.stops ? static_cast<std::int32_t>(how.stop_ids.size()) : 0;
+        if (how.on_token) {
+            options.on_token = told;
+            options.user = &told_to;
+        }
+        auto result = make<mm_generate_result>();
+        check(mm_generate(get(), &options, &result));
+        if (told_to.raised)
+            std::rethrow_exception(told_to.raised);
+        return std::vector<std::int32_t>(result.ids, result.ids + result.lengths[0]);
+    }
+
+    mm_context *get() const noexcept { return handle_.get(); }
+
+private:
+    struct call {
+        const std::function<bool(std::int32_t, float)> *on_token;
+        std::exception_ptr raised;
+    };
+
+    /* An exception must not pass through C: it waits in `call`. */
+    static std::int32_t told(void *user, std::int32_t, std::int32_t id, float logprob) noexcept
+    {
+        call *self = static_cast<call *>(user);
+        try {
+            return (*self->on_token)(id, logprob);
+        } catch (...) {
+            self->raised = std::current_exception();
+            return 1;
+        }
+    }
+
+    detail::owner<mm_context, mm_context_free> handle_;
+};
+
+/** AdamW. */
+class optimizer {
+public:
+    explicit optimizer(const model &model, const mm_adamw_options &options = make<mm_adamw_options>())
+        : handle_(detail::made<mm_optimizer>(mm_adamw_create, model.get(), &options))
+    {
+    }
+
+    /** Update the weights; returns the gradients' norm before clipping. */
+    double step(context &context, double learning_rate, double max_grad_norm = 0)
+    {
+        auto step = make<mm_step>();
+        step.learning_rate = learning_rate;
+        step.max_grad_norm = max_grad_norm;
+        check(mm_optimizer_step(get(), context.get(), &step));
+        return step.grad_norm;
+    }
+
+    void save(const std::string &path) const { check(mm_optimizer_save(get(), path.c_str())); }
+    void load(const std::string &path) { check(mm_optimizer_load(get(), path.c_str())); }
+    mm_optimizer *get() const noexcept { return handle_.get(); }
+
+private:
+    detail::owner<mm_optimizer, mm_optimizer_free> handle_;
+};
+
+/** Text to ids and back. */
+class tokenizer {
+public:
+    explicit tokenizer(mm_tokenizer *taken) : handle_(taken) {}
+
+    static tokenizer load(const std::string &path)
+    {
+        return tokenizer(detail::made<mm_tokenizer>(mm_tokenizer_load, path.c_str()));
+    }
+
+    /** Learn a byte-level BPE from texts. */
+    static tokenizer train(const std::vector<std::string> &texts, std::int32_t vocab_size)
+    {
+        struct source {
+            const std::vector<std::string> *texts;
+            std::size_t next;
+        } source{ &texts, 0 };
+        auto options = make<mm_tokenizer_train_options>();
+        options.user = &source;
+        options.vocab_size = vocab_size;
+        options.next_text = [](void *user, const char **text, std::size_t *length) -> std::int32_t {
+            struct source *from = static_cast<struct source *>(user);
+            if (from->next == from->texts->size())
+                return 0;
+            const std::string &one = (*from->texts)[from->next++];
+            *text = one.data();
+            *length = one.size();
+            return 1;
+        };
+        return tokenizer(detail::made<mm_tokenizer>(mm_tokenizer_train, &options));
+    }
+
+    void save(const std::string &directory) const { check(mm_tokenizer_save(get(), directory.c_str())); }
+    std::int32_t vocab_size() const { return mm_tokenizer_vocab_size(get()); }
+    std::int32_t find(const char *content) const { return mm_tokenizer_find(get(), content); }
+
+    std::vector<std::int32_t> encode(std::string_view text, std::int32_t split = MM_SPLIT_ALL) const
+    {
+        return detail::filled<std::vector<std::int32_t>>([&](std::int32_t *ids, std::size_t capacity, std::size_t *needed) {
+            return mm_encode(get(), text.data() ? text.data() : "", text.size(), split, ids, capacity, needed);
+        });
+    }
+
+    std::string decode(const std::vector<std::int32_t> &ids, bool skip_special = true) const
+    {
+        return detail::filled<std::string>([&](char *text, std::size_t capacity, std::size_t *needed) {
+            return mm_decode(get(), ids.data(), ids.size(), skip_special, text, capacity, needed);
+        });
+    }
+
+    mm_tokenizer *get() const noexcept { return handle_.get(); }
+
+private:
+    detail::owner<mm_tokenizer, mm_tokenizer_free> handle_;
+};
+
+/** Text from ids that arrive one by one; never half a character. */
+class decoder {
+public:
+    explicit decoder(const tokenizer &tokenizer, bool skip_special = true)
+        : handle_(detail::made<mm_decoder>(mm_decoder_create, tokenizer.get(), skip_special))
+    {
+    }
+
+    /** Lent until the next call. */
+    std::string_view push(std::int32_t id)
+    {
+        const char *text = nullptr;
+        std::size_t length = 0;
+        check(mm_decoder_push(handle_.get(), id, &text, &length));
+        return { text, length };
+    }
+
+    std::string_view flush()
+    {
+        const char *text = nullptr;
+        std::size_t length = 0;
+        check(mm_decoder_flush(handle_.get(), &text, &length));
+        return { text, length };
+    }
+
+private:
+    detail::owner<mm_decoder, mm_decoder_free> handle_;
+};
+
+/** A conversation. */
+class chat {
+public:
+    chat() : handle_(detail::made<mm_chat>(mm_chat_create)) {}
+
+    chat &add(const char *role, std::string_view content)
+    {
+        check(mm_chat_add(get(), role, content.data() ? content.data() : "", content.size()));
+        return *this;
+    }
+
+    std::string format(const tokenizer &tokenizer, const mm_chat_options &options) const
+    {
+        return detail::filled<std::string>([&](char *text, std::size_t capacity, std::size_t *needed) {
+            return mm_chat_format(get(), tokenizer.get(), &options, text, capacity, needed);
+        });
+    }
+
+    std::vector<std::int32_t> encode(const tokenizer &tokenizer, const mm_chat_options &options) const
+    {
+        return detail::filled<std::vector<std::int32_t>>([&](std::int32_t *ids, std::size_t capacity, std::size_t *needed) {
+            return mm_chat_encode(get(), tokenizer.get(), &options, ids, capacity, needed);
+        });
+    }
+
+    std::size_t size() const { return mm_chat_count(get()); }
+    mm_chat *get() const noexcept { return handle_.get(); }
+
+private:
+    detail::owner<mm_chat, mm_chat_free> handle_;
+};
+
+/** JSON-lines files as one list of rows. */
+class dataset {
+public:
+    explicit dataset(const std::string &path) : handle_(detail::made<mm_dataset>(mm_dataset_open, path.c_str())) {}
+    explicit dataset(const mm_dataset_options &options) : handle_(detail::made<mm_dataset>(mm_dataset_create, &options)) {}
+
+    std::int64_t rows() const { return mm_dataset_rows(get()); }
+    mm_dataset *get() const noexcept { return handle_.get(); }
+
+private:
+    detail::owner<mm_dataset, mm_dataset_free> handle_;
+};
+
+/** Turns rows into batches. */
+class loader {
+public:
+    loader(const dataset &dataset, const tokenizer &tokenizer, const mm_loader_options &options = make<mm_loader_options>())
+        : handle_(detail::made<mm_loader>(mm_loader_create, dataset.get(), tokenizer.get(), &options))
+    {
+    }
+
+    /** Fill `batch`, lent until the next call; false at the end of the epoch. */
+    bool next(mm_batch &batch)
+    {
+        check(mm_loader_next(get(), &batch));
+        return batch.batch > 0;
+    }
+
+    mm_loader *get() const noexcept { return handle_.get(); }
+
+private:
+    detail::owner<mm_loader, mm_loader_free> handle_;
+};
+
+/** The training loop. */
+class trainer {
+public:
+    using step_function = std::function<bool(const mm_train_progress &)>;
+
+    /** `on_step` returns true to stop; what it throws comes out of run(). The trainer sets on_step and user itself. */
+    trainer(const model &model, loader &loader, const tokenizer *tokenizer, mm_trainer_options options,
+            step_function on_step = {})
+        : call_(std::make_unique<call>())
+    {
+        call_->on_step = std::move(on_step);
+        options.on_step = call_->on_step ? told : nullptr;
+        options.user = call_.get();
+        handle_.reset(detail::made<mm_trainer>(mm_trainer_create, model.get(), loader.get(),
+                                               tokenizer ? tokenizer->get() : nullptr, &options));
+    }
+
+    void run()
+    {
+        call_->raised = nullptr;
+        check(mm_trainer_run(get()));
+        if (call_->raised)
+            std::rethrow_exception(call_->raised);
+    }
+
+    void resume(const std::string &path) { check(mm_trainer_resume(get(), path.c_str())); }
+    void save() { check(mm_trainer_save(get())); }
+    void stop() noexcept { mm_trainer_stop(get()); }
+
+    mm_train_progress progress() const
+    {
+        auto progress = make<mm_train_progress>();
+        check(mm_trainer_progress(get(), &progress));
+        return progress;
+    }
+
+    mm_trainer *get() const noexcept { return handle_.get(); }
+
+private:
+    struct call {
+        step_function on_step;
+        std::exception_ptr raised;
+    };
+
+    static std::int32_t told(void *user, const mm_train_progress *progress) noexcept
+    {
+        call *self = static_cast<call *>(user);
+        try {
+            return self->on_step(*progress);
+        } catch (...) {
+            self->raised = std::current_exception();
+            return 1;
+        }
+    }
+
+    std::unique_ptr<call> call_; /* stays where it is when the trainer is moved */
+    detail::owner<mm_trainer, mm_trainer_free> handle_;
+};
+
+} // namespace minimind
+
+#endif

@@ -1,0 +1,176 @@
+"""Context: running a model forward and back; logits and gradients as numpy sees them."""
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Iterator, Sequence
+
+import numpy as np
+
+from . import _ffi
+from ._arrays import IntArray, floats, integers, pointer, show
+from ._library import Handle, create, lib, struct
+from .errors import StateError
+from .model import Model
+
+if TYPE_CHECKING:
+    from .generate import Cache, Generated
+
+
+@dataclass
+class Batch:
+    """What a loader gives: ids [B, T], targets [B, T] with -100 where none counts, document_ids when packed."""
+
+    ids: np.ndarray
+    targets: np.ndarray | None = None
+    document_ids: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return self.ids.shape[0]
+
+
+@dataclass
+class Output:
+    """What a forward pass gave. Arrays show the context's memory without copying: the next pass overwrites it, so take a
+    copy() of what is to stay. They keep that memory alive."""
+
+    loss: float
+    loss_sum: float
+    loss_count: int
+    aux_loss: float
+    logprobs: np.ndarray | None
+    last_logits: np.ndarray | None
+    logits: np.ndarray | None
+    hidden: np.ndarray | None
+
+
+class Gradients(Mapping[str, np.ndarray]):
+    """A context's gradients by tensor name: writable float32 arrays over its own memory, which they keep alive."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._index = {name: i for i, name in enumerate(context.model.weights)}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        view, native = _ffi.mm_view(), self._context._native
+        lib.mm_grad(native, self._index[name], ctypes.byref(view))
+        return show(view, native, writable=True)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._index)
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+
+def kernels() -> list[str]:
+    """The kernel paths that this build and this processor have, slowest first."""
+    return [lib.mm_kernels_name(i).decode() for i in range(lib.mm_kernels_count())]
+
+
+class Context(Handle):
+    """Everything a run needs, planned and allocated once: threads, buffers, gradients. One call at a time.
+
+        with Context(model, train=True, max_batch=8, max_length=128) as context:
+            output = context.forward(ids, targets, train=True)
+            context.backward()
+    """
+
+    def __init__(self, model: Model, *, train: bool = False, max_batch: int = 1, max_length: int = 512,
+                 max_context: int = 0, outputs: int = 0, threads: int = 0, checkpointing: bool = False,
+                 router_noise: float = 0.0, kernels: str | None = None) -> None:
+        """`outputs` are the MM_OUT_… that may be asked for, added together; 0: the loss in training, else the last
+        logits."""
+        options = struct(_ffi.mm_context_options, mode=_ffi.MM_TRAIN if train else _ffi.MM_EVAL, max_batch=max_batch,
+                         max_length=max_length, max_context=max_context, outputs=outputs, threads=threads,
+                         checkpointing=checkpointing, router_noise=router_noise, kernels=kernels)
+        self._handle = create(_ffi.mm_context, lib.mm_context_create, lib.mm_context_free, model._native,
+                              ctypes.byref(options))
+        self._model = Model._wrap(model._native)   # of its own: the caller's may be closed first
+        self._model.tokenizer = model.tokenizer
+        self._shape: tuple[int, int] | None = None
+
+    @property
+    def model(self) -> Model:
+        """The model it runs."""
+        return self._model
+
+    @property
+    def kernels(self) -> str:
+        """The kernel path it runs on."""
+        return lib.mm_context_kernels(self._native).decode()
+
+    def cancel(self) -> None:
+        """Make the call that runs on this context, or else the next one, raise CancelledError. From any thread."""
+        lib.mm_cancel(self._native)
+
+    def forward(self, ids: IntArray | Batch, targets: IntArray | None = None, *, train: bool = False, outputs: int = 0,
+                attention_mask: IntArray | None = None, position_ids: IntArray | None = None,
+                document_ids: IntArray | None = None, cache: Cache | None = None, seed: int = 0) -> Output:
+        """Run the network over ids [B, T] (or [T], one sequence), or a loader's batch."""
+        if isinstance(ids, Batch):
+            ids, targets, document_ids = ids.ids, ids.targets, ids.document_ids
+        tokens = np.atleast_2d(integers(ids, "ids"))
+        if tokens.ndim != 2:
+            raise ValueError(f"ids has shape {tokens.shape}; [B, T] is needed")
+        rows, length = tokens.shape
+        past = max(0, cache.length(0)) if cache is not None else 0
+        arrays = {"ids": tokens}
+        for name, values, columns in (("targets", targets, length), ("attention_mask", attention_mask, past + length),
+                                      ("position_ids", position_ids, length), ("document_ids", document_ids, length)):
+            if values is not None:
+                arrays[name] = np.atleast_2d(integers(values, name))
+                integers(arrays[name], name, (rows, columns))
+        batch = struct(_ffi.mm_batch, batch=rows, length=length, mode=_ffi.MM_TRAIN if train else _ffi.MM_EVAL,
+                       outputs=outputs, seed=seed, **{name: pointer(array) for name, array in arrays.items()})
+        held = cache._native if cache is not None else None   # until the call returns
+        if held is not None:
+            batch.cache = held._as_parameter_
+        out, native = struct(_ffi.mm_output), self._native
+        self._shape = None
+        lib.mm_forward(native, ctypes.byref(batch), ctypes.byref(out))
+        self._shape = rows, length
+        return Output(out.loss, out.loss_sum, out.loss_count, out.aux_loss, show(out.logprobs, native),
+                      show(out.last_logits, native), show(out.logits, native), show(out.hidden, native))
+
+    def backward(self, *, loss_scale: float = 1.0, aux_scale: float = 1.0, normalizer: float = 0.0,
+                 d_logits: Any = None, d_logprobs: Any = None, d_hidden: Any = None) -> None:
+        """Add the gradient of the last training pass to the gradients. The d_… arrays are gradients of a loss of one's
+        own, in the shapes of the outputs they belong to."""
+        arrays = {"d_logits": d_logits, "d_logprobs": d_logprobs, "d_hidden": d_hidden}
+        given = {name: values for name, values in arrays.items() if values is not None}
+        if given and self._shape is None:
+            raise StateError("there is no forward pass to go back over")
+        tail: dict[str, tuple[int, ...]] = {"d_logprobs": ()}
+        if given:
+            config = self._model.config
+            tail.update(d_logits=(config["vocab_size"],), d_hidden=(config["hidden_size"],))
+        held = {name: floats(values, name, (*self._shape, *tail[name])) for name, values in given.items()}
+        options = struct(_ffi.mm_backward_options, loss_scale=loss_scale, aux_scale=aux_scale, normalizer=normalizer,
+                         **{name: pointer(array) for name, array in held.items()})
+        lib.mm_backward(self._native, ctypes.byref(options))
+
+    @property
+    def gradients(self) -> Gradients:
+        """Every gradient by tensor name, without copying."""
+        return Gradients(self)
+
+    def zero_grad(self) -> None:
+        """Set all gradients to zero."""
+        lib.mm_zero_grad(self._native)
+
+    def grad_norm(self) -> float:
+        """The L2 norm of all gradients together."""
+        out = ctypes.c_double()
+        lib.mm_grad_norm(self._native, ctypes.byref(out))
+        return out.value
+
+    def grad_add(self, other: Context, scale: float = 1.0) -> None:
+        """Add another context's gradients, times scale."""
+        lib.mm_grad_add(self._native, other._native, scale)
+
+    def generate(self, prompts: Sequence[IntArray], **options: Any) -> list[Generated]:
+        """Continue several prompts of ids at once; see minimind.generate.generate()."""
+        from .generate import generate
+        return generate(self, prompts, **options)

@@ -1,0 +1,146 @@
+"""Cache, and continuing token sequences: all at once, or as a stream of text."""
+from __future__ import annotations
+
+import ctypes
+import queue
+import threading
+from dataclasses import dataclass
+from typing import Any, Callable, Iterator, Sequence
+
+import numpy as np
+
+from . import _ffi
+from ._arrays import IntArray, integers, pointer
+from ._library import Handle, create, lib, struct
+from .context import Context
+from .errors import StateError
+from .model import Model
+from .tokenizer import Tokenizer
+
+
+class Cache(Handle):
+    """Keys and values of sequences that go on from call to call."""
+
+    def __init__(self, model: Model, sequences: int = 1, capacity: int = 512) -> None:
+        self._handle = create(_ffi.mm_cache, lib.mm_cache_create, lib.mm_cache_free, model._native, sequences, capacity)
+
+    def length(self, sequence: int = 0) -> int:
+        """Tokens that a sequence holds; -1 if there is no such sequence."""
+        return lib.mm_cache_length(self._native, sequence)
+
+    def truncate(self, length: int = 0, sequence: int = -1) -> None:
+        """Forget all but the first tokens of a sequence, or of every one."""
+        lib.mm_cache_truncate(self._native, sequence, length)
+
+
+@dataclass
+class Generated:
+    """What a prompt was continued with; `finish` is an MM_FINISH_… number."""
+
+    ids: np.ndarray
+    logprobs: np.ndarray
+    finish: int
+
+
+def generate(context: Context, prompts: Sequence[IntArray], *, max_new_tokens: int = 128, cache: Cache | None = None,
+             stop_ids: IntArray | None = None, on_token: Callable[[int, int, float], Any] | None = None,
+             **sampling: Any) -> list[Generated]:
+    """Continue prompts of ids, each as if it were alone.
+
+    `stop_ids` replace the config's eos; an empty list stops at nothing. `on_token(sequence, id, logprob)` may return
+    True to end its sequence; an exception of its ends all and is passed on. `sampling`: the fields of mm_sampling."""
+    if not prompts:
+        raise ValueError("prompts: none given")
+    rows = [integers(prompt, f"prompts[{i}]").ravel() for i, prompt in enumerate(prompts)]
+    raised: list[BaseException] = []
+
+    def told(user: Any, sequence: int, token: int, logprob: float) -> int:
+        if raised:
+            return 1
+        try:
+            return 1 if on_token(sequence, token, logprob) else 0
+        except BaseException as error:
+            raised.append(error)
+            return 1
+
+    count = len(rows)
+    lengths = np.array([row.size for row in rows], dtype=np.int32)
+    drawn = struct(_ffi.mm_sampling, **sampling)
+    options = struct(_ffi.mm_generate_options, sequences=count, max_new_tokens=max_new_tokens,
+                     prompt_lengths=pointer(lengths), sampling=ctypes.pointer(drawn),
+                     prompts=(ctypes.POINTER(ctypes.c_int32) * count)(*[pointer(row) for row in rows]))
+    if on_token is not None:
+        options.on_token = _ffi.mm_token_fn(told)
+    stops = None
+    if stop_ids is not None:
+        stops = integers(stop_ids, "stop_ids").ravel()
+        options.stop_count = stops.size
+        stops = stops if stops.size else np.zeros(1, dtype=np.int32)
+        options.stop_ids = pointer(stops)
+    held = cache._native if cache is not None else None   # until the call returns
+    if held is not None:
+        options.cache = held._as_parameter_
+    result, native = struct(_ffi.mm_generate_result), context._native
+    lib.mm_generate(native, ctypes.byref(options), ctypes.byref(result))
+    made = [_sequence(result, i) for i in range(count)]
+    if raised:
+        raise raised[0]
+    return made
+
+
+def _sequence(result: Any, i: int) -> Generated:
+    begin, end = i * result.stride, i * result.stride + result.lengths[i]
+    return Generated(np.array(result.ids[begin:end], dtype=np.int32), np.array(result.logprobs[begin:end], dtype=np.float32),
+                     result.finish[i])
+
+
+_END = object()
+
+
+def stream_text(model: Model, prompt: str | IntArray, max_new_tokens: int, tokenizer: Tokenizer | None,
+                cache: Cache | None, stop_ids: IntArray | None, threads: int, sampling: dict[str, Any]) -> Iterator[str]:
+    """Model.generate(): checks at once, then streams."""
+    if tokenizer is None:
+        raise StateError("the model has no tokenizer: give one")
+    ids = tokenizer.encode(prompt) if isinstance(prompt, str) else integers(prompt, "prompt").ravel()
+    past = max(0, cache.length(0)) if cache is not None else 0
+    config = model.config
+    room = min(past + ids.size + max(1, max_new_tokens), config["max_position_embeddings"])
+    context = Context(model, max_length=max(1, min(int(ids.size), 512, room)), max_context=max(1, room), threads=threads,
+                      outputs=_ffi.MM_OUT_LAST_LOGITS)
+    return _stream(context, ids, tokenizer.decoder(),
+                   dict(sampling, max_new_tokens=max_new_tokens, cache=cache, stop_ids=stop_ids))
+
+
+def _stream(context: Context, ids: np.ndarray, decoder: Any, options: dict[str, Any]) -> Iterator[str]:
+    """One thread draws tokens and never waits for the reader; this one turns them into text as they come."""
+    tokens: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    stop = threading.Event()
+
+    def on_token(sequence: int, token: int, logprob: float) -> bool:
+        tokens.put(token)
+        return stop.is_set()
+
+    def draw() -> None:
+        try:
+            generate(context, [ids], on_token=on_token, **options)
+            tokens.put(_END)
+        except BaseException as error:
+            tokens.put(error)
+
+    thread = threading.Thread(target=draw, name="minimind-generate", daemon=True)
+    thread.start()
+    try:
+        while (token := tokens.get()) is not _END:
+            if isinstance(token, BaseException):
+                raise token
+            if piece := decoder.push(token):
+                yield piece
+        if piece := decoder.flush():
+            yield piece
+    finally:
+        stop.set()
+        if thread.is_alive() and options["cache"] is None:
+            context.cancel()   # the context is this stream's alone; a caller's cache keeps what was drawn so far
+        thread.join()
+        context.close()

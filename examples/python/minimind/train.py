@@ -1,0 +1,77 @@
+"""Trainer: the training loop with checkpoints that resume to the same bits."""
+from __future__ import annotations
+
+import ctypes
+import os
+from types import SimpleNamespace
+from typing import Any, Callable
+
+from . import _ffi
+from ._library import Handle, as_dict, create, lib, path, struct
+from .data import Loader
+from .model import Model
+from .tokenizer import Tokenizer
+
+
+class Progress(SimpleNamespace):
+    """The fields of mm_train_progress: step, total_steps, epoch, tokens, loss, learning_rate, grad_norm…"""
+
+
+class Trainer(Handle):
+    """Trains a model on a loader's batches.
+
+        with Trainer(model, loader, tokenizer, output="out", learning_rate=1e-3, on_step=print) as trainer:
+            trainer.run()
+    """
+
+    def __init__(self, model: Model, loader: Loader, tokenizer: Tokenizer | None = None, *,
+                 output: str | os.PathLike[str] | None = None, on_step: Callable[[Progress], Any] | None = None,
+                 **options: Any) -> None:
+        """`on_step(progress)` may return True to stop, as stop() does; an exception of its stops too and is raised by
+        run(). `options`: the fields of mm_trainer_options, such as epochs, max_steps, schedule."""
+        self._raised: list[BaseException] = []
+        told = _teller(on_step, self._raised)
+        wanted = struct(_ffi.mm_trainer_options, on_step=told, **options)
+        if output is not None:
+            wanted.output = path(output)
+        self._handle = create(_ffi.mm_trainer, lib.mm_trainer_create, lib.mm_trainer_free, model._native, loader._native,
+                              tokenizer._native if tokenizer is not None else None, ctypes.byref(wanted), keep=told)
+
+    def run(self) -> Progress:
+        """Train to the end or until stopped, then save. Calling it again goes on."""
+        self._raised.clear()
+        lib.mm_trainer_run(self._native)
+        if self._raised:
+            raise self._raised[0]
+        return self.progress()
+
+    def resume(self, where: str | os.PathLike[str]) -> None:
+        """Go back to a checkpoint, or to the latest one of an output directory."""
+        lib.mm_trainer_resume(self._native, path(where))
+
+    def stop(self) -> None:
+        """Let run() finish its step, save and return. From any thread."""
+        lib.mm_trainer_stop(self._native)
+
+    def progress(self) -> Progress:
+        """Where the run stands."""
+        out = struct(_ffi.mm_train_progress)
+        lib.mm_trainer_progress(self._native, ctypes.byref(out))
+        return Progress(**as_dict(out))
+
+    def save(self) -> None:
+        """Write a checkpoint now."""
+        lib.mm_trainer_save(self._native)
+
+
+def _teller(on_step: Callable[[Progress], Any] | None, raised: list[BaseException]) -> Any:
+    """The callback for C. It is there without on_step too: between steps the interpreter sees to Ctrl-C."""
+
+    def told(user: Any, progress: Any) -> int:
+        try:
+            return 1 if on_step is not None and on_step(Progress(**as_dict(progress.contents))) else 0
+        except BaseException as error:
+            raised.append(error)
+            return 1
+
+    return _ffi.mm_train_fn(told)

@@ -1,0 +1,186 @@
+"""Tokenizer, Decoder, Chat, and generating text."""
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+
+import minimind
+from support import Case, byte_tokenizer, no_such, tiny_model
+
+TEXTS = ["", "hello", "Grüße, 世界 🙂", "a\0b", "<|im_start|>user\nhi<|im_end|>", " \t\r\n"]
+
+
+class Tokenizers(Case):
+    def test_text_comes_back(self):
+        with byte_tokenizer() as tokenizer:
+            for text in TEXTS:
+                ids = tokenizer.encode(text)
+                self.assertEqual(ids.dtype, np.int32)
+                self.assertEqual(tokenizer.decode(ids, skip_special=False), text)
+                self.assertEqual(tokenizer.decode_bytes(ids, skip_special=False), text.encode())
+
+    def test_special_tokens_are_known_and_left_out(self):
+        tokenizer = byte_tokenizer()
+        end = tokenizer.find("<|im_end|>")
+        self.assertTrue(tokenizer.is_special(end))
+        self.assertIsNone(tokenizer.find("no such token"))
+        self.assertEqual(tokenizer.decode(tokenizer.encode("a<|im_end|>")), "a")
+        self.assertGreater(len(tokenizer.encode("<|im_end|>", split=minimind.MM_SPLIT_NONE)), 1)
+
+    def test_training_learns_pairs_tells_progress_and_saves(self):
+        steps = []
+        tokenizer = minimind.Tokenizer.train(["low lower lowest"] * 20, vocab_size=262, special_tokens=["<s>"],
+                                             on_progress=lambda done, total: steps.append(done))
+        self.assertEqual(tokenizer.find("<s>"), 0)
+        self.assertLess(len(tokenizer.encode("low")), 3)
+        self.assertTrue(steps)
+        tokenizer.save(self.directory)
+        text = (self.directory / "tokenizer.json").read_text()
+        for again in (minimind.Tokenizer(self.directory), minimind.Tokenizer.from_json(text)):
+            np.testing.assert_array_equal(again.encode("lowest"), tokenizer.encode("lowest"))
+
+    def test_exceptions_of_callbacks_come_through(self):
+        def texts():
+            yield "a"
+            raise KeyError("from texts")
+
+        self.assertRaisesRegex(KeyError, "from texts", minimind.Tokenizer.train, texts())
+        self.assertRaises(ZeroDivisionError, minimind.Tokenizer.train, ["abab"] * 9, on_progress=lambda *_: 1 / 0)
+        self.assertRaises(minimind.CancelledError, minimind.Tokenizer.train, ["abab"] * 9, on_progress=lambda *_: True)
+        self.assertRaises(AttributeError, minimind.Tokenizer.train, [3])
+
+    def test_a_decoder_never_gives_half_a_character(self):
+        tokenizer = byte_tokenizer()
+        with tokenizer.decoder() as decoder:
+            tokenizer.close()
+            pieces = [decoder.push(int(token)) for token in byte_tokenizer().encode("ü🙂\0")]
+            self.assertEqual(pieces, ["", "ü", "", "", "", "🙂", "\0"])
+            decoder.push(int(byte_tokenizer().encode("ü")[0]))
+            self.assertEqual(decoder.flush(), "\ufffd")
+
+    def test_nonsense_is_refused(self):
+        tokenizer = byte_tokenizer()
+        for ids in ([259], [-1]):
+            self.assertRaises(minimind.ArgumentError, tokenizer.decode, ids)
+        self.assertRaises(TypeError, tokenizer.decode, [0.5])
+        self.assertRaises(ValueError, tokenizer.decode, [2**40])
+        self.assertRaises(minimind.FileError, minimind.Tokenizer, no_such("tokenizer.json"))
+        self.assertRaises(minimind.FormatError, minimind.Tokenizer.from_json, "[")
+        self.assertRaises(ValueError, minimind.Tokenizer, "a\0b")
+
+
+class Chats(Case):
+    def test_messages_become_a_prompt(self):
+        with minimind.Chat() as chat, byte_tokenizer() as tokenizer:
+            chat.add("user", "hi")
+            text = chat.format(template_name="minimind3")
+            self.assertTrue(text.startswith("<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"), text)
+            ids = chat.encode(tokenizer, template_name="minimind3")
+            self.assertEqual(tokenizer.decode(ids, skip_special=False), text)
+            self.assertEqual(chat.format(roles={"user_prefix": "U:", "assistant_prefix": "A:"}), "U:hiA:")
+
+    def test_messages_are_a_list_that_can_be_changed(self):
+        with minimind.Chat() as chat:
+            chat.add("user", "one")
+            chat.add_message([{"role": "assistant", "content": "two"}, {"role": "user", "content": "three ü"}])
+            self.assertEqual([message["content"] for message in chat.messages], ["one", "two", "three ü"])
+            chat.remove(0)
+            chat.truncate(1)
+            self.assertEqual((len(chat), chat.messages[0]["content"]), (1, "two"))
+            self.assertRaises(minimind.ArgumentError, chat.remove, 5)
+            self.assertRaises(minimind.FormatError, chat.add_message, {"content": "no role"})
+            self.assertRaises(TypeError, chat.format, no_such_option=1)
+
+    def test_a_reply_is_taken_apart(self):
+        call = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'
+        reply = minimind.Chat.parse(f"<think>\nhm\n</think>\n\nyes\n{call}<tool_call>broken</tool_call>")
+        self.assertEqual(reply.reasoning, "hm")
+        self.assertEqual(reply.content.strip(), "yes")
+        self.assertEqual(reply.calls[0].name, "add")
+        self.assertIn('"a"', reply.calls[0].arguments)
+        self.assertTrue(reply.calls[1].problem)
+        self.assertEqual(reply.flags, minimind.MM_REPLY_BAD_CALL)
+        self.assertIsNone(minimind.Chat.parse("plain").reasoning)
+        self.assertEqual(minimind.Chat.parse("x", in_thought=True).reasoning, "x")
+
+
+class Generation(Case):
+    def setUp(self):
+        super().setUp()
+        self.model = tiny_model()
+        self.model.tokenizer = byte_tokenizer()
+
+    def test_pieces_are_the_text_of_the_ids(self):
+        options = dict(max_new_tokens=40, seed=7, temperature=1.5, top_p=1.0, repetition_penalty=1.3, stop_ids=[])
+        pieces = list(self.model.generate("Once", **options))
+        with minimind.Context(self.model, max_length=64) as context:
+            made = context.generate([self.model.tokenizer.encode("Once")], **options)[0]
+        self.assertEqual("".join(pieces), self.model.tokenizer.decode(made.ids))
+        self.assertGreater(len(pieces), 5)
+        self.assertEqual((len(made.ids), made.finish), (40, minimind.MM_FINISH_LENGTH))
+        self.assertTrue((made.logprobs < 0).all())
+
+    def test_the_seed_decides(self):
+        def text(seed):
+            return "".join(self.model.generate("a", max_new_tokens=30, seed=seed, stop_ids=[]))
+        self.assertEqual(text(1), text(1))
+        self.assertNotEqual(text(1), text(2))
+
+    def test_sequences_are_independent(self):
+        with minimind.Context(self.model, max_batch=2, max_length=32) as context:
+            both = context.generate([[65, 66, 67], [68]], max_new_tokens=6, temperature=0, stop_ids=[])
+            alone = context.generate([[68]], max_new_tokens=6, temperature=0, stop_ids=[])
+            np.testing.assert_array_equal(both[1].ids, alone[0].ids)
+
+    def test_a_stop_id_ends_a_sequence(self):
+        with minimind.Context(self.model, max_length=32) as context:
+            free = context.generate([[65]], max_new_tokens=8, temperature=0, stop_ids=[])[0]
+            stop = int(free.ids[3])
+            first = list(free.ids).index(stop)
+            made = context.generate([[65]], max_new_tokens=8, temperature=0, stop_ids=[stop])[0]
+            np.testing.assert_array_equal(made.ids, free.ids[:first])
+            self.assertEqual(made.finish, minimind.MM_FINISH_STOP)
+
+    def test_a_callback_ends_a_sequence_or_raises(self):
+        seen = []
+        with minimind.Context(self.model, max_length=32) as context:
+            made = context.generate([[65]], max_new_tokens=8, stop_ids=[],
+                                    on_token=lambda sequence, token, logprob: seen.append(token) or len(seen) == 3)
+            self.assertEqual((list(made[0].ids), made[0].finish), (seen, minimind.MM_FINISH_CALLBACK))
+            with self.assertRaises(ZeroDivisionError):
+                context.generate([[65]], stop_ids=[], on_token=lambda *_: 1 / 0)
+
+    def test_a_loop_that_is_left_ends_its_thread(self):
+        before = threading.active_count()
+        for piece in self.model.generate("a", max_new_tokens=100, stop_ids=[], temperature=2.0):
+            break
+        stream = self.model.generate("a", max_new_tokens=100, stop_ids=[])
+        next(stream)
+        stream.close()
+        self.model.generate("never begun")
+        del stream
+        self.assertEqual(threading.active_count(), before)
+
+    def test_a_stream_outlives_the_model(self):
+        stream = self.model.generate("a", max_new_tokens=20, stop_ids=[])
+        self.model.close()
+        self.assertTrue("".join(stream))
+
+    def test_a_cache_goes_on(self):
+        options = dict(max_new_tokens=4, temperature=0, stop_ids=[])
+        ids = np.arange(65, 75)
+        with minimind.Cache(self.model, 1, 64) as cache:
+            "".join(self.model.generate(ids, cache=cache, **options))
+            self.assertEqual(cache.length(), 13)
+
+    def test_nonsense_is_refused(self):
+        for options in ({"temperature": -1.0}, {"top_p": 2.0}, {"max_new_tokens": -1}):
+            self.assertRaises(minimind.ArgumentError, list, self.model.generate("a", **options))
+        self.assertRaises(minimind.ArgumentError, list, self.model.generate([259]))
+        self.assertRaises(minimind.ArgumentError, list, self.model.generate([]))
+        self.assertRaises(TypeError, list, self.model.generate("a", no_such_option=1))
+        self.model.tokenizer = None
+        self.assertRaisesRegex(minimind.StateError, "tokenizer", self.model.generate, "a")
+        with minimind.Context(self.model, max_length=32) as context:
+            self.assertRaises(ValueError, context.generate, [])
