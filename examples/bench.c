@@ -5,8 +5,8 @@
  *     bench decode  --preset minimind2-small --dtype q8_0
  *     bench train   --data-path rows.jsonl --tokenizer DIR        on text, packed, instead of random ids
  *
- * A step of training is measured against the same products done by OpenBLAS's cblas_sgemm, which is loaded while running: the ratio
- * of the two is what counts, for both feel the machine's noise. Medians of --repeat runs. */
+ * A step of training is measured against the same products done by OpenBLAS's cblas_sgemm, which is loaded while
+ * running: the ratio of the two is what counts, for both feel the machine's noise. Medians of --repeat runs. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <getopt.h>
@@ -73,7 +73,8 @@ typedef void (*sgemm_fn)(int order, int ta, int tb, int m, int n, int k, float a
 enum { ROW_MAJOR = 101, AS_IS = 111, TRANSPOSED = 112 };
 
 /* Seconds of one product, the best of three. */
-static double time_product(sgemm_fn sgemm, int ta, int tb, int m, int n, int k, const float *a, const float *b, float *c)
+static double time_product(sgemm_fn sgemm, int ta, int tb, int m, int n, int k, const float *a, const float *b,
+                           float *c)
 {
     double best = 1e30;
     for (int i = 0; i < 3; i++) {
@@ -100,9 +101,9 @@ static double time_matrix(sgemm_fn sgemm, int rows, int out, int in)
         x[i] = y[i] = (float)(i % 7 - 3);
     for (int i = 0; i < out * in; i++)
         w[i] = (float)(i % 5 - 2);
-    double seconds = time_product(sgemm, AS_IS, TRANSPOSED, rows, out, in, x, w, y)
-                   + time_product(sgemm, AS_IS, AS_IS, rows, in, out, x, w, y)
-                   + time_product(sgemm, TRANSPOSED, AS_IS, out, in, rows, x, y, w);
+    double seconds = time_product(sgemm, AS_IS, TRANSPOSED, rows, out, in, x, w, y) +
+                     time_product(sgemm, AS_IS, AS_IS, rows, in, out, x, w, y) +
+                     time_product(sgemm, TRANSPOSED, AS_IS, out, in, rows, x, y, w);
     free(x);
     free(y);
     free(w);
@@ -346,7 +347,8 @@ static void bench_inference(const options *o, const mm_config *config, int64_t v
     }
     double per_second = tokens / median(times, o->repeat);
     printf("%s %s, %s, %d tokens, %d threads, %s\n  %.0f tokens/s (%.0f to %.0f)\n", o->what, o->preset,
-           mm_dtype_name(o->dtype), tokens, o->threads, mm_context_kernels(context), per_second, tokens / times[o->repeat - 1], tokens / times[0]);
+           mm_dtype_name(o->dtype), tokens, o->threads, mm_context_kernels(context), per_second,
+           tokens / times[o->repeat - 1], tokens / times[0]);
     if (o->json)
         printf("{\"what\": \"%s\", \"preset\": \"%s\", \"dtype\": \"%s\", \"threads\": %d, \"kernels\": \"%s\", "
                "\"tokens\": %d, \"tokens_per_s\": %.1f, \"tokens_per_s_min\": %.1f, \"tokens_per_s_max\": %.1f}\n",
@@ -392,25 +394,49 @@ int main(int argc, char **argv)
                                            { "json", no_argument, NULL, 'j' },
                                            { "help", no_argument, NULL, 'h' },
                                            { NULL, 0, NULL, 0 } };
-    options o = { .preset = "minimind2-small", .batch = 8, .length = 512, .threads = 2, .repeat = 5, .new_tokens = 128 };
+    options o = {
+        .preset = "minimind2-small", .batch = 8, .length = 512, .threads = 2, .repeat = 5, .new_tokens = 128
+    };
     for (int c; (c = getopt_long(argc, argv, "h", names, NULL)) != -1;) {
         switch (c) {
-        case 'p': o.preset = optarg; break;
-        case 'b': o.batch = atoi(optarg); break;
-        case 'l': o.length = atoi(optarg); break;
-        case 'n': o.new_tokens = atoi(optarg); break;
-        case 't': o.threads = atoi(optarg); break;
-        case 'r': o.repeat = atoi(optarg); break;
-        case 'k': o.kernels = optarg; break;
-        case 'd': o.data = optarg; break;
-        case 'z': o.tokenizer = optarg; break;
+        case 'p':
+            o.preset = optarg;
+            break;
+        case 'b':
+            o.batch = atoi(optarg);
+            break;
+        case 'l':
+            o.length = atoi(optarg);
+            break;
+        case 'n':
+            o.new_tokens = atoi(optarg);
+            break;
+        case 't':
+            o.threads = atoi(optarg);
+            break;
+        case 'r':
+            o.repeat = atoi(optarg);
+            break;
+        case 'k':
+            o.kernels = optarg;
+            break;
+        case 'd':
+            o.data = optarg;
+            break;
+        case 'z':
+            o.tokenizer = optarg;
+            break;
         case 'w':
             if (!read_dtype(optarg, &o.dtype))
                 return 1;
             break;
-        case 'j': o.json = true; break;
-        case 'h': return usage_text(stdout);
-        default: return usage_text(stderr);
+        case 'j':
+            o.json = true;
+            break;
+        case 'h':
+            return usage_text(stdout);
+        default:
+            return usage_text(stderr);
         }
     }
     o.what = optind + 1 == argc ? argv[optind] : "";

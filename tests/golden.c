@@ -1,7 +1,8 @@
 /* Checks the library against cases of exact inputs and outputs: build/tests/golden CASE_DIR...
  *
- * A case is a directory with config.json, model.safetensors, inputs.safetensors, expected.safetensors and case.json, whose tolerances
- * decide. Every kernel path of this build and processor runs it, with 1 and 2 threads; it passes only if all do. */
+ * A case is a directory with config.json, model.safetensors, inputs.safetensors, expected.safetensors and case.json,
+ * whose tolerances decide. Every kernel path of this build and processor runs it, with 1 and 2 threads; it passes only
+ * if all do. */
 #define _GNU_SOURCE /* getopt_long */
 
 #include <getopt.h>
@@ -25,7 +26,7 @@ typedef struct tolerances {
 typedef struct golden {
     const char *directory;
     const char *name;
-    mmi_json *info;              /* case.json */
+    mmi_json *info; /* case.json */
     mmi_st_file inputs, expected;
     tolerances tol;
     int32_t *ids, *targets, *mask; /* mask NULL: none */
@@ -37,13 +38,13 @@ typedef struct report {
     bool failed, unsupported;
     double logits, grad, train_loss, final;
     char worst_grad[128];
-    const char *greedy;          /* "yes", "no", "-" */
+    const char *greedy; /* "yes", "no", "-" */
     char why[1024];
 } report;
 
 typedef struct choice {
-    char kernels[256];           /* comma separated; empty: all */
-    int threads;                 /* 0: 1 and 2 */
+    char kernels[256]; /* comma separated; empty: all */
+    int threads;       /* 0: 1 and 2 */
 } choice;
 
 static void blame(report *r, const char *path, int threads, const char *format, ...)
@@ -118,9 +119,9 @@ static mm_status open_case(const char *directory, golden *g)
         return status;
     const char *name = mmi_json_string(mmi_json_get(g->info, "name"), NULL);
     g->name = name ? name : directory;
-    g->tol = (tolerances){ number(g, "tolerances", "logits_rel"),     number(g, "tolerances", "grad_rel"),
-                           number(g, "tolerances", "grad_floor"),     number(g, "tolerances", "train_loss_rel"),
-                           number(g, "tolerances", "final_rel"),      number(g, "tolerances", "final_grad_floor") };
+    g->tol = (tolerances){ number(g, "tolerances", "logits_rel"), number(g, "tolerances", "grad_rel"),
+                           number(g, "tolerances", "grad_floor"), number(g, "tolerances", "train_loss_rel"),
+                           number(g, "tolerances", "final_rel"),  number(g, "tolerances", "final_grad_floor") };
     g->ids = read_ints(&g->inputs, "input_ids");
     g->targets = read_ints(&g->inputs, "targets");
     g->mask = read_ints(&g->inputs, "attention_mask");
@@ -366,8 +367,8 @@ static void check_greedy(trial *t)
     how.sampling = &sampling;
     how.max_new_tokens = new_tokens;
     mm_generate_result made = MM_GENERATE_RESULT_INIT;
-    bool same = want && mm_model_load(g->directory, NULL, &model) == MM_OK && mm_context_create(model, &o, &ctx) == MM_OK
-             && mm_generate(ctx, &how, &made) == MM_OK;
+    bool same = want && mm_model_load(g->directory, NULL, &model) == MM_OK &&
+                mm_context_create(model, &o, &ctx) == MM_OK && mm_generate(ctx, &how, &made) == MM_OK;
     if (!same)
         BLAME(t, "greedy: %s", mm_last_error());
     else if (made.lengths[0] != new_tokens || memcmp(made.ids, want, (size_t)new_tokens * sizeof *want) != 0) {
@@ -457,8 +458,8 @@ static bool check_case(const char *directory, const choice *c)
     if (r.unsupported)
         printf("%-38s unsupported: %s\n", g.name, r.why);
     else
-        printf("%-38s logits %.1e  grad %.1e (%s)  train loss %.1e  final %.1e  greedy %s%s%s\n", g.name, r.logits, r.grad,
-               r.worst_grad[0] ? r.worst_grad : "-", r.train_loss, r.final, r.greedy ? r.greedy : "-",
+        printf("%-38s logits %.1e  grad %.1e (%s)  train loss %.1e  final %.1e  greedy %s%s%s\n", g.name, r.logits,
+               r.grad, r.worst_grad[0] ? r.worst_grad : "-", r.train_loss, r.final, r.greedy ? r.greedy : "-",
                passed ? "" : "  FAILED: ", r.why);
     close_case(&g);
     return passed;

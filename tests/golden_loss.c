@@ -1,7 +1,8 @@
 /* Checks the objectives, the optimizer and the schedules against exact values: build/tests/golden_loss FILE.json...
  *
- * A file names its kind (dpo, distill, grpo, adamw), its numbers and its tolerances; the tensors lie beside it, under the same name
- * with .safetensors. A file that is a list holds learning-rate tables. Files with other endings are passed over. */
+ * A file names its kind (dpo, distill, grpo, adamw), its numbers and its tolerances; the tensors lie beside it, under
+ * the same name with .safetensors. A file that is a list holds learning-rate tables. Files with other endings are
+ * passed over. */
 #include <math.h>
 #include <minimind.h>
 #include <stdbool.h>
@@ -21,7 +22,7 @@ typedef struct fixture {
     mmi_json *info;
     mmi_st_file tensors;
     double loss_tolerance, grad_tolerance, param_tolerance;
-    double worst;         /* error over tolerance */
+    double worst; /* error over tolerance */
     char why[256];
 } fixture;
 
@@ -153,9 +154,9 @@ static void check_dpo(fixture *f)
     o.reduction = says(f, "reduction", "mean") ? MM_REDUCE_MEAN : MM_REDUCE_SUM;
     logprobs_of(logprobs, policy, targets, rows * T, V);
     logprobs_of(ref_logprobs, ref, targets, rows * T, V);
-    if (worked(f, mm_sequence_scores(scores, logprobs, mask, rows, T, o.reduction))
-        && worked(f, mm_sequence_scores(ref_scores, ref_logprobs, mask, rows, T, o.reduction))
-        && worked(f, mm_dpo(&o, rows / 2, T, logprobs, ref_scores, mask, d, &r))) {
+    if (worked(f, mm_sequence_scores(scores, logprobs, mask, rows, T, o.reduction)) &&
+        worked(f, mm_sequence_scores(ref_scores, ref_logprobs, mask, rows, T, o.reduction)) &&
+        worked(f, mm_dpo(&o, rows / 2, T, logprobs, ref_scores, mask, d, &r))) {
         logits_gradient(d_logits, d, policy, targets, rows * T, V);
         compare_expected(f, "loss", &r.loss, NULL, f->loss_tolerance);
         compare_expected(f, "policy_seq_logps", scores, NULL, f->loss_tolerance);
@@ -171,7 +172,8 @@ static void check_distill(fixture *f)
 {
     const mmi_st_entry *s = tensor(f, "student_logits", MM_F32), *t = tensor(f, "teacher_logits", MM_F32);
     int64_t rows = s->shape[0] * s->shape[1], V = s->shape[2];
-    float *student = floats(f, "student_logits"), *teacher = floats(f, "teacher_logits"), *d = room(rows * V, sizeof *d);
+    float *student = floats(f, "student_logits"), *teacher = floats(f, "teacher_logits"),
+          *d = room(rows * V, sizeof *d);
     int32_t *targets = ints(f, "targets");
     mm_distill_options o = MM_DISTILL_OPTIONS_INIT;
     mm_distill_result r = MM_DISTILL_RESULT_INIT;
@@ -207,8 +209,8 @@ static void check_policy(fixture *f)
     for (int64_t i = 0; i < rows; i++)
         rewards[i] = rewards32[i];
     logprobs_of(logprobs, policy, targets, rows * T, V);
-    if (worked(f, mm_group_advantages(advantages, rewards, rows, (int64_t)number(f, "group_size", 0)))
-        && worked(f, mm_policy_loss(&o, rows, T, logprobs, old, ref, mask, advantages, d, &r))) {
+    if (worked(f, mm_group_advantages(advantages, rewards, rows, (int64_t)number(f, "group_size", 0))) &&
+        worked(f, mm_policy_loss(&o, rows, T, logprobs, old, ref, mask, advantages, d, &r))) {
         logits_gradient(d_logits, d, policy, targets, rows * T, V);
         compare_expected(f, "loss", &r.loss, NULL, f->loss_tolerance);
         compare_expected(f, "mean_kl", &r.mean_kl, NULL, f->loss_tolerance);
@@ -251,8 +253,9 @@ static void check_adamw_path(fixture *f, const mmi_kernels *k)
         double norm = sqrt(square), scale = clip > 0 ? fmin(1, clip / (norm + 1e-6)) : 1;
         compare(f, "grad_norm", norms + step, &norm, NULL, 1, f->param_tolerance);
         for (int i = 0; i < count; i++) {
-            k->adamw(w[i], m[i], v[i], g[i] + (int64_t)step * n[i], n[i], scale, mmi_json_number(mmi_json_at(rates, step), NAN),
-                     beta1, beta2, number(f, "eps", NAN), number(f, "weight_decay", NAN), 1 - pow(beta1, (double)step + 1),
+            k->adamw(w[i], m[i], v[i], g[i] + (int64_t)step * n[i], n[i], scale,
+                     mmi_json_number(mmi_json_at(rates, step), NAN), beta1, beta2, number(f, "eps", NAN),
+                     number(f, "weight_decay", NAN), 1 - pow(beta1, (double)step + 1),
                      1 - pow(beta2, (double)step + 1));
             snprintf(name, sizeof name, "expected.param.%d", i);
             float *want = floats(f, name);
@@ -283,7 +286,9 @@ static void check_schedules(fixture *f)
     static const struct {
         const char *name;
         int32_t rule;
-    } rules[] = { { "minimind2", MM_SCHEDULE_MINIMIND2 }, { "minimind3", MM_SCHEDULE_MINIMIND3 }, { "minillm", MM_SCHEDULE_COSINE } };
+    } rules[] = { { "minimind2", MM_SCHEDULE_MINIMIND2 },
+                  { "minimind3", MM_SCHEDULE_MINIMIND3 },
+                  { "minillm", MM_SCHEDULE_COSINE } };
     for (size_t i = 0; i < mmi_json_size(f->info); i++) {
         const mmi_json *table = mmi_json_at(f->info, i), *rows = mmi_json_get(table, "table");
         const char *name = mmi_json_string(mmi_json_get(table, "rule"), NULL);
@@ -294,10 +299,9 @@ static void check_schedules(fixture *f)
         for (size_t s = 0; s < mmi_json_size(rows); s++) {
             const mmi_json *row = mmi_json_at(rows, s);
             double got = 0, want = mmi_json_number(mmi_json_at(row, 1), NAN);
-            mm_status status = mm_schedule_lr(rule, mmi_json_int(mmi_json_at(row, 0), -1),
-                                              mmi_json_int(mmi_json_get(table, "total"), 0),
-                                              mmi_json_int(mmi_json_get(table, "warmup"), 0),
-                                              mmi_json_number(mmi_json_get(table, "lr"), NAN), &got);
+            mm_status status = mm_schedule_lr(
+                rule, mmi_json_int(mmi_json_at(row, 0), -1), mmi_json_int(mmi_json_get(table, "total"), 0),
+                mmi_json_int(mmi_json_get(table, "warmup"), 0), mmi_json_number(mmi_json_get(table, "lr"), NAN), &got);
             if (!worked(f, status))
                 return;
             double error = want != 0 ? fabs(got - want) / fabs(want) : fabs(got);

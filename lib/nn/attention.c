@@ -3,17 +3,17 @@
 #include <math.h>
 #include <string.h>
 
-/* A tile is QUERY_ROWS query rows (tokens x the heads that share a key head) by KEYS keys. Scores and one operand then lie in
- * the second-level cache, and turning a tile of keys costs little beside the products that read it. */
+/* A tile is QUERY_ROWS query rows (tokens x the heads that share a key head) by KEYS keys. Scores and one operand then
+ * lie in the second-level cache, and turning a tile of keys costs little beside the products that read it. */
 #define QUERY_ROWS 256
 #define KEYS 64
 #define FEW_ROWS 8 /* up to so many, keys are read in place instead of turned */
 /* What a masked key's score gets added: finite, so that a row that sees only such keys stays so. */
 #define HIDDEN (-1e9f)
 
-/* The backward pass takes a whole segment and key head per piece where there are so many of them. Fewer would leave threads idle on a
- * long sequence: then dk, dv by spans of keys and dq by tiles of queries are two runs, at the price of computing the scores twice (7
- * products instead of 5). Only shapes decide. */
+/* The backward pass takes a whole segment and key head per piece where there are so many of them. Fewer would leave
+ * threads idle on a long sequence: then dk, dv by spans of keys and dq by tiles of queries are two runs, at the price
+ * of computing the scores twice (7 products instead of 5). Only shapes decide. */
 #define ENOUGH_PIECES 16
 #define SPAN 512
 
@@ -21,24 +21,24 @@ typedef enum wanted { WANT_Q = 1, WANT_KV = 2 } wanted;
 
 /* One worker's scratch. R rows, at most QUERY_ROWS rounded up to whole tokens. */
 typedef struct tile {
-    int64_t rows, keys;        /* filled part */
+    int64_t rows, keys; /* filled part */
     int64_t first_query, first_key;
-    float *q;                  /* [R, D], times 1/sqrt(D) */
-    float *out;                /* [R, D] forward's sum; backward's dq */
-    float *dout;               /* [R, D] */
-    float *s, *dp;             /* [R, KEYS] */
-    float *kt, *vt;            /* [D, KEYS] */
-    float *m, *l;              /* [R] running maximum and sum; backward: lse and delta */
+    float *q;       /* [R, D], times 1/sqrt(D) */
+    float *out;     /* [R, D] forward's sum; backward's dq */
+    float *dout;    /* [R, D] */
+    float *s, *dp;  /* [R, KEYS] */
+    float *kt, *vt; /* [D, KEYS] */
+    float *m, *l;   /* [R] running maximum and sum; backward: lse and delta */
 } tile;
 
 typedef struct job {
     const mmi_exec *x;
     const mmi_attention *a;
-    float *out, *lse;               /* forward */
-    float *dq, *dk, *dv;            /* backward */
+    float *out, *lse;    /* forward */
+    float *dq, *dk, *dv; /* backward */
     const float *dout, *out_in, *lse_in;
-    int64_t heads;                  /* query heads per key head */
-    int64_t tokens;                 /* per query tile */
+    int64_t heads;  /* query heads per key head */
+    int64_t tokens; /* per query tile */
     float scale;
 } job;
 
@@ -143,7 +143,8 @@ static void fold(tile *t, const job *j, const mmi_segment *s, int64_t g)
         t->l[r] += sum;
         drop(row, n, r, t, j, s, g);
     }
-    k->gemm_tile(t->out, D, t->s, KEYS, 1, key_at(j->a, j->a->v, s, g, t->first_key), j->a->ldk, t->rows, D, t->keys, 1);
+    k->gemm_tile(t->out, D, t->s, KEYS, 1, key_at(j->a, j->a->v, s, g, t->first_key), j->a->ldk, t->rows, D, t->keys,
+                 1);
 }
 
 static void finish(tile *t, const job *j, const mmi_segment *s, int64_t g, int64_t tokens)
@@ -296,8 +297,8 @@ static void backward_queries(tile *t, const job *j, const mmi_segment *s, int64_
 }
 
 /* All queries that see the keys [key_first, key_last): nobody else writes these keys' dk and dv. */
-static void backward_keys(const job *j, int worker, const mmi_segment *s, int64_t g, int64_t key_first, int64_t key_last,
-                          wanted want)
+static void backward_keys(const job *j, int worker, const mmi_segment *s, int64_t g, int64_t key_first,
+                          int64_t key_last, wanted want)
 {
     const mmi_attention *a = j->a;
     tile t = tile_place(j, worker);

@@ -1,5 +1,5 @@
-/* Causal grouped-query attention, tiled, with a running softmax (Milakov & Gimelshein, 2018; Dao et al., 2022): memory grows
- * with the length, never with its square. */
+/* Causal grouped-query attention, tiled, with a running softmax (Milakov & Gimelshein, 2018; Dao et al., 2022): memory
+ * grows with the length, never with its square. */
 #ifndef MMI_NN_ATTENTION_H
 #define MMI_NN_ATTENTION_H
 
@@ -7,10 +7,10 @@
 
 /* A run of tokens that see each other: one sequence, or one document of a packed row. */
 typedef struct mmi_segment {
-    int64_t row;      /* of its first new token among the N rows at hand */
-    int64_t count;    /* new tokens */
-    int64_t past;     /* tokens before them in the cache */
-    int64_t sequence; /* of the cache */
+    int64_t row;             /* of its first new token among the N rows at hand */
+    int64_t count;           /* new tokens */
+    int64_t past;            /* tokens before them in the cache */
+    int64_t sequence;        /* of the cache */
     const int32_t *key_mask; /* [past + count]: 0 hides a key; NULL: all are seen */
 } mmi_segment;
 
@@ -19,18 +19,19 @@ typedef struct mmi_segment {
 typedef struct mmi_attention {
     const float *q, *k, *v;
     int64_t ldq, ldk;
-    int64_t sequence_stride;  /* 0: no cache */
+    int64_t sequence_stride; /* 0: no cache */
     int64_t H, G, D;
     const mmi_segment *segments;
     int64_t segment_count;
-    int64_t *piece_first;     /* [segment_count + 1]: scratch for the numbering of pieces */
-    mmi_dropout dropout;      /* on the weights, after the softmax */
+    int64_t *piece_first; /* [segment_count + 1]: scratch for the numbering of pieces */
+    mmi_dropout dropout;  /* on the weights, after the softmax */
 } mmi_attention;
 
 /* Floats of scratch per worker. */
 int64_t mmi_attention_scratch(int64_t H, int64_t G, int64_t D);
 
-/* out [N, H * D] = softmax(q · kᵀ / sqrt(D)) · v; lse [N, H], the scores' log Σ exp, is kept for the backward pass or NULL. */
+/* out [N, H * D] = softmax(q · kᵀ / sqrt(D)) · v; lse [N, H], the scores' log Σ exp, is kept for the backward pass or
+ * NULL. */
 void mmi_attention_forward(const mmi_exec *x, float *out, float *lse, const mmi_attention *a);
 
 /* dq, dk, dv, laid out as q, k, v without a cache: overwritten. */

@@ -1,5 +1,5 @@
-/* Dropout (Srivastava et al., 2014) by counters: whether an element is kept depends on (seed, stream, index) alone, so the backward
- * pass computes the mask again, and threads and resumed runs see the same one. */
+/* Dropout (Srivastava et al., 2014) by counters: whether an element is kept depends on (seed, stream, index) alone, so
+ * the backward pass computes the mask again, and threads and resumed runs see the same one. */
 #ifndef MMI_NN_DROPOUT_H
 #define MMI_NN_DROPOUT_H
 

@@ -9,7 +9,8 @@
 void mmi_embedding_forward(const mmi_exec *x, float *y, mmi_weight table, const int32_t *ids, int64_t N);
 
 /* dtable [V, C] += dy's rows at their ids, in the order of i for any number of threads. */
-void mmi_embedding_backward(const mmi_exec *x, float *dtable, const float *dy, const int32_t *ids, int64_t N, int64_t C);
+void mmi_embedding_backward(const mmi_exec *x, float *dtable, const float *dy, const int32_t *ids, int64_t N,
+                            int64_t C);
 
 /* table [P, C]: P[t, 2i] = sin(t · 10000^(-2i/C)), P[t, 2i + 1] = cos of the same (Vaswani et al., 2017). */
 void mmi_sinusoid_table(float *table, int64_t P, int64_t C);

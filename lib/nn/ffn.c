@@ -47,15 +47,21 @@ static void activate_rows_backward(void *arg, int64_t piece, int worker)
 
 static job job_for(const mmi_exec *x, const mmi_ffn *f, const float *inner, float *mid, int64_t N)
 {
-    return (job){ .x = x, .mid = mid, .inner = inner, .ld = mmi_ffn_inner(f), .N = N, .F = f->up.w.rows, .act = f->act,
+    return (job){ .x = x,
+                  .mid = mid,
+                  .inner = inner,
+                  .ld = mmi_ffn_inner(f),
+                  .N = N,
+                  .F = f->up.w.rows,
+                  .act = f->act,
                   .gated = f->gate.w.data != NULL };
 }
 
 /* One product where the weights lie side by side and have no biases, as gate and up do in the layout. */
 static bool join_gate_up(mmi_param *joined, const mmi_ffn *f)
 {
-    return f->gate.w.data && !f->gate_bias.w.data && !f->up_bias.w.data
-        && mmi_param_join(joined, (mmi_param[]){ f->gate, f->up }, 2);
+    return f->gate.w.data && !f->gate_bias.w.data && !f->up_bias.w.data &&
+           mmi_param_join(joined, (mmi_param[]){ f->gate, f->up }, 2);
 }
 
 void mmi_ffn_forward(const mmi_exec *x, float *y, float *inner, float *mid, const float *h, const mmi_ffn *f, int64_t N,

@@ -50,8 +50,8 @@ static void bias_rows(const mmi_exec *x, float *y, int64_t ldy, mmi_param b, int
     mmi_pool_run(x->pool, mmi_pieces(N, ROWS), add_rows, &j);
 }
 
-void mmi_linear_forward(const mmi_exec *x, float *y, int64_t ldy, const float *in, int64_t ldin, mmi_param w, mmi_param b,
-                        int64_t N, float *panel)
+void mmi_linear_forward(const mmi_exec *x, float *y, int64_t ldy, const float *in, int64_t ldin, mmi_param w,
+                        mmi_param b, int64_t N, float *panel)
 {
     mmi_gemm_weight(x, N, w.w.rows, w.w.cols, in, ldin, w.w.data, w.w.dtype, panel, y, ldy);
     bias_rows(x, y, ldy, b, N, w.w.rows);

@@ -11,13 +11,13 @@ typedef struct mmi_param {
     float *grad; /* NULL: not trained */
 } mmi_param;
 
-/* Two matrices that read the same rows as one, when their weights (and gradients) lie one behind the other, as the layout
- * puts q, k, v and gate, up. False: they don't, run them one by one. */
+/* Two matrices that read the same rows as one, when their weights (and gradients) lie one behind the other, as the
+ * layout puts q, k, v and gate, up. False: they don't, run them one by one. */
 bool mmi_param_join(mmi_param *joined, const mmi_param *parts, int count);
 
 /* y [N, out] = in [N, in] · Wᵀ + b, rows ldy and ldin apart. `panel`: room for W as float32; NULL where it is. */
-void mmi_linear_forward(const mmi_exec *x, float *y, int64_t ldy, const float *in, int64_t ldin, mmi_param w, mmi_param b,
-                        int64_t N, float *panel);
+void mmi_linear_forward(const mmi_exec *x, float *y, int64_t ldy, const float *in, int64_t ldin, mmi_param w,
+                        mmi_param b, int64_t N, float *panel);
 
 /* y [N, out] += in · Wᵀ + b, rows without gaps: how a block joins the residual stream. `delta` [N, out] is scratch. */
 void mmi_linear_add(const mmi_exec *x, float *y, const float *in, mmi_param w, mmi_param b, int64_t N, float *panel,

@@ -82,8 +82,14 @@ void mmi_head_logprobs(const mmi_exec *x, float *logprobs, float *lse, const flo
     memset(lse, 0, (size_t)N * sizeof(float));
     memset(logprobs, 0, (size_t)N * sizeof(float));
     while ((n = next_rows(s, targets, N, &at)) > 0) {
-        job j = { .x = x, .lse = lse, .logprobs = logprobs, .from = all_logits, .rows = s->rows, .targets = targets,
-                  .n = n, .V = V };
+        job j = { .x = x,
+                  .lse = lse,
+                  .logprobs = logprobs,
+                  .from = all_logits,
+                  .rows = s->rows,
+                  .targets = targets,
+                  .n = n,
+                  .V = V };
         if (!all_logits) {
             gather_hidden(x, s, hidden, n, C);
             mmi_gemm_weight(x, n, V, C, s->hidden, C, head.w.data, head.w.dtype, panel, s->logits, V);
@@ -124,8 +130,14 @@ void mmi_head_backward(const mmi_exec *x, float *d_hidden, const float *weights,
     while ((n = next_rows(s, targets, N, &at)) > 0) {
         gather_hidden(x, s, hidden, n, C);
         mmi_gemm_weight(x, n, V, C, s->hidden, C, head.w.data, head.w.dtype, NULL, s->logits, V);
-        job j = { .x = x, .logits = s->logits, .lse_in = lse, .weights = weights, .rows = s->rows, .targets = targets,
-                  .n = n, .V = V };
+        job j = { .x = x,
+                  .logits = s->logits,
+                  .lse_in = lse,
+                  .weights = weights,
+                  .rows = s->rows,
+                  .targets = targets,
+                  .n = n,
+                  .V = V };
         mmi_pool_run(x->pool, mmi_pieces(n, ROWS), turn_to_gradient, &j);
         backward_chunk(x, d_hidden, head, n, s);
     }

@@ -1,5 +1,5 @@
-/* The head and the cross-entropy behind it, over a few hundred rows at a time, so that the logits of a whole batch never
- * exist at once. */
+/* The head and the cross-entropy behind it, over a few hundred rows at a time, so that the logits of a whole batch
+ * never exist at once. */
 #ifndef MMI_NN_LOSS_H
 #define MMI_NN_LOSS_H
 
@@ -19,13 +19,13 @@ typedef struct mmi_head_scratch {
 /* Rows per chunk for a vocabulary of V. */
 int64_t mmi_head_chunk(int64_t V);
 
-/* For every row i < N with targets[i] ≥ 0: lse[i] and logprobs[i] of the target; others get 0. `all_logits` [N, V] if they
- * were made anyway, else NULL and they are made from hidden [N, C] in chunks. */
+/* For every row i < N with targets[i] ≥ 0: lse[i] and logprobs[i] of the target; others get 0. `all_logits` [N, V] if
+ * they were made anyway, else NULL and they are made from hidden [N, C] in chunks. */
 void mmi_head_logprobs(const mmi_exec *x, float *logprobs, float *lse, const float *hidden, const float *all_logits,
                        const int32_t *targets, mmi_param head, int64_t N, float *panel, const mmi_head_scratch *s);
 
-/* Backward from weights[i] = -d(loss)/d(logprob_i): d_hidden [N, C] += … and the head's gradient += …. Rows without a target
- * give nothing. */
+/* Backward from weights[i] = -d(loss)/d(logprob_i): d_hidden [N, C] += … and the head's gradient += …. Rows without a
+ * target give nothing. */
 void mmi_head_backward(const mmi_exec *x, float *d_hidden, const float *weights, const float *lse, const float *hidden,
                        const int32_t *targets, mmi_param head, int64_t N, const mmi_head_scratch *s);
 

@@ -163,8 +163,8 @@ static void combine(void *arg, int64_t piece, int worker)
 }
 
 void mmi_moe_forward(const mmi_exec *x, float *out, float *inner, float *y, float *hg, float *mid, const float *h,
-                     const mmi_ffn *experts, const mmi_router *router, const mmi_routing *r, mmi_dropout dropout, int64_t N,
-                     float *panel, float *delta)
+                     const mmi_ffn *experts, const mmi_router *router, const mmi_routing *r, mmi_dropout dropout,
+                     int64_t N, float *panel, float *delta)
 {
     int64_t C = router->weight.w.cols, rows = N * router->k, ld = mmi_ffn_inner(&experts[0]);
     job j = { .x = x, .out = hg, .in = h, .y = y, .r = r, .router = router, .N = N, .C = C };
@@ -182,8 +182,9 @@ void mmi_moe_forward(const mmi_exec *x, float *out, float *inner, float *y, floa
 
 /* --- Backward --- */
 
-/* For each token: dy of its grouped rows = weight · dout; d_probs += through the weights; then through the softmax, in place.
- * With w_i = p_i / Σ p: dp_i = (dw_i - Σ_j dw_j w_j) / Σ p; a single expert's weight is 1 whatever p, so dp = 0. */
+/* For each token: dy of its grouped rows = weight · dout; d_probs += through the weights; then through the softmax, in
+ * place. With w_i = p_i / Σ p: dp_i = (dw_i - Σ_j dw_j w_j) / Σ p; a single expert's weight is 1 whatever p, so dp = 0.
+ */
 static void weights_backward(void *arg, int64_t piece, int worker)
 {
     (void)worker;
@@ -231,12 +232,21 @@ static void scatter_add(void *arg, int64_t piece, int worker)
 
 void mmi_moe_backward(const mmi_exec *x, float *dh, float *hg, float *dy, float *d_inner, float *mid, float *d_probs,
                       const float *dout, const float *h, const float *inner, const float *y, const mmi_ffn *experts,
-                      const mmi_router *router, const mmi_routing *r, mmi_dropout dropout, int64_t N, double balance_scale,
-                      int64_t groups)
+                      const mmi_router *router, const mmi_routing *r, mmi_dropout dropout, int64_t N,
+                      double balance_scale, int64_t groups)
 {
     int64_t E = router->E, C = router->weight.w.cols, rows = N * router->k, ld = mmi_ffn_inner(&experts[0]);
-    job j = { .x = x, .out = dy, .d_probs = d_probs, .in = dout, .y = y, .r = r, .router = router, .N = N, .C = C,
-              .groups = groups, .balance_scale = balance_scale };
+    job j = { .x = x,
+              .out = dy,
+              .d_probs = d_probs,
+              .in = dout,
+              .y = y,
+              .r = r,
+              .router = router,
+              .N = N,
+              .C = C,
+              .groups = groups,
+              .balance_scale = balance_scale };
     balance_backward(&j);
     run_rows(&j, weights_backward, N);
     mmi_linear_backward(x, dh, C, d_probs, E, h, C, router->weight, (mmi_param){ 0 }, N, true);
@@ -248,7 +258,8 @@ void mmi_moe_backward(const mmi_exec *x, float *dh, float *hg, float *dy, float 
     for (int64_t e = 0; e < E; e++) {
         int64_t at = r->first[e], n = r->first[e + 1] - at;
         if (n > 0) /* the gradient by hg takes the place of dy, which is read first */
-            mmi_ffn_backward(x, dy + at * C, d_inner + at * ld, mid, dy + at * C, hg + at * C, inner + at * ld, &experts[e], n);
+            mmi_ffn_backward(x, dy + at * C, d_inner + at * ld, mid, dy + at * C, hg + at * C, inner + at * ld,
+                             &experts[e], n);
     }
     j.out = dh;
     j.in = dy;

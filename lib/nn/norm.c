@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-/* Rows are cut into at most so many pieces; each adds up its share of the weights' gradient by itself, and the shares are
- * then added in order. */
+/* Rows are cut into at most so many pieces; each adds up its share of the weights' gradient by itself, and the shares
+ * are then added in order. */
 #define MOST_PIECES 64
 #define LEAST_ROWS 16
 
@@ -41,8 +41,8 @@ static void forward_rows(void *arg, int64_t piece, int worker)
         j->x->k.rmsnorm_forward(y, C, rstd, in, C, w, last - first, C, j->p.eps);
 }
 
-void mmi_norm_forward(const mmi_exec *x, float *y, float *mean, float *rstd, const float *in, mmi_norm_params p, int64_t N,
-                      int64_t C)
+void mmi_norm_forward(const mmi_exec *x, float *y, float *mean, float *rstd, const float *in, mmi_norm_params p,
+                      int64_t N, int64_t C)
 {
     job j = { .x = x, .y = y, .mean = mean, .rstd = rstd, .in = in, .N = N, .C = C, .p = p, .step = rows_per_piece(N) };
     mmi_pool_run(x->pool, mmi_pieces(N, j.step), forward_rows, &j);
@@ -79,8 +79,17 @@ static void add_partials(const mmi_exec *x, mmi_norm_params p, const float *part
 void mmi_norm_backward(const mmi_exec *x, float *din, const float *dy, const float *in, const float *mean,
                        const float *rstd, mmi_norm_params p, int64_t N, int64_t C, float *partials)
 {
-    job j = { .x = x, .y = din, .dy = dy, .in = in, .mean_in = mean, .rstd_in = rstd, .N = N, .C = C, .p = p,
-              .partials = partials, .step = rows_per_piece(N) };
+    job j = { .x = x,
+              .y = din,
+              .dy = dy,
+              .in = in,
+              .mean_in = mean,
+              .rstd_in = rstd,
+              .N = N,
+              .C = C,
+              .p = p,
+              .partials = partials,
+              .step = rows_per_piece(N) };
     int64_t pieces = mmi_pieces(N, j.step);
     mmi_pool_run(x->pool, pieces, backward_rows, &j);
     add_partials(x, p, partials, pieces, C);
@@ -93,14 +102,23 @@ static void forward_heads(void *arg, int64_t piece, int worker)
     int64_t first, last;
     mmi_piece_rows(piece, j->step, j->N, &first, &last);
     for (int64_t i = first; i < last; i++)
-        j->x->k.rmsnorm_forward(j->y + i * j->ldy, j->C, j->rstd ? j->rstd + i * j->heads : NULL, j->in + i * j->ldin, j->C,
-                                j->p.weight.w.data, j->heads, j->C, j->p.eps);
+        j->x->k.rmsnorm_forward(j->y + i * j->ldy, j->C, j->rstd ? j->rstd + i * j->heads : NULL, j->in + i * j->ldin,
+                                j->C, j->p.weight.w.data, j->heads, j->C, j->p.eps);
 }
 
 void mmi_head_norm_forward(const mmi_exec *x, float *y, int64_t ldy, float *rstd, const float *in, int64_t ldin,
                            mmi_norm_params p, int64_t N, int64_t heads, int64_t D)
 {
-    job j = { .x = x, .y = y, .ldy = ldy, .rstd = rstd, .in = in, .ldin = ldin, .N = N, .C = D, .heads = heads, .p = p,
+    job j = { .x = x,
+              .y = y,
+              .ldy = ldy,
+              .rstd = rstd,
+              .in = in,
+              .ldin = ldin,
+              .N = N,
+              .C = D,
+              .heads = heads,
+              .p = p,
               .step = rows_per_piece(N) };
     mmi_pool_run(x->pool, mmi_pieces(N, j.step), forward_heads, &j);
 }
@@ -124,8 +142,18 @@ static void backward_heads(void *arg, int64_t piece, int worker)
 void mmi_head_norm_backward(const mmi_exec *x, float *d, int64_t ldd, const float *in, int64_t ldin, const float *rstd,
                             mmi_norm_params p, int64_t N, int64_t heads, int64_t D, float *partials)
 {
-    job j = { .x = x, .y = d, .ldy = ldd, .in = in, .ldin = ldin, .rstd_in = rstd, .N = N, .C = D, .heads = heads, .p = p,
-              .partials = partials, .step = rows_per_piece(N) };
+    job j = { .x = x,
+              .y = d,
+              .ldy = ldd,
+              .in = in,
+              .ldin = ldin,
+              .rstd_in = rstd,
+              .N = N,
+              .C = D,
+              .heads = heads,
+              .p = p,
+              .partials = partials,
+              .step = rows_per_piece(N) };
     int64_t pieces = mmi_pieces(N, j.step);
     mmi_pool_run(x->pool, pieces, backward_heads, &j);
     add_partials(x, p, partials, pieces, D);

@@ -13,10 +13,10 @@ typedef struct mmi_norm_params {
 /* Floats of `partials` that a backward pass over rows of width C needs. */
 int64_t mmi_norm_partials(int64_t C);
 
-/* y = norm(x) over N rows of C, without gaps. mean, rstd [N] are kept for the backward pass or NULL; mean is not touched
- * by RMSNorm. y may be x. */
-void mmi_norm_forward(const mmi_exec *x, float *y, float *mean, float *rstd, const float *in, mmi_norm_params p, int64_t N,
-                      int64_t C);
+/* y = norm(x) over N rows of C, without gaps. mean, rstd [N] are kept for the backward pass or NULL; mean is not
+ * touched by RMSNorm. y may be x. */
+void mmi_norm_forward(const mmi_exec *x, float *y, float *mean, float *rstd, const float *in, mmi_norm_params p,
+                      int64_t N, int64_t C);
 
 /* din += …; the parameters' gradients += …, the same bits for any number of threads. */
 void mmi_norm_backward(const mmi_exec *x, float *din, const float *dy, const float *in, const float *mean,

@@ -19,8 +19,8 @@ static double stretch_minimind2(const mmi_arch *a, int64_t j, int64_t half, int6
     double s = a->yarn_factor;
     if (j >= cut)
         return 1 / s;
-    double beta = a->yarn_beta_slow
-                + (a->yarn_beta_fast - a->yarn_beta_slow) * (double)j / (double)(half - 1 > 1 ? half - 1 : 1);
+    double beta =
+        a->yarn_beta_slow + (a->yarn_beta_fast - a->yarn_beta_slow) * (double)j / (double)(half - 1 > 1 ? half - 1 : 1);
     return (beta * s - beta + 1) / (beta * s);
 }
 

@@ -35,7 +35,8 @@ static void weigh_rows(mm_context *ctx, const mm_backward_options *o)
     int64_t N = ctx->pass.N, count = counted_targets(ctx);
     double divisor = o->normalizer > 0 ? o->normalizer : (double)(count > 0 ? count : 1);
     for (int64_t i = 0; i < N; i++)
-        ctx->plan.weights[i] = o->d_logprobs ? (float)(-o->loss_scale * o->d_logprobs[i]) : (float)(o->loss_scale / divisor);
+        ctx->plan.weights[i] =
+            o->d_logprobs ? (float)(-o->loss_scale * o->d_logprobs[i]) : (float)(o->loss_scale / divisor);
 }
 
 /* plan.dh = gradient by the hidden states. */

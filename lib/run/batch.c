@@ -43,7 +43,8 @@ static mm_status check_cache(const mm_context *ctx, const mm_batch *b)
     if (cache->model != ctx->model)
         return mmi_fail(MM_ERR_ARG, "the cache was made for another model");
     if (b->batch > cache->sequences)
-        return mmi_fail(MM_ERR_ARG, "the batch has %d sequences, the cache %lld", b->batch, (long long)cache->sequences);
+        return mmi_fail(MM_ERR_ARG, "the batch has %d sequences, the cache %lld", b->batch,
+                        (long long)cache->sequences);
     for (int32_t i = 0; i < b->batch; i++) {
         int64_t total = (int64_t)cache->lengths[i] + b->length;
         if (total > cache->capacity)
@@ -53,7 +54,8 @@ static mm_status check_cache(const mm_context *ctx, const mm_batch *b)
             return mmi_fail(MM_ERR_ARG, "sequence %d would have %lld tokens, the context was planned for %d", i,
                             (long long)total, ctx->limits.max_context);
         if (b->attention_mask && cache->lengths[i] != cache->lengths[0])
-            return mmi_fail(MM_ERR_ARG, "attention_mask needs cached sequences of one length; 0 has %d tokens, %d has %d",
+            return mmi_fail(MM_ERR_ARG,
+                            "attention_mask needs cached sequences of one length; 0 has %d tokens, %d has %d",
                             cache->lengths[0], i, cache->lengths[i]);
     }
     return MM_OK;
@@ -132,7 +134,7 @@ static int64_t cut_segments(mm_context *ctx, const mm_batch *b)
         for (int64_t t = 0; t < T;) {
             int64_t end = T;
             if (b->document_ids)
-                for (end = t + 1; end < T && b->document_ids[i * T + end] == b->document_ids[i * T + t]; end++) { }
+                for (end = t + 1; end < T && b->document_ids[i * T + end] == b->document_ids[i * T + t]; end++) {}
             segments[n++] = (mmi_segment){ .row = i * T + t,
                                            .count = end - t,
                                            .past = b->cache ? b->cache->lengths[i] : 0,

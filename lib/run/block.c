@@ -74,10 +74,10 @@ static void head_norms(mm_context *ctx, const mmi_pass *pass, int64_t l)
         ldin = width;
     }
     float *q_rstd = kept->qk_rstd, *k_rstd = q_rstd ? q_rstd + pass->N * a->H : NULL;
-    mmi_head_norm_forward(&ctx->exec, kept->qkv, ld, q_rstd, in, ldin, head_norm(ctx, MMI_Q_NORM, l),
-                          pass->N, a->H, a->D);
-    mmi_head_norm_forward(&ctx->exec, kept->qkv + q, ld, k_rstd, in + q, ldin,
-                          head_norm(ctx, MMI_K_NORM, l), pass->N, a->G, a->D);
+    mmi_head_norm_forward(&ctx->exec, kept->qkv, ld, q_rstd, in, ldin, head_norm(ctx, MMI_Q_NORM, l), pass->N, a->H,
+                          a->D);
+    mmi_head_norm_forward(&ctx->exec, kept->qkv + q, ld, k_rstd, in + q, ldin, head_norm(ctx, MMI_K_NORM, l), pass->N,
+                          a->G, a->D);
 }
 
 static void store_in_cache(const mm_context *ctx, const mmi_pass *pass, int64_t l)
@@ -91,8 +91,8 @@ static void store_in_cache(const mm_context *ctx, const mmi_pass *pass, int64_t 
         int64_t at = (segment->sequence * cache->capacity + segment->past) * cache->width;
         for (int64_t i = 0; i < segment->count; i++, at += cache->width)
             for (int side = 0; side < 2; side++)
-                memcpy(mmi_cache_side(cache, l, side) + at,
-                       qkv + (segment->row + i) * ld + (a->H + side * a->G) * a->D, (size_t)cache->width * sizeof(float));
+                memcpy(mmi_cache_side(cache, l, side) + at, qkv + (segment->row + i) * ld + (a->H + side * a->G) * a->D,
+                       (size_t)cache->width * sizeof(float));
     }
 }
 
@@ -123,8 +123,8 @@ static void head_norms_backward(mm_context *ctx, const mmi_pass *pass, int64_t l
     const mmi_kept *kept = &ctx->plan.layers[l];
     int64_t ld = row_width(a), q = a->H * a->D, width = (a->H + a->G) * a->D;
     float *d = ctx->plan.dqkv, *partials = ctx->plan.partials;
-    mmi_head_norm_backward(&ctx->exec, d, ld, kept->qk_raw, width, kept->qk_rstd,
-                           head_norm(ctx, MMI_Q_NORM, l), pass->N, a->H, a->D, partials);
+    mmi_head_norm_backward(&ctx->exec, d, ld, kept->qk_raw, width, kept->qk_rstd, head_norm(ctx, MMI_Q_NORM, l),
+                           pass->N, a->H, a->D, partials);
     mmi_head_norm_backward(&ctx->exec, d + q, ld, kept->qk_raw + q, width, kept->qk_rstd + pass->N * a->H,
                            head_norm(ctx, MMI_K_NORM, l), pass->N, a->G, a->D, partials);
 }

@@ -8,8 +8,8 @@ bool mmi_cache_bytes(const mmi_arch *a, int64_t sequences, int64_t capacity, siz
 {
     mmi_carve carve = { 0 };
     int64_t per_token;
-    if (__builtin_mul_overflow(a->L * 2, a->G * a->D, &per_token)
-        || __builtin_mul_overflow(per_token, sequences * capacity, &per_token))
+    if (__builtin_mul_overflow(a->L * 2, a->G * a->D, &per_token) ||
+        __builtin_mul_overflow(per_token, sequences * capacity, &per_token))
         return false;
     mmi_carve_take(&carve, per_token, sizeof(float));
     *data = carve.used;

@@ -7,12 +7,12 @@
 #include "model/model.h"
 
 struct mm_cache {
-    mm_model *model;       /* held */
+    mm_model *model; /* held */
     int64_t sequences, capacity;
-    int64_t width;         /* G * D: floats per token and side */
-    int64_t layer_stride;  /* floats between a layer's keys and the next layer's: 2 * sequences * capacity * width */
-    float *data;           /* [L, 2, sequences, capacity, G, D]: one layer's past of one sequence is contiguous */
-    int32_t lengths[];     /* [sequences] */
+    int64_t width;        /* G * D: floats per token and side */
+    int64_t layer_stride; /* floats between a layer's keys and the next layer's: 2 * sequences * capacity * width */
+    float *data;          /* [L, 2, sequences, capacity, G, D]: one layer's past of one sequence is contiguous */
+    int32_t lengths[];    /* [sequences] */
 };
 
 /* Keys (side 0) or values (side 1) of a layer: [sequences, capacity, G, D]. */

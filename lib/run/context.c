@@ -11,8 +11,8 @@ MMI_OPTIONS_INIT(mm_batch, MM_BATCH_INIT)
 MMI_OPTIONS_INIT(mm_output, MM_OUTPUT_INIT)
 MMI_OPTIONS_INIT(mm_backward_options, MM_BACKWARD_OPTIONS_INIT)
 
-_Static_assert((int)MMI_SILU == MMI_ACT_SILU && (int)MMI_GELU == MMI_ACT_GELU && (int)MMI_GELU_TANH == MMI_ACT_GELU_TANH
-                   && (int)MMI_RELU == MMI_ACT_RELU,
+_Static_assert((int)MMI_SILU == MMI_ACT_SILU && (int)MMI_GELU == MMI_ACT_GELU &&
+                   (int)MMI_GELU_TANH == MMI_ACT_GELU_TANH && (int)MMI_RELU == MMI_ACT_RELU,
                "the architecture's activations are the kernels'");
 
 static mmi_weight_kinds kinds_of(const mm_model *model, int64_t count)
@@ -197,7 +197,8 @@ static float rate_at(const mmi_arch *a, mmi_site site)
     }
 }
 
-mmi_dropout mmi_context_dropout(const mm_context *ctx, const mmi_pass *pass, mmi_site site, int64_t layer, int64_t expert)
+mmi_dropout mmi_context_dropout(const mm_context *ctx, const mmi_pass *pass, mmi_site site, int64_t layer,
+                                int64_t expert)
 {
     uint32_t place = MMI_STREAM_DROPOUT | (uint32_t)site << 8 | (uint32_t)layer << 12; /* the upper half of a stream */
     return (mmi_dropout){ .p = pass->mode == MM_TRAIN ? rate_at(ctx->arch, site) : 0,

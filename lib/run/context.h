@@ -14,25 +14,25 @@
 
 /* One run over rows of tokens: what mm_batch and mm_generate() both come down to. Its arrays are the plan's. */
 typedef struct mmi_pass {
-    int64_t N;            /* rows */
-    int64_t B, T;         /* for the shapes of what is shown; T = 0: ragged */
+    int64_t N;    /* rows */
+    int64_t B, T; /* for the shapes of what is shown; T = 0: ragged */
     int64_t segments;
-    int64_t last;         /* rows whose last logits are wanted */
+    int64_t last; /* rows whose last logits are wanted */
     int32_t mode, outputs;
     bool has_targets;
-    uint64_t seed;        /* of dropout and router noise */
-    mm_cache *cache;      /* NULL: none */
+    uint64_t seed;   /* of dropout and router noise */
+    mm_cache *cache; /* NULL: none */
 } mmi_pass;
 
 /* Memory for one mm_generate() call, grown when a call needs more than all before. */
 typedef struct mmi_generation {
     void *block;
     size_t size;
-    mm_cache *cache;      /* the context's own, when the caller brings none */
+    mm_cache *cache; /* the context's own, when the caller brings none */
 } mmi_generation;
 
 struct mm_context {
-    mm_model *model;      /* held */
+    mm_model *model; /* held */
     const mmi_arch *arch;
     const mmi_layout *layout;
     mmi_limits limits;
@@ -44,10 +44,10 @@ struct mm_context {
     atomic_int cancelled; /* lock-free, so that a signal handler may set it */
     mmi_pass pass;        /* the last one */
     bool can_go_back;
-    double aux_loss;      /* of the last pass */
+    double aux_loss; /* of the last pass */
     mmi_generation generation;
     size_t grads_size;
-    size_t offsets[];     /* [tensors] bytes into grads, and into plan.vectors for vectors of wide weights */
+    size_t offsets[]; /* [tensors] bytes into grads, and into plan.vectors for vectors of wide weights */
 };
 
 /* What the handle takes, for the estimate. */
@@ -61,16 +61,18 @@ mmi_norm_params mmi_context_norm(const mm_context *ctx, mmi_role weight, mmi_rol
 /* Where dropout stands, in the order of a layer. */
 typedef enum mmi_site {
     MMI_SITE_EMBEDDING,
-    MMI_SITE_ATTENTION,  /* weights */
-    MMI_SITE_O,          /* what attention adds */
-    MMI_SITE_ROUTER,     /* not dropout but noise */
-    MMI_SITE_MID,        /* what a down projection reads */
-    MMI_SITE_EXPERT,     /* what an expert gives */
-    MMI_SITE_MLP         /* what the feed-forward network adds */
+    MMI_SITE_ATTENTION, /* weights */
+    MMI_SITE_O,         /* what attention adds */
+    MMI_SITE_ROUTER,    /* not dropout but noise */
+    MMI_SITE_MID,       /* what a down projection reads */
+    MMI_SITE_EXPERT,    /* what an expert gives */
+    MMI_SITE_MLP        /* what the feed-forward network adds */
 } mmi_site;
 
-/* The dropout at a site as the family has it (table in docs/architecture.md); off in evaluation. `expert`: 0 where there is none. */
-mmi_dropout mmi_context_dropout(const mm_context *ctx, const mmi_pass *pass, mmi_site site, int64_t layer, int64_t expert);
+/* The dropout at a site as the family has it (table in docs/architecture.md); off in evaluation. `expert`: 0 where
+ * there is none. */
+mmi_dropout mmi_context_dropout(const mm_context *ctx, const mmi_pass *pass, mmi_site site, int64_t layer,
+                                int64_t expert);
 
 /* Run a pass whose arrays are filled in: logits, log-probabilities, hidden states land in the plan. */
 mm_status mmi_run_forward(mm_context *ctx, const mmi_pass *pass);

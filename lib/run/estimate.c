@@ -47,8 +47,8 @@ static mm_status add_cache(mm_memory *m, const mmi_arch *a, const mm_workload *w
     if (w->cache_sequences == 0)
         return MM_OK;
     size_t data, handle;
-    if (w->cache_sequences < 0 || w->cache_capacity < 1 || w->cache_capacity > a->max_positions
-        || !mmi_cache_bytes(a, w->cache_sequences, w->cache_capacity, &data, &handle))
+    if (w->cache_sequences < 0 || w->cache_capacity < 1 || w->cache_capacity > a->max_positions ||
+        !mmi_cache_bytes(a, w->cache_sequences, w->cache_capacity, &data, &handle))
         return mmi_fail(MM_ERR_ARG, "a cache of %d sequences of %d tokens is not possible here", w->cache_sequences,
                         w->cache_capacity);
     m->cache = (int64_t)data;
@@ -91,8 +91,8 @@ mm_status mm_estimate_memory(const mm_config *config, const mm_workload *workloa
     return mmi_result_write(out, &m, sizeof m, "mm_memory");
 }
 
-/* Parameters that stand in a product for each token: matrices, without the embedding unless it is also the head, and of the routed
- * experts only the top k. */
+/* Parameters that stand in a product for each token: matrices, without the embedding unless it is also the head, and of
+ * the routed experts only the top k. */
 static double matrix_parameters(const mmi_layout *layout, const mmi_arch *a)
 {
     double sum = 0;

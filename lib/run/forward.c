@@ -10,11 +10,12 @@ static void run_last_logits(mm_context *ctx, const mmi_pass *pass)
     int64_t C = ctx->arch->C;
     mmi_param head = mmi_block_head(ctx);
     for (int64_t i = 0; i < pass->last; i++)
-        memcpy(ctx->plan.last_hidden + i * C, ctx->plan.x_final + ctx->plan.last_rows[i] * C, (size_t)C * sizeof(float));
+        memcpy(ctx->plan.last_hidden + i * C, ctx->plan.x_final + ctx->plan.last_rows[i] * C,
+               (size_t)C * sizeof(float));
     mmi_norm_forward(&ctx->exec, ctx->plan.last_hidden, NULL, NULL, ctx->plan.last_hidden,
                      mmi_context_norm(ctx, MMI_FINAL_NORM, MMI_FINAL_NORM_BIAS, 0), pass->last, C);
-    mmi_linear_forward(&ctx->exec, ctx->plan.last_logits, ctx->arch->V, ctx->plan.last_hidden, C, head, (mmi_param){ 0 },
-                       pass->last, ctx->plan.panel);
+    mmi_linear_forward(&ctx->exec, ctx->plan.last_logits, ctx->arch->V, ctx->plan.last_hidden, C, head,
+                       (mmi_param){ 0 }, pass->last, ctx->plan.panel);
 }
 
 static void run_head(mm_context *ctx, const mmi_pass *pass)
@@ -34,8 +35,8 @@ static void run_head(mm_context *ctx, const mmi_pass *pass)
     if (all)
         mmi_linear_forward(x, p->logits, a->V, p->hidden, a->C, head, (mmi_param){ 0 }, pass->N, p->panel);
     if (probs || (pass->mode == MM_TRAIN && pass->has_targets))
-        mmi_head_logprobs(x, p->logprobs, p->lse, p->hidden, all ? p->logits : NULL, p->targets, head, pass->N, p->panel,
-                          &p->head);
+        mmi_head_logprobs(x, p->logprobs, p->lse, p->hidden, all ? p->logits : NULL, p->targets, head, pass->N,
+                          p->panel, &p->head);
 }
 
 static void widen_vectors(mm_context *ctx)
@@ -61,7 +62,8 @@ static mm_status run_layers(mm_context *ctx, const mmi_pass *pass)
     mmi_embedding_forward(&ctx->exec, first, mmi_context_param(ctx, MMI_EMBED, 0).w, p->ids, pass->N);
     if (p->sinusoid)
         mmi_sinusoid_add(&ctx->exec, first, p->sinusoid, p->positions, pass->N, ctx->arch->C);
-    mmi_dropout_apply(&ctx->exec, first, pass->N * ctx->arch->C, mmi_context_dropout(ctx, pass, MMI_SITE_EMBEDDING, 0, 0));
+    mmi_dropout_apply(&ctx->exec, first, pass->N * ctx->arch->C,
+                      mmi_context_dropout(ctx, pass, MMI_SITE_EMBEDDING, 0, 0));
     ctx->aux_loss = 0;
     for (int64_t l = 0; l < ctx->arch->L; l++) {
         if (mmi_context_take_cancel(ctx))
@@ -91,4 +93,3 @@ mm_status mmi_run_forward(mm_context *ctx, const mmi_pass *pass)
     ctx->can_go_back = pass->mode == MM_TRAIN;
     return MM_OK;
 }
-

@@ -10,25 +10,25 @@ MMI_OPTIONS_INIT(mm_generate_result, MM_GENERATE_RESULT_INIT)
 
 /* One sequence on its way. */
 typedef struct sequence {
-    int64_t read;      /* prompt tokens fed */
-    int64_t start;     /* tokens in the cache before this call */
+    int64_t read;  /* prompt tokens fed */
+    int64_t start; /* tokens in the cache before this call */
     bool done;
-    int64_t row;       /* of this step's last token, among the rows whose logits are wanted; -1: none */
+    int64_t row; /* of this step's last token, among the rows whose logits are wanted; -1: none */
 } sequence;
 
 typedef struct run {
     mm_context *ctx;
     mm_generate_options o;
     mm_sampling sampling;
-    int32_t eos;                /* stands in for stop_ids when they are NULL */
+    int32_t eos; /* stands in for stop_ids when they are NULL */
     mm_cache *cache;
-    sequence *sequences;        /* [S] */
-    int32_t *ids;               /* [S, max_new_tokens] */
-    float *logprobs;            /* [S, max_new_tokens] */
-    int32_t *lengths, *finish;  /* [S] */
-    unsigned char *seen;        /* [S, V] */
-    float *work;                /* [V] */
-    mmi_candidate *candidates;  /* [V] */
+    sequence *sequences;       /* [S] */
+    int32_t *ids;              /* [S, max_new_tokens] */
+    float *logprobs;           /* [S, max_new_tokens] */
+    int32_t *lengths, *finish; /* [S] */
+    unsigned char *seen;       /* [S, V] */
+    float *work;               /* [V] */
+    mmi_candidate *candidates; /* [V] */
 } run;
 
 static mm_status check_prompts(const run *r)
@@ -205,8 +205,8 @@ static mm_status draw(run *r, int64_t i)
     if (r->o.on_token && r->o.on_token(r->o.user, (int32_t)i, id, logprob) != 0) {
         s->done = true;
         r->finish[i] = MM_FINISH_CALLBACK;
-    } else if (r->lengths[i] == r->o.max_new_tokens || position >= ctx->limits.max_context
-               || position >= r->cache->capacity) {
+    } else if (r->lengths[i] == r->o.max_new_tokens || position >= ctx->limits.max_context ||
+               position >= r->cache->capacity) {
         s->done = true;
     }
     return MM_OK;
@@ -217,7 +217,8 @@ static mm_status generate(run *r)
     for (;;) {
         mmi_pass pass = next_pass(r);
         if (pass.N == 0) /* a callback may have cancelled with the last token of all */
-            return mmi_context_take_cancel(r->ctx) ? mmi_fail(MM_ERR_CANCELLED, "cancelled with the last token") : MM_OK;
+            return mmi_context_take_cancel(r->ctx) ? mmi_fail(MM_ERR_CANCELLED, "cancelled with the last token") :
+                                                     MM_OK;
         mm_status status = mmi_run_forward(r->ctx, &pass);
         for (int64_t i = 0; i < r->o.sequences && status == MM_OK; i++)
             if (r->sequences[i].row >= 0)
@@ -231,7 +232,9 @@ mm_status mm_generate(mm_context *ctx, const mm_generate_options *options, mm_ge
 {
     if (!ctx || !options || !result)
         return mmi_fail(MM_ERR_ARG, "mm_generate: context, options or result is NULL");
-    run r = { .ctx = ctx, .o = MM_GENERATE_OPTIONS_INIT, .sampling = MM_SAMPLING_INIT, .eos = (int32_t)ctx->arch->eos_id };
+    run r = {
+        .ctx = ctx, .o = MM_GENERATE_OPTIONS_INIT, .sampling = MM_SAMPLING_INIT, .eos = (int32_t)ctx->arch->eos_id
+    };
     mm_generate_result made = MM_GENERATE_RESULT_INIT;
     mm_status status = mmi_options_read(&r.o, sizeof r.o, options, "mm_generate_options");
     if (status == MM_OK)

@@ -91,7 +91,9 @@ mm_status mm_grad_norm(mm_context *ctx, double *out)
     int64_t n = (int64_t)(ctx->grads_size / sizeof(float)), round = (int64_t)PIECE * (ctx->plan.scratch_stride / 2);
     double total = 0;
     for (int64_t first = 0; first < n; first += round) {
-        job j = { .x = &ctx->exec, .from = ctx->grads + first, .n = n - first < round ? n - first : round,
+        job j = { .x = &ctx->exec,
+                  .from = ctx->grads + first,
+                  .n = n - first < round ? n - first : round,
                   .sums = (double *)ctx->plan.scratch };
         int64_t pieces = mmi_pieces(j.n, PIECE);
         mmi_pool_run(ctx->exec.pool, pieces, sum_piece, &j);

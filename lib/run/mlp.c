@@ -79,8 +79,8 @@ static float half_weight(const mm_context *ctx, mmi_role role, int64_t l)
     return role == MMI_SHARED_WEIGHT ? weight / (float)ctx->arch->shared_experts : weight;
 }
 
-/* The auxiliary loss is this times mmi_moe_balance() over so many groups: E / k per sequence or for the whole batch; MiniMind-3
- * and its like don't divide by k. */
+/* The auxiliary loss is this times mmi_moe_balance() over so many groups: E / k per sequence or for the whole batch;
+ * MiniMind-3 and its like don't divide by k. */
 static double balance_factor(const mmi_arch *a)
 {
     bool by_k = a->family == MMI_MINIMIND2 || a->family == MMI_MINIGPT;
@@ -126,9 +126,9 @@ static double experts_forward(mm_context *ctx, const mmi_pass *pass, int64_t l)
     if (a->E > 0) {
         mmi_router router = router_of(ctx, pass, l);
         mmi_moe_route(&ctx->exec, &kept->routing, p->h, &router, N, p->panel);
-        mmi_moe_forward(&ctx->exec, kept->routed, kept->expert_inner, kept->expert_y, p->grouped, p->mid, p->h, p->experts,
-                        &router, &kept->routing, mmi_context_dropout(ctx, pass, MMI_SITE_EXPERT, l, 0), N, p->panel,
-                        p->delta);
+        mmi_moe_forward(&ctx->exec, kept->routed, kept->expert_inner, kept->expert_y, p->grouped, p->mid, p->h,
+                        p->experts, &router, &kept->routing, mmi_context_dropout(ctx, pass, MMI_SITE_EXPERT, l, 0), N,
+                        p->panel, p->delta);
         mmi_vector_axpy(&ctx->exec, p->branch, half_weight(ctx, MMI_ROUTED_WEIGHT, l), kept->routed, n);
         if (pass->mode == MM_TRAIN)
             balance = balance_factor(a) * mmi_moe_balance(&kept->routing, N, a->E, a->top_k, balance_groups(a, pass));
@@ -210,8 +210,8 @@ static void experts_backward(mm_context *ctx, const mmi_pass *pass, int64_t l, c
         return;
     mmi_router router = router_of(ctx, pass, l);
     d = half_backward(ctx, pass, l, MMI_ROUTED_WEIGHT, d, kept->routed, p->branch);
-    mmi_moe_backward(&ctx->exec, p->dh, p->grouped, p->dgrouped, p->dinner, p->mid, p->dprobs, d, p->h, kept->expert_inner,
-                     kept->expert_y, p->experts, &router, &kept->routing,
+    mmi_moe_backward(&ctx->exec, p->dh, p->grouped, p->dgrouped, p->dinner, p->mid, p->dprobs, d, p->h,
+                     kept->expert_inner, kept->expert_y, p->experts, &router, &kept->routing,
                      mmi_context_dropout(ctx, pass, MMI_SITE_EXPERT, l, 0), N, aux_scale * balance_factor(a),
                      balance_groups(a, pass));
 }

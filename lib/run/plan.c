@@ -22,13 +22,13 @@ mm_status mmi_limits_read(mmi_limits *out, const mmi_arch *arch, const mm_contex
     mm_status status = mmi_options_read(&o, sizeof o, options, "mm_context_options");
     if (status != MM_OK)
         return status;
-    if ((status = check_between("mode", o.mode, MM_EVAL, MM_TRAIN)) != MM_OK
-        || (status = check_between("max_batch", o.max_batch, 1, 1 << 20)) != MM_OK
-        || (status = check_between("max_length", o.max_length, 1, arch->max_positions)) != MM_OK
-        || (status = check_between("threads", o.threads, 0, MOST_THREADS)) != MM_OK)
+    if ((status = check_between("mode", o.mode, MM_EVAL, MM_TRAIN)) != MM_OK ||
+        (status = check_between("max_batch", o.max_batch, 1, 1 << 20)) != MM_OK ||
+        (status = check_between("max_length", o.max_length, 1, arch->max_positions)) != MM_OK ||
+        (status = check_between("threads", o.threads, 0, MOST_THREADS)) != MM_OK)
         return status;
-    if (o.max_context != 0
-        && (status = check_between("max_context", o.max_context, o.max_length, arch->max_positions)) != MM_OK)
+    if (o.max_context != 0 &&
+        (status = check_between("max_context", o.max_context, o.max_length, arch->max_positions)) != MM_OK)
         return status;
     if ((int64_t)o.max_batch * o.max_length > INT32_MAX)
         return mmi_fail(MM_ERR_ARG, "max_batch x max_length is %lld, must be at most %d",
@@ -47,7 +47,9 @@ mm_status mmi_limits_read(mmi_limits *out, const mmi_arch *arch, const mm_contex
         .max_batch = o.max_batch,
         .max_length = o.max_length,
         .max_context = o.max_context ? o.max_context : o.max_length,
-        .outputs = o.outputs ? o.outputs : o.mode == MM_TRAIN ? MM_OUT_LOSS : MM_OUT_LAST_LOGITS,
+        .outputs = o.outputs          ? o.outputs :
+                   o.mode == MM_TRAIN ? MM_OUT_LOSS :
+                                        MM_OUT_LAST_LOGITS,
         .threads = o.threads ? o.threads : mmi_processor_count(),
         .checkpointing = o.mode == MM_TRAIN && o.checkpointing,
         .router_noise = o.router_noise,

@@ -1,5 +1,5 @@
-/* Every buffer a context will ever need, for its largest batch, in one arena. The same cuts measure it (base NULL) and place
- * it, so mm_estimate_memory() can't disagree with what is allocated. */
+/* Every buffer a context will ever need, for its largest batch, in one arena. The same cuts measure it (base NULL) and
+ * place it, so mm_estimate_memory() can't disagree with what is allocated. */
 #ifndef MMI_RUN_PLAN_H
 #define MMI_RUN_PLAN_H
 
@@ -28,9 +28,11 @@ typedef struct mmi_limits {
 } mmi_limits;
 
 /* Checks `options` against the architecture. */
-mm_status mmi_limits_read(mmi_limits *out, const mmi_arch *arch, const mm_context_options *options, mmi_weight_kinds weights);
+mm_status mmi_limits_read(mmi_limits *out, const mmi_arch *arch, const mm_context_options *options,
+                          mmi_weight_kinds weights);
 
-/* What forward keeps of one layer. Evaluation keeps nothing: all layers share one set, and x is x_mid is the next layer's x. */
+/* What forward keeps of one layer. Evaluation keeps nothing: all layers share one set, and x is x_mid is the next
+ * layer's x. */
 typedef struct mmi_kept {
     float *x;                /* [N, C] what the layer read */
     float *mean1, *rstd1;    /* [N] of the first norm */
@@ -43,7 +45,7 @@ typedef struct mmi_kept {
     float *inner;            /* [N, 2F] gate and up; of shared experts [S, N, 2F] */
     mmi_routing routing;     /* with experts: see nn/moe.h */
     float *expert_inner, *expert_y; /* [N k, 2F], [N k, C] of the grouped rows */
-    float *routed, *shared;  /* [N, C] sums of the routed and of the shared experts */
+    float *routed, *shared;         /* [N, C] sums of the routed and of the shared experts */
 } mmi_kept;
 
 typedef struct mmi_plan {
@@ -53,29 +55,29 @@ typedef struct mmi_plan {
     int64_t *piece_first;                          /* [N + 1] */
     int32_t *last_rows;                            /* [B] rows whose last logits are wanted */
 
-    mmi_kept *layers;                     /* [L] */
-    float *x_final;                       /* [N, C] behind the last layer */
-    float *mean_final, *rstd_final;       /* [N] */
-    float *hidden;                        /* [N, C] behind the final norm */
-    float *h, *mid, *delta;               /* [N, C], [R, F], [R, C] scratch of one layer; R = N, or N k with experts */
-    float *branch;                        /* [N, C] what a block adds, where that passes through dropout or scalars */
-    float *grouped;                       /* [R, C] with experts: rows sorted by expert */
-    mmi_ffn *experts;                     /* [E + S] the layer's at hand */
+    mmi_kept *layers;               /* [L] */
+    float *x_final;                 /* [N, C] behind the last layer */
+    float *mean_final, *rstd_final; /* [N] */
+    float *hidden;                  /* [N, C] behind the final norm */
+    float *h, *mid, *delta;         /* [N, C], [R, F], [R, C] scratch of one layer; R = N, or N k with experts */
+    float *branch;                  /* [N, C] what a block adds, where that passes through dropout or scalars */
+    float *grouped;                 /* [R, C] with experts: rows sorted by expert */
+    mmi_ffn *experts;               /* [E + S] the layer's at hand */
     float *dx, *dh, *dqkv, *dattn, *dinner; /* training: gradients of one layer */
-    float *dbranch, *dgrouped, *dprobs;   /* training: [N, C], [R, C], [N, E] */
-    float *partials;                      /* training: see nn/norm.h */
+    float *dbranch, *dgrouped, *dprobs;     /* training: [N, C], [R, C], [N, E] */
+    float *partials;                        /* training: see nn/norm.h */
 
-    float *logprobs, *lse, *weights;      /* [N] of the targets */
+    float *logprobs, *lse, *weights; /* [N] of the targets */
     mmi_head_scratch head;
-    float *last_hidden, *last_logits;     /* [B, C], [B, V] */
-    float *logits;                        /* [N, V] */
+    float *last_hidden, *last_logits; /* [B, C], [B, V] */
+    float *logits;                    /* [N, V] */
 
-    float *cos, *sin;                     /* [max_context, D/2] */
-    float *sinusoid;                      /* [max_context, C] */
-    float *scratch;                       /* [threads, scratch_stride] */
+    float *cos, *sin; /* [max_context, D/2] */
+    float *sinusoid;  /* [max_context, C] */
+    float *scratch;   /* [threads, scratch_stride] */
     int64_t scratch_stride;
-    float *panel;                         /* the largest matrix as float32; only where it is not */
-    float *vectors;                       /* every vector as float32; only with wide weights */
+    float *panel;   /* the largest matrix as float32; only where it is not */
+    float *vectors; /* every vector as float32; only with wide weights */
 } mmi_plan;
 
 /* Lay the plan out. False: its size overflows. */

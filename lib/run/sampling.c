@@ -50,8 +50,8 @@ static void sift_down(mmi_candidate *heap, int64_t n, int64_t at)
     }
 }
 
-/* The likeliest candidate moves behind the heap, which shrinks by one: after k pops the k likeliest stand at the end, likeliest
- * last. */
+/* The likeliest candidate moves behind the heap, which shrinks by one: after k pops the k likeliest stand at the end,
+ * likeliest last. */
 static mmi_candidate pop(mmi_candidate *heap, int64_t n)
 {
     mmi_candidate top = heap[0];
@@ -107,7 +107,8 @@ static double pop_top_k(mmi_candidate *heap, int64_t V, int64_t k, float top)
     return weight;
 }
 
-static int32_t draw(const float *logits, int64_t V, const mm_sampling *s, double lse, double uniform, mmi_candidate *heap)
+static int32_t draw(const float *logits, int64_t V, const mm_sampling *s, double lse, double uniform,
+                    mmi_candidate *heap)
 {
     for (int64_t i = 0; i < V; i++)
         heap[i] = (mmi_candidate){ logits[i], (int32_t)i };
@@ -139,8 +140,8 @@ static void penalize(float *logits, int64_t V, const unsigned char *seen, float 
             logits[i] = logits[i] > 0 ? logits[i] / penalty : logits[i] * penalty;
 }
 
-/* Divide by the temperature what each logit lies below the likeliest: no temperature is then too small. False: the penalty
- * took the likeliest beyond a float. */
+/* Divide by the temperature what each logit lies below the likeliest: no temperature is then too small. False: the
+ * penalty took the likeliest beyond a float. */
 static bool heat(float *logits, int64_t V, float temperature)
 {
     float top = logits[argmax(logits, V)];
@@ -149,8 +150,8 @@ static bool heat(float *logits, int64_t V, float temperature)
     return isfinite(top);
 }
 
-int32_t mmi_sample(const mmi_kernels *k, const float *logits, int64_t V, const mm_sampling *s, const unsigned char *seen,
-                   double uniform, float *work, mmi_candidate *candidates, float *logprob)
+int32_t mmi_sample(const mmi_kernels *k, const float *logits, int64_t V, const mm_sampling *s,
+                   const unsigned char *seen, double uniform, float *work, mmi_candidate *candidates, float *logprob)
 {
     float lse = k->logsumexp(logits, V);
     if (!isfinite(lse))

@@ -15,10 +15,10 @@ typedef struct mmi_candidate {
     int32_t id;
 } mmi_candidate;
 
-/* The drawn id, and in *logprob its log-probability before penalty, temperature and filters. `work` and `candidates` [V] are
- * scratch. `seen` [V]: 1 for tokens of the sequence so far. `uniform` in [0, 1) decides. -1: the logits hold a NaN, or
- * nothing above -inf, or +inf, also after the penalty. */
-int32_t mmi_sample(const mmi_kernels *k, const float *logits, int64_t V, const mm_sampling *s, const unsigned char *seen,
-                   double uniform, float *work, mmi_candidate *candidates, float *logprob);
+/* The drawn id, and in *logprob its log-probability before penalty, temperature and filters. `work` and `candidates`
+ * [V] are scratch. `seen` [V]: 1 for tokens of the sequence so far. `uniform` in [0, 1) decides. -1: the logits hold a
+ * NaN, or nothing above -inf, or +inf, also after the penalty. */
+int32_t mmi_sample(const mmi_kernels *k, const float *logits, int64_t V, const mm_sampling *s,
+                   const unsigned char *seen, double uniform, float *work, mmi_candidate *candidates, float *logprob);
 
 #endif

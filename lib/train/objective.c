@@ -122,7 +122,8 @@ mm_status mm_dpo(const mm_dpo_options *options, int64_t pairs, int64_t length, c
         return status;
     for (int64_t i = 0; i < pairs; i++) {
         int64_t c = i * length, j = (pairs + i) * length;
-        double policy = score(logprobs + c, mask + c, length, o.reduction) - score(logprobs + j, mask + j, length, o.reduction);
+        double policy =
+            score(logprobs + c, mask + c, length, o.reduction) - score(logprobs + j, mask + j, length, o.reduction);
         double margin = o.beta * (policy - (ref_scores[i] - ref_scores[pairs + i]));
         double d_policy = -o.beta * sigmoid(-margin) / (double)pairs;
         r.loss += softplus(-margin) / (double)pairs;
@@ -151,8 +152,8 @@ static double log_sum_exp(const float *x, int64_t n, double temperature)
 }
 
 /* One row's cross-entropy and divergence; its gradient into d. */
-static void distill_row(const mm_distill_options *o, int64_t V, const float *s, const float *t, int32_t target, double share,
-                        float *d, mm_distill_result *r)
+static void distill_row(const mm_distill_options *o, int64_t V, const float *s, const float *t, int32_t target,
+                        double share, float *d, mm_distill_result *r)
 {
     double tau = o->temperature;
     double s1 = log_sum_exp(s, V, 1), st = log_sum_exp(s, V, tau), tt = log_sum_exp(t, V, tau), kl = 0;
@@ -161,8 +162,8 @@ static void distill_row(const mm_distill_options *o, int64_t V, const float *s, 
         if (p > 0)
             kl += p * (log_teacher - log_student);
         if (d) /* d(τ² KL)/ds = τ (student - teacher) */
-            d[v] = (float)(share * (o->alpha * (exp(s[v] - s1) - (v == target))
-                                    + (1 - o->alpha) * tau * (exp(log_student) - p)));
+            d[v] = (float)(share * (o->alpha * (exp(s[v] - s1) - (v == target)) +
+                                    (1 - o->alpha) * tau * (exp(log_student) - p)));
     }
     r->cross_entropy += share * (s1 - s[target]);
     r->kl += share * tau * tau * kl;
@@ -208,7 +209,8 @@ mm_status mm_distill(const mm_distill_options *options, int64_t rows, int64_t vo
     for (int64_t i = 0; i < rows; i++) {
         float *d = d_student ? d_student + i * vocab : NULL;
         if (targets[i] != IGNORE)
-            distill_row(&o, vocab, student + i * vocab, teacher + i * teacher_vocab, targets[i], 1.0 / (double)r.count, d, &r);
+            distill_row(&o, vocab, student + i * vocab, teacher + i * teacher_vocab, targets[i], 1.0 / (double)r.count,
+                        d, &r);
         else
             for (int64_t v = 0; v < vocab && d; v++)
                 d[v] = 0;
@@ -311,7 +313,8 @@ mm_status mm_policy_loss(const mm_policy_options *options, int64_t rows, int64_t
         for (int64_t at = i * length; at < (i + 1) * length; at++) {
             token_loss t = { 0 };
             if (mask[at])
-                t = policy_token(&o, logprobs[at], old_logprobs[at], ref_logprobs ? ref_logprobs + at : NULL, advantages[i]);
+                t = policy_token(&o, logprobs[at], old_logprobs[at], ref_logprobs ? ref_logprobs + at : NULL,
+                                 advantages[i]);
             r.loss += share * t.loss;
             kl += t.kl;
             clipped += t.clipped;

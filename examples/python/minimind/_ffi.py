@@ -31,6 +31,8 @@ MM_BF16 = 1
 MM_F16 = 2
 MM_I32 = 3
 MM_I64 = 4
+MM_Q8_0 = 5
+MM_Q4_0 = 6
 MM_TYPE_INT = 0
 MM_TYPE_FLOAT = 1
 MM_TYPE_BOOL = 2
@@ -179,7 +181,7 @@ class mm_workload(Structure):
         ("cache_capacity", c_int32),
         ("weights_mapped", c_int32),
         ("checkpointing", c_int32),
-        ("reserved", c_int32),
+        ("dtype", c_int32),
         ("kernels", c_char_p),
     ]
 
@@ -680,6 +682,7 @@ FUNCTIONS = {
     "mm_model_save": (mm_status, [POINTER(mm_model), c_char_p]),
     "mm_model_copy": (mm_status, [POINTER(mm_model), POINTER(POINTER(mm_model))]),
     "mm_model_cast": (mm_status, [POINTER(mm_model), c_int32, POINTER(POINTER(mm_model))]),
+    "mm_model_quantize": (mm_status, [POINTER(mm_model), c_int32, POINTER(POINTER(mm_model))]),
     "mm_model_free": (None, [POINTER(mm_model)]),
     "mm_model_config": (POINTER(mm_config), [POINTER(mm_model)]),
     "mm_model_tensor_count": (c_int64, [POINTER(mm_model)]),
