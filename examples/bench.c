@@ -171,6 +171,7 @@ static void open_source(source *s, const options *o, int64_t vocab_size)
     how.batch = o->batch;
     how.max_length = o->length;
     how.form = MM_ROWS_PACK;
+    how.workers = 0; /* rows prepared meanwhile would be counted as the model's memory */
     die_if(mm_tokenizer_load(o->tokenizer, &s->tokenizer), "tokenizer");
     die_if(mm_dataset_open(o->data, &s->dataset), "data");
     die_if(mm_loader_create(s->dataset, s->tokenizer, &how, &s->loader), "loader");
