@@ -104,7 +104,7 @@ typedef struct mmi_kernels {
 
     /* --- Optimizer --- */
 
-    /* One AdamW step on n parameters, as ../docs and the golden README define it: g is first times grad_scale;
+    /* One AdamW step on n parameters: g is first times grad_scale;
      * w *= 1 - lr·decay; m, v moments; w -= lr · (m / correction1) / (sqrt(v / correction2) + eps). */
     void (*adamw)(float *w, float *m, float *v, const float *g, int64_t n, double grad_scale, double lr, double beta1,
                   double beta2, double eps, double decay, double correction1, double correction2);

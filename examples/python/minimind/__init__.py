@@ -20,7 +20,7 @@ from .data import Dataset, Loader, Prompt
 from .errors import (ArgumentError, CancelledError, FileError, FormatError, InternalError, LibraryNotFoundError,
                      MinimindError, NumericError, OutOfMemoryError, StateError, UnsupportedError)
 from .generate import Cache, Generated, generate
-from .library import load_library, memory_reset_peak, memory_usage, set_log, version
+from .runtime import load_library, memory_reset_peak, memory_usage, set_log, version
 from .model import Model, Weights
 from .optim import Optimizer, schedule_lr
 from .tokenizer import Decoder, Tokenizer
