@@ -77,6 +77,33 @@ MM_API mm_status mm_encode(const mm_tokenizer *tokenizer, const char *text, size
                            size_t capacity, size_t *needed);
 
 /**
+ * Many texts to ids, across threads; each as mm_encode() would do it alone.
+ *
+ * @param texts     [count], of lengths[i] bytes each.
+ * @param threads   At most so many; 0: one per processor.
+ * @param ids       Room for `capacity` ids, those of all texts one after another; NULL with capacity 0 only counts.
+ * @param starts    [count + 1], set: the ids of text i are ids[starts[i]] … ids[starts[i + 1] - 1]. Also set when they did
+ *                  not fit.
+ *
+ * @return MM_OK; MM_ERR_MEMORY;
+ *         MM_ERR_ARG, as mm_encode(), the message says which text; `ids` is then as it was. Since: 0.1
+ */
+MM_API mm_status mm_encode_batch(const mm_tokenizer *tokenizer, const char *const *texts, const size_t *lengths,
+                                 size_t count, int32_t split, int32_t threads, int32_t *ids, size_t capacity,
+                                 size_t *starts);
+
+/**
+ * Where tokens stand in the text they were encoded from: token i covers its bytes offsets[i] to offsets[i + 1] - 1. Tokens of
+ * this kind cover a text without gaps; one may begin or end inside a character.
+ *
+ * @param ids      [count], as mm_encode() gave them.
+ * @param offsets  [count + 1], set.
+ *
+ * @return MM_OK; MM_ERR_ARG, no such id: nothing was written; MM_ERR_MEMORY. Since: 0.1
+ */
+MM_API mm_status mm_token_offsets(const mm_tokenizer *tokenizer, const int32_t *ids, size_t count, size_t *offsets);
+
+/**
  * Ids to UTF-8 text, without a closing NUL. Bytes that are not UTF-8 become U+FFFD, one for each maximal subpart.
  *
  * @param skip_special  1: ids of special tokens are dropped before bytes are joined.

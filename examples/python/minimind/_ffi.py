@@ -731,6 +731,18 @@ FUNCTIONS = {
         c_size_t,
         POINTER(c_size_t),
     ]),
+    "mm_encode_batch": (mm_status, [
+        POINTER(mm_tokenizer),
+        POINTER(c_char_p),
+        POINTER(c_size_t),
+        c_size_t,
+        c_int32,
+        c_int32,
+        POINTER(c_int32),
+        c_size_t,
+        POINTER(c_size_t),
+    ]),
+    "mm_token_offsets": (mm_status, [POINTER(mm_tokenizer), POINTER(c_int32), c_size_t, POINTER(c_size_t)]),
     "mm_decode": (mm_status, [
         POINTER(mm_tokenizer),
         POINTER(c_int32),
