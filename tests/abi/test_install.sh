@@ -54,7 +54,7 @@ runs_shared() {
 runs_static() {
     mkdir -p "$work/static" && cp "$libdir/libminimind.a" "$work/static/" &&
         "$@" "$root/examples/embed.c" -o "$work/embed-static" $(pkg-config --cflags minimind) -L"$work/static" \
-            $(pkg-config --static --libs minimind | sed "s|-L$libdir||; s|-lgfortran||") &&
+            $(pkg-config --static --libs minimind | sed "s|-L$libdir||; s|-lgfortran||g") &&
         "$work/embed-static"
 }
 
