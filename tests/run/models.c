@@ -203,3 +203,19 @@ uint64_t allocations(void)
     ck_ok(mm_memory_get_usage(&usage));
     return usage.count;
 }
+
+mm_context *context_for_workload(mm_model *model, const mm_workload *w)
+{
+    mm_context_options o = MM_CONTEXT_OPTIONS_INIT;
+    mm_context *context = NULL;
+    o.mode = w->mode;
+    o.max_batch = w->max_batch;
+    o.max_length = w->max_length;
+    o.max_context = w->max_context;
+    o.outputs = w->outputs;
+    o.threads = w->threads;
+    o.checkpointing = w->checkpointing;
+    o.kernels = w->kernels;
+    ck_ok(mm_context_create(model, &o, &context));
+    return context;
+}

@@ -17,22 +17,6 @@ static mm_memory estimate(const mm_config *config, const mm_workload *w)
     return m;
 }
 
-static mm_context *context_for(mm_model *model, const mm_workload *w)
-{
-    mm_context_options o = MM_CONTEXT_OPTIONS_INIT;
-    mm_context *context = NULL;
-    o.mode = w->mode;
-    o.max_batch = w->max_batch;
-    o.max_length = w->max_length;
-    o.max_context = w->max_context;
-    o.outputs = w->outputs;
-    o.threads = w->threads;
-    o.checkpointing = w->checkpointing;
-    o.kernels = w->kernels;
-    ck_ok(mm_context_create(model, &o, &context));
-    return context;
-}
-
 static mm_workload random_workload(test_rng *rng)
 {
     mm_workload w = MM_WORKLOAD_INIT;
@@ -84,7 +68,7 @@ static void ck_taken(const mm_config *config, const mm_workload *w, const char *
     uint64_t start = bytes_held();
     ck_ok(mm_model_create(config, 1, &model));
     ck_counted(config, model, what);
-    mm_context *context = context_for(model, w);
+    mm_context *context = context_for_workload(model, w);
     if (w->optimizer)
         ck_ok(mm_adamw_create(model, NULL, &optimizer));
     if (w->cache_sequences)
@@ -153,7 +137,7 @@ START_TEST(memory_taken_is_linear_in_the_length)
         for (int i = 0; i < 5; i++) {
             mm_workload w = workload_of(kind > 0, 512 << i, kind == 2);
             uint64_t before = bytes_held();
-            mm_context *context = context_for(model, &w);
+            mm_context *context = context_for_workload(model, &w);
             uint64_t taken = bytes_held() - before;
             if (i > 0)
                 per_token[i - 1] = (double)(taken - last) / (256 << i);
@@ -174,7 +158,7 @@ START_TEST(a_run_over_8192_tokens_stays_within_the_estimate)
     mm_workload w = workload_of(MM_TRAIN, 8192, 1);
     mm_memory m = estimate(mm_model_config(model), &w);
     uint64_t before = bytes_held();
-    mm_context *context = context_for(model, &w);
+    mm_context *context = context_for_workload(model, &w);
     int64_t taken = (int64_t)(bytes_held() - before);
     ck_assert_int_le(taken, m.activations + m.gradients + m.handles);
     mm_batch batch = random_batch(model, 1, 8192, MM_TRAIN, &rng);

@@ -23,22 +23,6 @@ static mm_memory estimate(const mm_config *config, const mm_workload *w)
     return m;
 }
 
-static mm_context *context_for(mm_model *model, const mm_workload *w)
-{
-    mm_context_options o = MM_CONTEXT_OPTIONS_INIT;
-    mm_context *context = NULL;
-    o.mode = w->mode;
-    o.max_batch = w->max_batch;
-    o.max_length = w->max_length;
-    o.max_context = w->max_context;
-    o.outputs = w->outputs;
-    o.threads = w->threads;
-    o.checkpointing = w->checkpointing;
-    o.kernels = w->kernels;
-    ck_ok(mm_context_create(model, &o, &context));
-    return context;
-}
-
 /* Make all that the workload names, and compare every part with the estimate. */
 static void ck_exact(const mm_config *config, const mm_workload *w, const char *what)
 {
@@ -50,7 +34,7 @@ static void ck_exact(const mm_config *config, const mm_workload *w, const char *
     mm_cache *cache = NULL;
     uint64_t start = bytes_held();
     ck_ok(mm_model_create(config, 1, &model));
-    mm_context *context = context_for(model, w);
+    mm_context *context = context_for_workload(model, w);
     if (w->optimizer)
         ck_ok(mm_adamw_create(model, NULL, &optimizer));
     if (w->cache_sequences)
@@ -129,7 +113,7 @@ START_TEST(mapped_weights_cost_nothing)
     load.map = 1;
     uint64_t start = bytes_held();
     ck_ok(mm_model_load(directory, &load, &mapped));
-    mm_context *context = context_for(mapped, &w);
+    mm_context *context = context_for_workload(mapped, &w);
     int64_t taken = (int64_t)(bytes_held() - start);
     w.weights_mapped = 0;
     ck_assert_int_lt(taken, estimate(config, &w).total);
