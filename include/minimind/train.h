@@ -24,6 +24,17 @@ extern "C" {
 
 typedef struct mm_trainer mm_trainer;
 
+/** What a trainer learns from. */
+enum {
+    MM_STAGE_PLAIN = 0 /**< the next token: pretraining on text, fine-tuning on conversations */
+};
+
+/** A number that a stage gives beside the loss, such as DPO's "accuracy". */
+typedef struct mm_train_metric {
+    const char *name; /**< static */
+    double value;     /**< of the last micro-step */
+} mm_train_metric;
+
 /** What a step was like. */
 typedef struct mm_train_progress {
     size_t struct_size;     /**< sizeof(mm_train_progress) */
@@ -40,8 +51,10 @@ typedef struct mm_train_progress {
     double grad_norm;       /**< before clipping, of the last update; 0 before the first */
     double tokens_per_s;    /**< ids per second since the last report, padding included */
     double seconds_left;    /**< of the run at that rate */
+    const mm_train_metric *metrics; /**< [metric_count] of the stage, lent by the trainer until its next call */
+    int64_t metric_count;
 } mm_train_progress;
-#define MM_TRAIN_PROGRESS_INIT { sizeof(mm_train_progress), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define MM_TRAIN_PROGRESS_INIT { sizeof(mm_train_progress), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0 }
 
 /** Set every field of `progress` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
 MM_API void mm_train_progress_init(mm_train_progress *progress, size_t struct_size);
@@ -67,11 +80,11 @@ typedef struct mm_trainer_options {
     int32_t schedule;          /**< MM_SCHEDULE_… */
     int32_t keep_last;         /**< checkpoints kept; 0: all */
     int32_t threads;           /**< as in mm_context_options */
-    int32_t reserved;          /**< 0 */
+    int32_t stage;             /**< MM_STAGE_… */
     const char *kernels;       /**< as in mm_context_options */
 } mm_trainer_options;
 #define MM_TRAINER_OPTIONS_INIT { sizeof(mm_trainer_options), NULL, NULL, NULL, 5e-4, 1.0, 0.9, 0.999, 1e-8, 0.01, 0, \
-                                  1, 0, 8, 0, 0, 1, MM_SCHEDULE_MINIMIND2, 2, 0, 0, NULL }
+                                  1, 0, 8, 0, 0, 1, MM_SCHEDULE_MINIMIND2, 2, 0, MM_STAGE_PLAIN, NULL }
 
 /** Set every field of `options` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
 MM_API void mm_trainer_options_init(mm_trainer_options *options, size_t struct_size);
@@ -87,8 +100,8 @@ MM_API void mm_trainer_options_init(mm_trainer_options *options, size_t struct_s
  * @param options    Copied, strings included.
  * @param out        Yours: pair it with mm_trainer_free().
  *
- * @return MM_OK; MM_ERR_ARG; MM_ERR_STATE, weights that cannot be trained; MM_ERR_MEMORY; MM_ERR_UNSUPPORTED, a
- *         loader of preferences or prompts;
+ * @return MM_OK; MM_ERR_ARG; MM_ERR_STATE, weights that cannot be trained; MM_ERR_MEMORY; MM_ERR_UNSUPPORTED,
+ *         rows of a kind that the stage does not learn from;
  *         MM_ERR_IO, MM_ERR_FORMAT, from counting packed rows. Since: 0.1
  */
 MM_API mm_status mm_trainer_create(mm_model *model, mm_loader *loader, mm_tokenizer *tokenizer,

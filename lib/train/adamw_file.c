@@ -4,7 +4,6 @@
 
 #include "model/model.h"
 #include "train/optimizer.h"
-#include "train/tensors.h"
 
 static float *get_m(void *owner, int64_t index)
 {
@@ -16,20 +15,30 @@ static float *get_v(void *owner, int64_t index)
     return mmi_adamw_v(owner, index);
 }
 
-#define MOMENTS(optimizer) { { "exp_avg.", get_m, (void *)(optimizer) }, { "exp_avg_sq.", get_v, (void *)(optimizer) } }
+mm_status mmi_optimizer_tensors(mmi_tensor_list *list, mm_optimizer *optimizer)
+{
+    const mmi_layout *layout = mmi_model_layout(optimizer->model);
+    char steps[24];
+    snprintf(steps, sizeof steps, "%lld", (long long)optimizer->steps);
+    mm_status status = mmi_tensors_add_all(list, layout, "exp_avg.", get_m, optimizer);
+    if (status == MM_OK)
+        status = mmi_tensors_add_all(list, layout, "exp_avg_sq.", get_v, optimizer);
+    return status == MM_OK ? mmi_tensors_note(list, "step", steps) : status;
+}
 
 mm_status mm_optimizer_save(const mm_optimizer *optimizer, const char *path)
 {
     if (!optimizer || !path)
         return mmi_fail(MM_ERR_ARG, "mm_optimizer_save: %s is NULL", optimizer ? "path" : "optimizer");
-    const mmi_tensor_set moments[2] = MOMENTS(optimizer);
-    char steps[24];
-    snprintf(steps, sizeof steps, "%lld", (long long)optimizer->steps);
-    const char *const metadata[] = { "step", steps, NULL };
-    return mmi_tensors_write(path, mmi_model_layout(optimizer->model), moments, 2, metadata);
+    mmi_tensor_list list = { 0 };
+    mm_status status = mmi_optimizer_tensors(&list, (mm_optimizer *)optimizer);
+    if (status == MM_OK)
+        status = mmi_tensors_write(path, &list);
+    mmi_tensors_free(&list);
+    return status;
 }
 
-static mm_status read_steps(int64_t *steps, const mmi_st_file *file, const char *path)
+mm_status mmi_optimizer_read_steps(int64_t *steps, const mmi_st_file *file, const char *path)
 {
     char text[24];
     mm_status status = mmi_tensors_metadata(file, path, "step", text, sizeof text);
@@ -43,22 +52,8 @@ static mm_status read_steps(int64_t *steps, const mmi_st_file *file, const char 
     return MM_OK;
 }
 
-mm_status mmi_adamw_open(mmi_st_file *file, int64_t *steps, const mm_optimizer *optimizer, const char *path)
+void mmi_optimizer_set_steps(mm_optimizer *optimizer, int64_t steps)
 {
-    const mmi_tensor_set moments[2] = MOMENTS(optimizer);
-    mm_status status = mmi_tensors_open(file, path, mmi_model_layout(optimizer->model), moments, 2);
-    if (status != MM_OK)
-        return status;
-    status = read_steps(steps, file, path);
-    if (status != MM_OK)
-        mmi_st_close(file);
-    return status;
-}
-
-void mmi_adamw_take(mm_optimizer *optimizer, const mmi_st_file *file, int64_t steps)
-{
-    const mmi_tensor_set moments[2] = MOMENTS(optimizer);
-    mmi_tensors_take(file, mmi_model_layout(optimizer->model), moments, 2);
     optimizer->steps = steps;
 }
 
@@ -66,12 +61,19 @@ mm_status mm_optimizer_load(mm_optimizer *optimizer, const char *path)
 {
     if (!optimizer || !path)
         return mmi_fail(MM_ERR_ARG, "mm_optimizer_load: %s is NULL", optimizer ? "path" : "optimizer");
-    mmi_st_file file;
-    int64_t steps;
-    mm_status status = mmi_adamw_open(&file, &steps, optimizer, path);
-    if (status != MM_OK)
-        return status;
-    mmi_adamw_take(optimizer, &file, steps);
+    mmi_tensor_list list = { 0 };
+    mmi_st_file file = { 0 };
+    int64_t steps = 0;
+    mm_status status = mmi_optimizer_tensors(&list, optimizer);
+    if (status == MM_OK)
+        status = mmi_tensors_open(&file, path, &list);
+    if (status == MM_OK)
+        status = mmi_optimizer_read_steps(&steps, &file, path);
+    if (status == MM_OK) {
+        mmi_tensors_take(&file, &list);
+        mmi_optimizer_set_steps(optimizer, steps);
+    }
     mmi_st_close(&file);
-    return MM_OK;
+    mmi_tensors_free(&list);
+    return status;
 }

@@ -1,8 +1,8 @@
 /* Checkpoints: written beside their place, synced, renamed, and only then named by `latest`.
  *
- * Whatever happens in between, `latest` names a whole checkpoint. One name may have to be used again (a run that went back
- * and came to the same step once more); the old directory then waits as step-N.old until the new one is in place, and
- * mmi_checkpoint_find() looks there too. */
+ * Whatever happens in between, `latest` names a whole checkpoint. One name may have to be used again (a run that went
+ * back and came to the same step once more); the old directory then waits as step-N.old until the new one is in place,
+ * and mmi_checkpoint_find() looks there too. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "train/checkpoint.h"
@@ -18,8 +18,8 @@
 #include "base/memory.h"
 #include "model/model.h"
 #include "run/context.h"
+#include "train/stage.h"
 #include "train/state.h"
-#include "train/tensors.h"
 
 /* Longest name here: "step-9223372036854775807.tmp". */
 #define NAME_SIZE 40
@@ -29,9 +29,9 @@ static float *get_gradient(void *context, int64_t index)
     return mmi_context_grads(context, index);
 }
 
-mmi_tensor_set mmi_checkpoint_gradients(const mm_trainer *t)
+mm_status mmi_checkpoint_gradients(mmi_tensor_list *list, const mm_trainer *t)
 {
-    return (mmi_tensor_set){ "grad.", get_gradient, t->context };
+    return mmi_tensors_add_all(list, mmi_model_layout(t->model), "grad.", get_gradient, t->context);
 }
 
 static char *join(const char *directory, const char *name)
@@ -58,10 +58,25 @@ static mm_status write_optimizer(const mm_trainer *t, const char *path)
     return mm_optimizer_save(t->optimizer, path);
 }
 
+static mm_status write_list(const mm_trainer *t, const char *path,
+                            mm_status (*fill)(mmi_tensor_list *list, const mm_trainer *t))
+{
+    mmi_tensor_list list = { 0 };
+    mm_status status = fill(&list, t);
+    if (status == MM_OK)
+        status = mmi_tensors_write(path, &list);
+    mmi_tensors_free(&list);
+    return status;
+}
+
 static mm_status write_gradients(const mm_trainer *t, const char *path)
 {
-    mmi_tensor_set gradients = mmi_checkpoint_gradients(t);
-    return mmi_tensors_write(path, mmi_model_layout(t->model), &gradients, 1, NULL);
+    return write_list(t, path, mmi_checkpoint_gradients);
+}
+
+static mm_status write_stage(const mm_trainer *t, const char *path)
+{
+    return write_list(t, path, t->stage->tensors);
 }
 
 static mm_status write_contents(const mm_trainer *t, const char *directory)
@@ -71,6 +86,8 @@ static mm_status write_contents(const mm_trainer *t, const char *directory)
         status = write_file(t, directory, "optimizer.safetensors", write_optimizer);
     if (status == MM_OK && mmi_trainer_accumulated(t) > 0)
         status = write_file(t, directory, "gradients.safetensors", write_gradients);
+    if (status == MM_OK && t->stage->tensors)
+        status = write_file(t, directory, "stage.safetensors", write_stage);
     if (status == MM_OK && t->tokenizer)
         status = mm_tokenizer_save(t->tokenizer, directory);
     if (status == MM_OK)
@@ -209,7 +226,8 @@ static mm_status remove_checkpoint(const char *output, int64_t step)
     return status;
 }
 
-/* What interrupted saves left of an earlier step: half a checkpoint goes; an old one goes too, unless nothing took its place. */
+/* What interrupted saves left of an earlier step: half a checkpoint goes; an old one goes too, unless nothing took its
+ * place. */
 static mm_status tidy(const char *output, int64_t step)
 {
     paths p;

@@ -9,6 +9,6 @@
 mm_status mmi_checkpoint_find(char **out, const char *path);
 
 /* gradients.safetensors: what was accumulated since the last update. */
-mmi_tensor_set mmi_checkpoint_gradients(const mm_trainer *trainer);
+mm_status mmi_checkpoint_gradients(mmi_tensor_list *list, const mm_trainer *trainer);
 
 #endif

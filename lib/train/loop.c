@@ -7,7 +7,7 @@
 #include "base/random.h"
 #include "data/dataset.h"
 #include "data/loader.h"
-#include "train/trainer.h"
+#include "train/stage.h"
 
 /* Drop what was accumulated and stand where the last update left off. */
 static void back_to_boundary(mm_trainer *t)
@@ -34,23 +34,16 @@ static mm_status update(mm_trainer *t)
     return mm_zero_grad(t->context);
 }
 
-/* Forward, backward: the batch's gradients, divided by accumulation_steps, join those at hand. */
-static mm_status learn(mm_trainer *t, const mm_batch *batch, double *loss)
+/* One micro-step's gradients, divided by accumulation_steps, join those at hand. */
+static mm_status learn(mm_trainer *t, mmi_work *work, mmi_reading *reading)
 {
-    mm_output out = MM_OUTPUT_INIT;
-    mm_status status = mm_forward(t->context, batch, &out);
-    *loss = out.loss + out.aux_loss;
-    if (status == MM_OK && !isfinite(*loss))
-        status = mmi_fail(MM_ERR_NUMERIC, "step %lld: the loss is %g", (long long)t->now.step + 1, *loss);
-    if (status != MM_OK) {
-        mm_loader_seek(t->loader, &t->now.data);
-        return status;
-    }
-    mm_backward_options back = MM_BACKWARD_OPTIONS_INIT;
-    back.loss_scale = back.aux_scale = 1.0 / (double)t->options.accumulation_steps;
-    status = mm_backward(t->context, &back);
-    if (status != MM_OK)
+    mm_status status = t->stage->learn(t, work, 1.0 / (double)t->options.accumulation_steps, reading);
+    if (status == MM_OK && !isfinite(reading->loss))
+        status = mmi_fail(MM_ERR_NUMERIC, "step %lld: the loss is %g", (long long)t->now.step + 1, reading->loss);
+    if (status != MM_OK && work->touched)
         back_to_boundary(t);
+    else if (status != MM_OK)
+        mm_loader_seek(t->loader, &t->now.data);
     return status;
 }
 
@@ -82,30 +75,44 @@ static uint64_t seed_of_step(const mm_trainer *t)
     return (uint64_t)block[1] << 32 | block[0];
 }
 
+/* The data of the next micro-step. */
+static mm_status next_work(mm_trainer *t, mmi_work *work)
+{
+    *work = (mmi_work){ MM_BATCH_INIT, MM_PROMPTS_INIT, false, false };
+    mm_status status;
+    if (t->stage->next) {
+        status = t->stage->next(t, work);
+    } else {
+        status = mm_loader_next(t->loader, &work->batch);
+        work->end = work->batch.batch == 0;
+    }
+    work->batch.seed = seed_of_step(t);
+    return status;
+}
+
 /* One batch; or, when the epoch has no more, the turn to the next one. */
 static mm_status micro_step(mm_trainer *t)
 {
     const mm_trainer_options *o = &t->options;
     /* upstream MiniMind-3 counts its steps from 1, the others from 0 */
     int64_t counted = t->now.step + (o->schedule == MM_SCHEDULE_MINIMIND3);
-    double rate, loss;
-    mm_batch batch = MM_BATCH_INIT;
-    mm_status status = mm_schedule_lr(o->schedule, counted, t->total_steps, o->warmup_steps, o->learning_rate, &rate);
+    mmi_reading reading = t->last;
+    mmi_work work;
+    mm_status status =
+        mm_schedule_lr(o->schedule, counted, t->total_steps, o->warmup_steps, o->learning_rate, &reading.learning_rate);
     if (status == MM_OK)
-        status = mm_loader_next(t->loader, &batch);
+        status = next_work(t, &work);
     if (status != MM_OK)
         return status;
-    if (batch.batch == 0)
+    if (work.end)
         return next_epoch(t);
-    batch.seed = seed_of_step(t);
-    status = learn(t, &batch, &loss);
+    status = learn(t, &work, &reading);
     if (status != MM_OK)
         return status;
-    t->last.loss = loss;
-    t->last.learning_rate = rate;
+    t->last = reading;
     t->now.step++;
     t->now.epoch_step++;
-    t->now.tokens += (int64_t)batch.batch * batch.length;
+    t->now.tokens += reading.tokens;
     mm_loader_tell(t->loader, &t->now.data);
     if (mmi_trainer_accumulated(t) == o->accumulation_steps || mmi_loader_at_end(t->loader) ||
         t->now.step >= t->total_steps)
@@ -120,7 +127,16 @@ static bool finished(const mm_trainer *t)
            (epoch + 1 == t->options.epochs && mmi_loader_at_end(t->loader));
 }
 
-static void describe(const mm_trainer *t, mm_train_progress *p)
+/* The stage's readings with their names; returns how many. */
+static int64_t name_metrics(mm_trainer *t)
+{
+    int64_t count = 0;
+    for (; t->stage->metrics && t->stage->metrics[count]; count++)
+        t->metrics[count] = (mm_train_metric){ t->stage->metrics[count], t->last.metrics[count] };
+    return count;
+}
+
+static void describe(mm_trainer *t, mm_train_progress *p)
 {
     p->step = t->now.step;
     p->total_steps = t->total_steps;
@@ -135,6 +151,8 @@ static void describe(const mm_trainer *t, mm_train_progress *p)
     p->grad_norm = t->last.grad_norm;
     p->tokens_per_s = t->tokens_per_s;
     p->seconds_left = t->seconds_left;
+    p->metric_count = name_metrics(t);
+    p->metrics = p->metric_count > 0 ? t->metrics : NULL;
 }
 
 mm_status mm_trainer_progress(const mm_trainer *t, mm_train_progress *out)
@@ -142,7 +160,7 @@ mm_status mm_trainer_progress(const mm_trainer *t, mm_train_progress *out)
     if (!t)
         return mmi_fail(MM_ERR_ARG, "mm_trainer_progress: trainer is NULL");
     mm_train_progress p = MM_TRAIN_PROGRESS_INIT;
-    describe(t, &p);
+    describe((mm_trainer *)t, &p); /* the names it lends are the trainer's own */
     return mmi_result_write(out, &p, sizeof p, "mm_train_progress");
 }
 

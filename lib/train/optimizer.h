@@ -5,7 +5,7 @@
 #include <minimind/optim.h>
 
 #include "model/adamw_layout.h"
-#include "model/safetensors.h"
+#include "train/tensors.h"
 
 /* MM_ERR_ARG for numbers that AdamW can't work with. */
 mm_status mmi_adamw_check(const mm_adamw_options *options);
@@ -14,8 +14,11 @@ mm_status mmi_adamw_check(const mm_adamw_options *options);
 float *mmi_adamw_m(const mm_optimizer *optimizer, int64_t index);
 float *mmi_adamw_v(const mm_optimizer *optimizer, int64_t index);
 
-/* mm_optimizer_load() in its two halves: all checks, and then the copy, which can't fail. Close `file` after it. */
-mm_status mmi_adamw_open(mmi_st_file *file, int64_t *steps, const mm_optimizer *optimizer, const char *path);
-void mmi_adamw_take(mm_optimizer *optimizer, const mmi_st_file *file, int64_t steps);
+/* All that its file holds. */
+mm_status mmi_optimizer_tensors(mmi_tensor_list *list, mm_optimizer *optimizer);
+
+/* The steps that a file was saved after, and taking them over with its tensors. */
+mm_status mmi_optimizer_read_steps(int64_t *steps, const mmi_st_file *file, const char *path);
+void mmi_optimizer_set_steps(mm_optimizer *optimizer, int64_t steps);
 
 #endif

@@ -7,6 +7,7 @@
 #include "model/model.h"
 #include "train/checkpoint.h"
 #include "train/optimizer.h"
+#include "train/stage.h"
 #include "train/state.h"
 
 static float *get_weight(void *model, int64_t index)
@@ -73,67 +74,111 @@ static mm_status check_config(const mm_trainer *t, const char *directory)
 
 /* --- All of it --- */
 
+/* A file of the checkpoint, opened and checked, and where its tensors belong. */
+typedef struct part {
+    mmi_tensor_list list;
+    mmi_st_file file;
+} part;
+
 /* A checkpoint, opened and checked. */
 typedef struct saved {
     mmi_place now, boundary;
     mmi_reading last;
-    mmi_st_file weights, moments, gradients;
-    bool has_weights, has_moments, has_gradients;
+    part weights, moments, gradients, own;
     int64_t updates; /* as the optimizer's file has it */
 } saved;
 
+static void close_part(part *p)
+{
+    mmi_st_close(&p->file);
+    mmi_tensors_free(&p->list);
+}
+
 static void close_saved(saved *s)
 {
-    if (s->has_weights)
-        mmi_st_close(&s->weights);
-    if (s->has_moments)
-        mmi_st_close(&s->moments);
-    if (s->has_gradients)
-        mmi_st_close(&s->gradients);
+    close_part(&s->weights);
+    close_part(&s->moments);
+    close_part(&s->gradients);
+    close_part(&s->own);
+}
+
+static mm_status list_weights(mmi_tensor_list *list, const mm_trainer *t)
+{
+    return mmi_tensors_add_all(list, mmi_model_layout(t->model), "", get_weight, t->model);
+}
+
+static mm_status list_moments(mmi_tensor_list *list, const mm_trainer *t)
+{
+    return mmi_optimizer_tensors(list, t->optimizer);
+}
+
+static mm_status open_part(part *p, const mm_trainer *t, const char *path,
+                           mm_status (*fill)(mmi_tensor_list *list, const mm_trainer *t))
+{
+    mm_status status = fill(&p->list, t);
+    return status == MM_OK ? mmi_tensors_open(&p->file, path, &p->list) : status;
+}
+
+static mm_status open_moments(saved *s, const mm_trainer *t, const char *path)
+{
+    mm_status status = open_part(&s->moments, t, path, list_moments);
+    if (status == MM_OK)
+        status = mmi_optimizer_read_steps(&s->updates, &s->moments.file, path);
+    if (status == MM_OK && s->updates != s->now.updates)
+        status = mmi_fail(MM_ERR_FORMAT, "%s: was saved after %lld updates, state.json after %lld", path,
+                          (long long)s->updates, (long long)s->now.updates);
+    return status;
 }
 
 static mm_status open_tensors(saved *s, const mm_trainer *t, const char *directory)
 {
-    const mmi_layout *layout = mmi_model_layout(t->model);
-    const mmi_tensor_set weights = { "", get_weight, t->model }, gradients = mmi_checkpoint_gradients(t);
     char *model = mmi_path_join(directory, "model.safetensors");
     char *optimizer = mmi_path_join(directory, "optimizer.safetensors");
     char *gradient = mmi_path_join(directory, "gradients.safetensors");
+    char *own = mmi_path_join(directory, "stage.safetensors");
     mm_status status = MM_OK;
-    if (!model || !optimizer || !gradient)
+    if (!model || !optimizer || !gradient || !own)
         status = mmi_fail_memory(strlen(directory), "a path");
     if (status == MM_OK)
-        s->has_weights = (status = mmi_tensors_open(&s->weights, model, layout, &weights, 1)) == MM_OK;
+        status = open_part(&s->weights, t, model, list_weights);
     if (status == MM_OK)
-        s->has_moments = (status = mmi_adamw_open(&s->moments, &s->updates, t->optimizer, optimizer)) == MM_OK;
-    if (status == MM_OK && s->updates != s->now.updates)
-        status = mmi_fail(MM_ERR_FORMAT, "%s: was saved after %lld updates, state.json after %lld", optimizer,
-                          (long long)s->updates, (long long)s->now.updates);
+        status = open_moments(s, t, optimizer);
     if (status == MM_OK && s->now.step > s->boundary.step)
-        s->has_gradients = (status = mmi_tensors_open(&s->gradients, gradient, layout, &gradients, 1)) == MM_OK;
+        status = open_part(&s->gradients, t, gradient, mmi_checkpoint_gradients);
+    if (status == MM_OK && t->stage->tensors)
+        status = open_part(&s->own, t, own, t->stage->tensors);
     mmi_free(model);
     mmi_free(optimizer);
     mmi_free(gradient);
+    mmi_free(own);
     return status;
 }
 
-static mm_status open_saved(saved *s, const mm_trainer *t, const char *directory)
+static mm_status check_state(saved *s, mm_trainer *t, mmi_json *state, const char *directory)
 {
-    mmi_json *state = NULL;
-    mm_status status = mmi_state_read(&state, directory);
-    if (status == MM_OK)
-        status = mmi_state_check_files(state, directory);
+    mm_status status = mmi_state_check_files(state, directory);
     if (status == MM_OK)
         status = check_config(t, directory);
     if (status == MM_OK)
         status = mmi_state_check_options(state, t, directory);
     if (status == MM_OK)
         status = mmi_state_places(&s->now, &s->boundary, &s->last, state, directory);
-    mmi_json_free(state);
     if (status == MM_OK && s->now.step - s->boundary.step >= t->options.accumulation_steps)
-        status = mmi_fail(MM_ERR_FORMAT, "%s/state.json: %lld steps since the last update, accumulation_steps is %lld",
-                          directory, (long long)(s->now.step - s->boundary.step),
-                          (long long)t->options.accumulation_steps);
+        status =
+            mmi_fail(MM_ERR_FORMAT, "%s/state.json: %lld steps since the last update, accumulation_steps is %lld",
+                     directory, (long long)(s->now.step - s->boundary.step), (long long)t->options.accumulation_steps);
+    if (status == MM_OK && t->stage->open)
+        status = t->stage->open(t, mmi_json_get(state, "stage"), directory);
+    return status;
+}
+
+static mm_status open_saved(saved *s, mm_trainer *t, const char *directory)
+{
+    mmi_json *state = NULL;
+    mm_status status = mmi_state_read(&state, directory);
+    if (status == MM_OK)
+        status = check_state(s, t, state, directory);
+    mmi_json_free(state);
     return status == MM_OK ? open_tensors(s, t, directory) : status;
 }
 
@@ -156,14 +201,15 @@ static mm_status seek(const mm_trainer *t, const saved *s, const char *directory
 
 static void take_saved(mm_trainer *t, const saved *s)
 {
-    const mmi_layout *layout = mmi_model_layout(t->model);
-    const mmi_tensor_set weights = { "", get_weight, t->model }, gradients = mmi_checkpoint_gradients(t);
-    mmi_tensors_take(&s->weights, layout, &weights, 1);
-    mm_model_written(t->model);
-    mmi_adamw_take(t->optimizer, &s->moments, s->updates);
     mm_zero_grad(t->context);
-    if (s->has_gradients)
-        mmi_tensors_take(&s->gradients, layout, &gradients, 1);
+    mmi_tensors_take(&s->weights.file, &s->weights.list);
+    mm_model_written(t->model);
+    mmi_tensors_take(&s->moments.file, &s->moments.list);
+    mmi_optimizer_set_steps(t->optimizer, s->updates);
+    mmi_tensors_take(&s->gradients.file, &s->gradients.list);
+    mmi_tensors_take(&s->own.file, &s->own.list);
+    if (t->stage->take)
+        t->stage->take(t);
     t->now = s->now;
     t->boundary = s->boundary;
     t->last = s->last;

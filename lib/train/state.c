@@ -7,13 +7,15 @@
 #include "data/dataset.h"
 #include "data/hash.h"
 #include "data/loader.h"
+#include "train/stage.h"
 
 #define FORMAT "minimind-checkpoint"
 #define VERSION 1
 
 /* Every file that a checkpoint may hold beside state.json. */
-static const char *const files[] = { "config.json",       "model.safetensors",    "optimizer.safetensors",
-                                     "gradients.safetensors", "tokenizer.json", "tokenizer_config.json" };
+static const char *const files[] = { "config.json",           "model.safetensors", "optimizer.safetensors",
+                                     "gradients.safetensors", "stage.safetensors", "tokenizer.json",
+                                     "tokenizer_config.json" };
 #define FILE_COUNT (sizeof files / sizeof *files)
 
 static bool set_int(mmi_json *object, const char *key, int64_t value)
@@ -59,16 +61,22 @@ static bool add_data_options(mmi_json *to, const mm_trainer *t)
     return set_int(to, "batch_size", o->batch) && set_int(to, "max_length", o->max_length) &&
            set_int(to, "form", o->form) && set_int(to, "kind", o->kind) && set_int(to, "shuffle", o->shuffle) &&
            set_int(to, "strip_empty_think", o->strip_empty_think) && set_text(to, "template_name", o->template_name) &&
-           set_int(to, "seed", (int64_t)o->seed) && set_int(to, "bos_id", o->bos_id) && set_int(to, "eos_id", o->eos_id) &&
-           set_int(to, "pad_id", o->pad_id) && set_int(to, "data_rows", mm_dataset_rows(data)) &&
-           set_int(to, "data_bytes", mmi_dataset_bytes(data)) && set_hash(to, "data_hash", mmi_dataset_hash(data)) &&
-           set_hash(to, "vocabulary_hash", t->vocabulary);
+           set_int(to, "seed", (int64_t)o->seed) && set_int(to, "bos_id", o->bos_id) &&
+           set_int(to, "eos_id", o->eos_id) && set_int(to, "pad_id", o->pad_id) &&
+           set_int(to, "data_rows", mm_dataset_rows(data)) && set_int(to, "data_bytes", mmi_dataset_bytes(data)) &&
+           set_hash(to, "data_hash", mmi_dataset_hash(data)) && set_hash(to, "vocabulary_hash", t->vocabulary);
+}
+
+static bool add_stage_options(mmi_json *to, const mm_trainer *t)
+{
+    return set_text(to, "stage", t->stage->name) && (!t->stage->options || t->stage->options(to, t));
 }
 
 static mmi_json *deciding_options(const mm_trainer *t)
 {
     mmi_json *options = mmi_json_new_object();
-    if (options && add_trainer_options(options, &t->options) && add_data_options(options, t))
+    if (options && add_trainer_options(options, &t->options) && add_data_options(options, t) &&
+        add_stage_options(options, t))
         return options;
     mmi_json_free(options);
     return NULL;
@@ -76,13 +84,13 @@ static mmi_json *deciding_options(const mm_trainer *t)
 
 /* --- Places --- */
 
-static const char *const place_keys[] = { "step",   "epoch", "epoch_step", "updates",    "tokens",
+static const char *const place_keys[] = { "step",       "epoch",    "epoch_step",  "updates",      "tokens",
                                           "data_epoch", "data_row", "data_offset", "skipped_lines" };
 #define PLACE_COUNT (sizeof place_keys / sizeof *place_keys)
 
 static void place_fields(int64_t *fields[PLACE_COUNT], mmi_place *p)
 {
-    int64_t *const all[PLACE_COUNT] = { &p->step,   &p->epoch,      &p->epoch_step,  &p->updates,    &p->tokens,
+    int64_t *const all[PLACE_COUNT] = { &p->step,       &p->epoch,    &p->epoch_step,  &p->updates,     &p->tokens,
                                         &p->data.epoch, &p->data.row, &p->data.offset, &p->data.skipped };
     memcpy(fields, all, sizeof all);
 }
@@ -122,7 +130,35 @@ static mm_status read_place(mmi_place *place, mmi_json *state, const char *key, 
 /* Could a run ever stand there? */
 static bool possible(const mmi_place *p)
 {
-    return p->epoch_step <= p->step && p->updates <= p->step && p->epoch <= p->data.epoch && p->data.epoch <= UINT32_MAX;
+    return p->epoch_step <= p->step && p->updates <= p->step && p->epoch <= p->data.epoch &&
+           p->data.epoch <= UINT32_MAX;
+}
+
+/* --- Readings --- */
+
+static bool add_reading(mmi_json *state, const mm_trainer *t)
+{
+    mmi_json *metrics = mmi_json_new_array();
+    bool ok = metrics != NULL;
+    for (size_t i = 0; ok && t->stage->metrics && t->stage->metrics[i]; i++)
+        ok = mmi_json_append(metrics, mmi_json_new_real(t->last.metrics[i]));
+    if (!ok) {
+        mmi_json_free(metrics);
+        return false;
+    }
+    return mmi_json_set(state, "metrics", metrics) && set_real(state, "loss", t->last.loss) &&
+           set_real(state, "learning_rate", t->last.learning_rate) && set_real(state, "grad_norm", t->last.grad_norm);
+}
+
+static void read_reading(mmi_reading *last, mmi_json *state)
+{
+    const mmi_json *metrics = mmi_json_get(state, "metrics");
+    *last = (mmi_reading){ 0 };
+    for (size_t i = 0; i < MMI_METRICS_MAX && i < mmi_json_size(metrics); i++)
+        last->metrics[i] = mmi_json_number(mmi_json_at(metrics, i), 0);
+    last->loss = mmi_json_number(mmi_json_get(state, "loss"), 0);
+    last->learning_rate = mmi_json_number(mmi_json_get(state, "learning_rate"), 0);
+    last->grad_norm = mmi_json_number(mmi_json_get(state, "grad_norm"), 0);
 }
 
 mm_status mmi_state_places(mmi_place *now, mmi_place *boundary, mmi_reading *last, mmi_json *state,
@@ -135,9 +171,7 @@ mm_status mmi_state_places(mmi_place *now, mmi_place *boundary, mmi_reading *las
         return status;
     if (!possible(now) || !possible(boundary) || boundary->step > now->step || boundary->updates != now->updates)
         return mmi_fail(MM_ERR_FORMAT, "%s/state.json: now and last_update contradict each other", directory);
-    last->loss = mmi_json_number(mmi_json_get(state, "loss"), 0);
-    last->learning_rate = mmi_json_number(mmi_json_get(state, "learning_rate"), 0);
-    last->grad_norm = mmi_json_number(mmi_json_get(state, "grad_norm"), 0);
+    read_reading(last, state);
     return MM_OK;
 }
 
@@ -223,15 +257,21 @@ static mm_status hash_members(uint64_t *out, const mmi_json *state)
     return MM_OK;
 }
 
+/* The stage's own: an object, empty for one that has none. */
+static bool add_stage_state(mmi_json *state, const mm_trainer *t)
+{
+    mmi_json *own = mmi_json_new_object();
+    return mmi_json_set(state, "stage", own) && (!t->stage->save || t->stage->save(own, t));
+}
+
 static bool add_members(mmi_json *state, const mm_trainer *t)
 {
     return mmi_json_set(state, "format", mmi_json_new_string(FORMAT, strlen(FORMAT))) &&
            set_int(state, "version", VERSION) && set_int(state, "step", t->now.step) &&
            mmi_json_set(state, "now", write_place(t->now)) &&
-           mmi_json_set(state, "last_update", write_place(t->boundary)) && set_real(state, "loss", t->last.loss) &&
-           set_real(state, "learning_rate", t->last.learning_rate) &&
-           set_real(state, "grad_norm", t->last.grad_norm) &&
-           mmi_json_set(state, "options", deciding_options(t)) && mmi_json_set(state, "files", mmi_json_new_object());
+           mmi_json_set(state, "last_update", write_place(t->boundary)) && add_reading(state, t) &&
+           add_stage_state(state, t) && mmi_json_set(state, "options", deciding_options(t)) &&
+           mmi_json_set(state, "files", mmi_json_new_object());
 }
 
 static mm_status fill_state(mmi_json *state, const mm_trainer *t, const char *directory)
@@ -270,8 +310,8 @@ static mm_status check_state(mmi_json *state, const char *path)
         return mmi_fail(MM_ERR_FORMAT, "%s: is no checkpoint's state: \"format\" is not \"%s\"", path, FORMAT);
     int64_t version = mmi_json_int(mmi_json_get(state, "version"), -1);
     if (version != VERSION)
-        return mmi_fail(MM_ERR_FORMAT, "%s: has version %lld, this library reads version %d", path,
-                        (long long)version, VERSION);
+        return mmi_fail(MM_ERR_FORMAT, "%s: has version %lld, this library reads version %d", path, (long long)version,
+                        VERSION);
     char expected[MMI_HASH_TEXT] = "", found[MMI_HASH_TEXT];
     size_t length = 0;
     const char *text = mmi_json_string(mmi_json_get(state, "checksum"), &length);

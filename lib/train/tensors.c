@@ -8,72 +8,89 @@
 
 #define NAME_SIZE 160
 
-static void full_name(char name[NAME_SIZE], const char *prefix, const mmi_layout *layout, int64_t index)
+void mmi_tensors_free(mmi_tensor_list *list)
 {
-    size_t used = strlen(prefix);
-    memcpy(name, prefix, used);
-    mmi_layout_name(layout, index, name + used, NAME_SIZE - used);
+    for (size_t i = 0; i < list->count; i++)
+        mmi_free(list->entries[i].name);
+    mmi_free(list->entries);
+    for (size_t i = 0; list->notes[i]; i++)
+        mmi_free((void *)list->notes[i]);
+    *list = (mmi_tensor_list){ 0 };
 }
 
-mm_status mmi_tensors_write(const char *path, const mmi_layout *layout, const mmi_tensor_set *sets, size_t count,
-                            const char *const *metadata)
+mm_status mmi_tensors_add(mmi_tensor_list *list, const char *name, int32_t rank, const int64_t *shape, float *data)
 {
-    size_t total = count * (size_t)layout->count;
-    mmi_st_entry *entries = mmi_calloc(total, sizeof *entries);
-    char(*names)[NAME_SIZE] = mmi_alloc(total, sizeof *names);
-    if (!entries || !names) {
-        mmi_free(entries);
-        mmi_free(names);
-        return mmi_fail_memory(total * (sizeof *entries + sizeof *names), "a list of tensors");
-    }
-    for (size_t e = 0; e < total; e++) {
-        const mmi_tensor_set *set = &sets[e % count];
-        int64_t index = (int64_t)(e / count);
-        mmi_tensor tensor;
-        mmi_layout_tensor(layout, index, &tensor);
-        full_name(names[e], set->prefix, layout, index);
-        entries[e] = (mmi_st_entry){ .name = names[e], .dtype = MM_F32, .rank = tensor.rank,
-                                     .shape = { tensor.shape[0], tensor.shape[1], 1, 1 },
-                                     .elements = tensor.elements, .data = set->get(set->owner, index),
-                                     .bytes = (size_t)tensor.elements * sizeof(float) };
-    }
-    mm_status status = mmi_st_write(path, entries, total, metadata);
-    mmi_free(entries);
-    mmi_free(names);
-    return status;
-}
-
-static mm_status check_tensor(const mmi_st_file *file, const char *path, const mmi_layout *layout, int64_t index,
-                              const char *prefix)
-{
-    char name[NAME_SIZE];
-    mmi_tensor tensor;
-    full_name(name, prefix, layout, index);
-    mmi_layout_tensor(layout, index, &tensor);
-    const mmi_st_entry *entry = mmi_st_find(file, name);
-    if (!entry)
-        return mmi_fail(MM_ERR_FORMAT, "%s: %s is missing", path, name);
-    if (entry->dtype != MM_F32)
-        return mmi_fail(MM_ERR_FORMAT, "%s: %s is %s, not f32", path, name, mm_dtype_name(entry->dtype));
-    if (entry->rank != tensor.rank || entry->shape[0] != tensor.shape[0] || entry->shape[1] != tensor.shape[1])
-        return mmi_fail(MM_ERR_FORMAT, "%s: %s has the shape [%lld, %lld] of rank %d, not [%lld, %lld] of rank %d",
-                        path, name, (long long)entry->shape[0], (long long)entry->shape[1], entry->rank,
-                        (long long)tensor.shape[0], (long long)tensor.shape[1], tensor.rank);
+    if (!mmi_grow(&list->entries, &list->room, list->count + 1, sizeof *list->entries))
+        return mmi_fail_memory((list->count + 1) * sizeof *list->entries, "a list of tensors");
+    mmi_st_entry e = {
+        .name = mmi_strdup(name), .dtype = MM_F32, .rank = rank, .shape = { 1, 1, 1, 1 }, .elements = 1, .data = data
+    };
+    if (!e.name)
+        return mmi_fail_memory(strlen(name), "a tensor's name");
+    for (int32_t i = 0; i < rank; i++)
+        e.elements *= e.shape[i] = shape[i];
+    e.bytes = (size_t)e.elements * sizeof(float);
+    list->entries[list->count++] = e;
     return MM_OK;
 }
 
-mm_status mmi_tensors_open(mmi_st_file *out, const char *path, const mmi_layout *layout, const mmi_tensor_set *sets,
-                           size_t count)
+mm_status mmi_tensors_add_all(mmi_tensor_list *list, const mmi_layout *layout, const char *prefix,
+                              float *(*get)(void *owner, int64_t index), void *owner)
+{
+    char name[NAME_SIZE];
+    size_t used = strlen(prefix);
+    memcpy(name, prefix, used);
+    mm_status status = MM_OK;
+    for (int64_t i = 0; i < layout->count && status == MM_OK; i++) {
+        mmi_tensor tensor;
+        mmi_layout_tensor(layout, i, &tensor);
+        mmi_layout_name(layout, i, name + used, sizeof name - used);
+        status = mmi_tensors_add(list, name, tensor.rank, tensor.shape, get(owner, i));
+    }
+    return status;
+}
+
+mm_status mmi_tensors_note(mmi_tensor_list *list, const char *key, const char *value)
+{
+    size_t i = 0;
+    while (list->notes[i])
+        i += 2;
+    list->notes[i] = mmi_strdup(key);
+    list->notes[i + 1] = list->notes[i] ? mmi_strdup(value) : NULL;
+    return list->notes[i + 1] ? MM_OK : mmi_fail_memory(strlen(key) + strlen(value), "a file's metadata");
+}
+
+mm_status mmi_tensors_write(const char *path, const mmi_tensor_list *list)
+{
+    return mmi_st_write(path, list->entries, list->count, list->notes);
+}
+
+static mm_status check_tensor(const mmi_st_file *file, const char *path, const mmi_st_entry *wanted)
+{
+    const mmi_st_entry *entry = mmi_st_find(file, wanted->name);
+    if (!entry)
+        return mmi_fail(MM_ERR_FORMAT, "%s: %s is missing", path, wanted->name);
+    if (entry->dtype != MM_F32)
+        return mmi_fail(MM_ERR_FORMAT, "%s: %s is %s, not f32", path, wanted->name, mm_dtype_name(entry->dtype));
+    if (entry->rank == wanted->rank && memcmp(entry->shape, wanted->shape, sizeof entry->shape) == 0)
+        return MM_OK;
+    char found[MMI_ST_SHAPE_TEXT], expected[MMI_ST_SHAPE_TEXT];
+    mmi_st_shape_text(found, entry->shape, entry->rank);
+    mmi_st_shape_text(expected, wanted->shape, wanted->rank);
+    return mmi_fail(MM_ERR_FORMAT, "%s: %s has the shape %s, not %s", path, wanted->name, found, expected);
+}
+
+mm_status mmi_tensors_open(mmi_st_file *out, const char *path, const mmi_tensor_list *list)
 {
     mmi_st_file file;
     mm_status status = mmi_st_open(path, &file);
     if (status != MM_OK)
         return status;
-    size_t total = count * (size_t)layout->count;
-    for (size_t e = 0; e < total && status == MM_OK; e++)
-        status = check_tensor(&file, path, layout, (int64_t)(e / count), sets[e % count].prefix);
-    if (status == MM_OK && file.count != total)
-        status = mmi_fail(MM_ERR_FORMAT, "%s: holds %zu tensors where this model has %zu", path, file.count, total);
+    for (size_t i = 0; i < list->count && status == MM_OK; i++)
+        status = check_tensor(&file, path, &list->entries[i]);
+    if (status == MM_OK && file.count != list->count)
+        status =
+            mmi_fail(MM_ERR_FORMAT, "%s: holds %zu tensors where this model has %zu", path, file.count, list->count);
     if (status == MM_OK)
         *out = file;
     else
@@ -81,15 +98,11 @@ mm_status mmi_tensors_open(mmi_st_file *out, const char *path, const mmi_layout 
     return status;
 }
 
-void mmi_tensors_take(const mmi_st_file *file, const mmi_layout *layout, const mmi_tensor_set *sets, size_t count)
+void mmi_tensors_take(const mmi_st_file *file, const mmi_tensor_list *list)
 {
-    size_t total = count * (size_t)layout->count;
-    for (size_t e = 0; e < total; e++) {
-        const mmi_tensor_set *set = &sets[e % count];
-        char name[NAME_SIZE];
-        full_name(name, set->prefix, layout, (int64_t)(e / count));
-        const mmi_st_entry *entry = mmi_st_find(file, name);
-        memcpy(set->get(set->owner, (int64_t)(e / count)), entry->data, entry->bytes);
+    for (size_t i = 0; i < list->count; i++) {
+        const mmi_st_entry *entry = mmi_st_find(file, list->entries[i].name);
+        memcpy((void *)list->entries[i].data, entry->data, entry->bytes);
     }
 }
 

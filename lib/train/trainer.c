@@ -11,6 +11,7 @@
 #include "model/model.h"
 #include "text/tokenizer.h"
 #include "train/optimizer.h"
+#include "train/stage.h"
 
 MMI_OPTIONS_INIT(mm_train_progress, MM_TRAIN_PROGRESS_INIT)
 MMI_OPTIONS_INIT(mm_trainer_options, MM_TRAINER_OPTIONS_INIT)
@@ -70,8 +71,8 @@ static mm_status check_options(const mm_trainer_options *o)
         return mmi_fail(MM_ERR_ARG, "trainer: schedule is %d, it must be one of MM_SCHEDULE_…, 0 to 3", o->schedule);
     if (o->epochs > UINT32_MAX)
         return mmi_fail(MM_ERR_ARG, "trainer: epochs is %lld, that is too many", (long long)o->epochs);
-    if (o->reserved != 0)
-        return mmi_fail(MM_ERR_ARG, "trainer: reserved is %d, it must be 0", o->reserved);
+    if (!mmi_stage_of(o->stage))
+        return mmi_fail(MM_ERR_ARG, "trainer: stage is %d, it must be one of MM_STAGE_…", o->stage);
     return MM_OK;
 }
 
@@ -147,12 +148,14 @@ static mm_status build(mm_trainer *t)
     c.mode = MM_TRAIN;
     c.max_batch = mmi_loader_batch_rows(t->loader);
     c.max_length = mm_loader_length(t->loader);
-    c.outputs = MM_OUT_LOSS;
+    c.outputs = t->stage->outputs;
     c.threads = t->options.threads;
     c.kernels = t->options.kernels;
     mm_status status = copy_strings(t);
     if (status == MM_OK)
         status = mm_context_create(t->model, &c, &t->context);
+    if (status == MM_OK && t->stage->create)
+        status = t->stage->create(t);
     if (status == MM_OK)
         status = mm_adamw_create(t->model, &adamw, &t->optimizer);
     if (status == MM_OK)
@@ -167,16 +170,6 @@ static mm_status build(mm_trainer *t)
     return status;
 }
 
-/* Preferences and prompts have objectives of their own (objective.h); the plain loss over them would teach the rejected answers. */
-static mm_status check_kind(const mm_loader *loader)
-{
-    int32_t kind = mmi_loader_options(loader)->kind;
-    if (kind != MM_ROW_TEXT && kind != MM_ROW_CHAT)
-        return mmi_fail(MM_ERR_UNSUPPORTED, "the trainer learns from text and conversations; the loader gives %s",
-                        kind == MM_ROW_PREFERENCE ? "preferences" : "prompts");
-    return MM_OK;
-}
-
 mm_status mm_trainer_create(mm_model *model, mm_loader *loader, mm_tokenizer *tokenizer,
                             const mm_trainer_options *options, mm_trainer **out)
 {
@@ -189,7 +182,7 @@ mm_status mm_trainer_create(mm_model *model, mm_loader *loader, mm_tokenizer *to
     if (status == MM_OK)
         status = check_vocabulary(model, loader);
     if (status == MM_OK)
-        status = check_kind(loader);
+        status = mmi_stage_check_rows(mmi_stage_of(o.stage), loader);
     if (status != MM_OK)
         return status;
     mm_trainer *t = mmi_calloc(1, sizeof *t);
@@ -197,6 +190,7 @@ mm_status mm_trainer_create(mm_model *model, mm_loader *loader, mm_tokenizer *to
         return mmi_fail_memory(sizeof *t, "a trainer");
     atomic_init(&t->stop, 0);
     t->options = o;
+    t->stage = mmi_stage_of(o.stage);
     t->saved_step = -1;
     mm_loader_position_init(&t->now.data, sizeof t->now.data);
     t->model = mmi_model_hold(model);
@@ -215,6 +209,8 @@ void mm_trainer_free(mm_trainer *t)
 {
     if (!t)
         return;
+    if (t->stage->free)
+        t->stage->free(t);
     mm_optimizer_free(t->optimizer);
     mm_context_free(t->context);
     mm_loader_free(t->loader);

@@ -87,6 +87,7 @@ MM_SCHEDULE_CONSTANT = 0
 MM_SCHEDULE_MINIMIND2 = 1
 MM_SCHEDULE_MINIMIND3 = 2
 MM_SCHEDULE_COSINE = 3
+MM_STAGE_PLAIN = 0
 
 
 class mm_allocator(Structure):
@@ -582,6 +583,13 @@ class mm_trainer(Structure):
     """Opaque."""
 
 
+class mm_train_metric(Structure):
+    _fields_ = [
+        ("name", c_char_p),
+        ("value", c_double),
+    ]
+
+
 class mm_train_progress(Structure):
     _fields_ = [
         ("struct_size", c_size_t),
@@ -598,6 +606,8 @@ class mm_train_progress(Structure):
         ("grad_norm", c_double),
         ("tokens_per_s", c_double),
         ("seconds_left", c_double),
+        ("metrics", POINTER(mm_train_metric)),
+        ("metric_count", c_int64),
     ]
 
 
@@ -626,7 +636,7 @@ class mm_trainer_options(Structure):
         ("schedule", c_int32),
         ("keep_last", c_int32),
         ("threads", c_int32),
-        ("reserved", c_int32),
+        ("stage", c_int32),
         ("kernels", c_char_p),
     ]
 

@@ -14,7 +14,14 @@ from .tokenizer import Tokenizer
 
 
 class Progress(SimpleNamespace):
-    """The fields of mm_train_progress: step, total_steps, epoch, tokens, loss, learning_rate, grad_norm…"""
+    """The fields of mm_train_progress: step, total_steps, epoch, tokens, loss, learning_rate, grad_norm…; `metrics` has
+    the stage's own readings by name."""
+
+
+def _progress(told: Any) -> Progress:
+    fields = as_dict(told)
+    fields["metrics"] = {metric.name.decode(): metric.value for metric in told.metrics[: fields.pop("metric_count")]}
+    return Progress(**fields)
 
 
 class Trainer(Handle):
@@ -57,7 +64,7 @@ class Trainer(Handle):
         """Where the run stands."""
         out = struct(_ffi.mm_train_progress)
         lib.mm_trainer_progress(self._native, ctypes.byref(out))
-        return Progress(**as_dict(out))
+        return _progress(out)
 
     def save(self) -> None:
         """Write a checkpoint now."""
@@ -69,7 +76,7 @@ def _teller(on_step: Callable[[Progress], Any] | None, raised: list[BaseExceptio
 
     def told(user: Any, progress: Any) -> int:
         try:
-            return 1 if on_step is not None and on_step(Progress(**as_dict(progress.contents))) else 0
+            return 1 if on_step is not None and on_step(_progress(progress.contents)) else 0
         except BaseException as error:
             raised.append(error)
             return 1

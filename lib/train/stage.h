@@ -1,0 +1,64 @@
+/* Stages of training: what a micro-step takes from the data, and what it learns from it. The loop round it
+ * (accumulation, schedule, updates, reports, checkpoints) is the same for all; a stage is a row of functions. Those
+ * that a stage has no use for are NULL. */
+#ifndef MMI_TRAIN_STAGE_H
+#define MMI_TRAIN_STAGE_H
+
+#include "base/json.h"
+#include "train/tensors.h"
+#include "train/trainer.h"
+
+/* The data of one micro-step, lent until the stage's next. */
+typedef struct mmi_work {
+    mm_batch batch;     /* rows; its seed is the step's */
+    mm_prompts prompts; /* or prompts, where the stage asks for them */
+    bool end;           /* there is none: the epoch is over */
+    bool touched;       /* set by learn: the gradients may hold a part of this step, should it fail */
+} mmi_work;
+
+struct mmi_stage {
+    const char *name;
+    int32_t kinds;              /* of rows that it learns from: 1 << MM_ROW_… added together */
+    int32_t outputs;            /* MM_OUT_… that it needs of the trainer's context */
+    const char *const *metrics; /* what it reads beside the loss, mmi_reading.metrics in their order; ends with NULL */
+
+    /* The context is there, the optimizer isn't. What was made goes to t->stage_data; free() is called after a failure
+     * too. */
+    mm_status (*create)(mm_trainer *t);
+    void (*free)(mm_trainer *t);
+
+    /* The step's data. NULL: the loader's next batch. */
+    mm_status (*next)(mm_trainer *t, mmi_work *work);
+
+    /* Add `scale` times the gradients of this step's loss to the context's; say what it was like: loss, metrics,
+     * tokens. A loss that is not finite is told as it is, before the gradients are touched: the loop deals with it. */
+    mm_status (*learn)(mm_trainer *t, mmi_work *work, double scale, mmi_reading *reading);
+
+    /* Those of its options that decide how a run goes on: a checkpoint with others is refused. False: no memory. */
+    bool (*options)(mmi_json *to, const mm_trainer *t);
+
+    /* Its own state in state.json, and back: open() checks all of it and keeps it aside; once every other part
+     * of the checkpoint has been found in order, take(), which can't fail, makes it the stage's. */
+    bool (*save)(mmi_json *to, const mm_trainer *t);
+    mm_status (*open)(mm_trainer *t, const mmi_json *from, const char *directory);
+    void (*take)(mm_trainer *t);
+
+    /* Tensors of its own: stage.safetensors of a checkpoint. */
+    mm_status (*tensors)(mmi_tensor_list *list, const mm_trainer *t);
+};
+
+extern const mmi_stage mmi_stage_plain;
+
+/* The stage of an MM_STAGE_…, or NULL. */
+const mmi_stage *mmi_stage_of(int32_t stage);
+
+/* MM_ERR_UNSUPPORTED if it does not learn from such rows. */
+mm_status mmi_stage_check_rows(const mmi_stage *stage, const mm_loader *loader);
+
+/* What a step is like that learnt from work->batch: its tokens. */
+static inline int64_t mmi_work_tokens(const mmi_work *work)
+{
+    return (int64_t)work->batch.batch * work->batch.length;
+}
+
+#endif

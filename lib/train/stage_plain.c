@@ -1,0 +1,27 @@
+/* Pretraining and fine-tuning: the cross-entropy of the next token, over the targets that count. */
+#include <math.h>
+
+#include "train/stage.h"
+
+static mm_status learn(mm_trainer *t, mmi_work *work, double scale, mmi_reading *reading)
+{
+    mm_output out = MM_OUTPUT_INIT;
+    mm_status status = mm_forward(t->context, &work->batch, &out);
+    if (status != MM_OK)
+        return status;
+    reading->loss = out.loss + out.aux_loss;
+    reading->tokens = mmi_work_tokens(work);
+    if (!isfinite(reading->loss))
+        return MM_OK;
+    mm_backward_options back = MM_BACKWARD_OPTIONS_INIT;
+    back.loss_scale = back.aux_scale = scale;
+    work->touched = true;
+    return mm_backward(t->context, &back);
+}
+
+const mmi_stage mmi_stage_plain = {
+    .name = "plain",
+    .kinds = 1 << MM_ROW_TEXT | 1 << MM_ROW_CHAT,
+    .outputs = MM_OUT_LOSS,
+    .learn = learn,
+};
