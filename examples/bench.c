@@ -328,7 +328,7 @@ static void bench_inference(const options *o, const mm_config *config, int64_t v
     how.threads = o->threads;
     how.kernels = o->kernels;
     die_if(mm_context_create(model, &how, &context), "context");
-    die_if(mm_cache_create(model, 1, tokens, &cache), "cache");
+    die_if(mm_cache_create(model, 1, tokens, MM_F32, &cache), "cache");
     int32_t *ids = random_ids(tokens, vocab_size);
     double times[64];
     for (int run = -1; run < o->repeat; run++) { /* run -1 warms up */

@@ -83,7 +83,7 @@ static void load(void)
     plan.max_context = (int32_t)numbers[CONTEXT];
     plan.max_length = plan.max_context < 256 ? plan.max_context : 256; /* a longer prompt is read in parts */
     check(mm_context_create(model, &plan, &context));
-    check(mm_cache_create(model, 1, plan.max_context, &cache));
+    check(mm_cache_create(model, 1, plan.max_context, MM_F32, &cache));
     mm_model_free(model); /* the others keep it alive */
     check(mm_tokenizer_load(texts[MODEL], &tokenizer));
     check(mm_decoder_create(tokenizer, 1, &decoder));

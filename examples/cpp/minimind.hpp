@@ -204,9 +204,23 @@ private:
 /** Keys and values of sequences that go on from call to call. */
 class cache {
 public:
-    cache(const model &model, std::int32_t sequences, std::int32_t capacity)
-        : handle_(detail::made<mm_cache>(mm_cache_create, model.get(), sequences, capacity))
+    explicit cache(mm_cache *taken) : handle_(taken) {}
+    cache(const model &model, std::int32_t sequences, std::int32_t capacity, std::int32_t dtype = MM_F32)
+        : handle_(detail::made<mm_cache>(mm_cache_create, model.get(), sequences, capacity, dtype))
     {
+    }
+
+    /** As save() left it. */
+    static cache load(const model &model, const std::string &path)
+    {
+        return cache(detail::made<mm_cache>(mm_cache_load, model.get(), path.c_str()));
+    }
+    void save(const std::string &path) const { check(mm_cache_save(get(), path.c_str())); }
+
+    /** Begin `sequence` (-1: every one) as `origin` begins in `from`: all it holds, or `length` tokens. */
+    void fork(const cache &from, std::int32_t origin = 0, std::int32_t sequence = -1, std::int32_t length = -1)
+    {
+        check(mm_cache_fork(get(), sequence, from.get(), origin, length));
     }
 
     std::int32_t length(std::int32_t sequence = 0) const { return mm_cache_length(get(), sequence); }

@@ -96,8 +96,10 @@ typedef struct mm_workload {
     int32_t checkpointing;
     int32_t dtype;          /**< of the weights: MM_F32, …, as mm_model_cast() and mm_model_quantize() take it */
     const char *kernels;    /**< NULL: the fastest here */
+    int32_t cache_dtype;    /**< of the cache's keys and values, as mm_cache_create() takes it */
+    int32_t reserved;       /**< 0 */
 } mm_workload;
-#define MM_WORKLOAD_INIT { sizeof(mm_workload), 0, 1, 512, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL }
+#define MM_WORKLOAD_INIT { sizeof(mm_workload), 0, 1, 512, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0 }
 
 /** Set every field of `workload` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
 MM_API void mm_workload_init(mm_workload *workload, size_t struct_size);

@@ -12,16 +12,19 @@ extern "C" {
 #endif
 
 /**
- * Room for the keys and values of `sequences` sequences of at most `capacity` tokens each, float32.
+ * Room for the keys and values of `sequences` sequences of at most `capacity` tokens each.
  *
  * @param model  Kept alive by the cache.
+ * @param dtype  What they are kept as: MM_F32; MM_BF16, half the memory; MM_Q8_0, about a quarter, where head_dim is a
+ *               multiple of 32. Attention reads any of them as it lies; what is lost is the rounding.
  * @param out    Yours: pair it with mm_cache_free().
  *
- * @return MM_OK; MM_ERR_ARG, a size out of range (capacity beyond max_position_embeddings too); MM_ERR_MEMORY.
+ * @return MM_OK; MM_ERR_ARG, a size out of range (capacity beyond max_position_embeddings too) or no such dtype here;
+ *         MM_ERR_MEMORY.
  *
  * Threads: a cache is used by one call at a time. Since: 0.1
  */
-MM_API mm_status mm_cache_create(mm_model *model, int32_t sequences, int32_t capacity, mm_cache **out);
+MM_API mm_status mm_cache_create(mm_model *model, int32_t sequences, int32_t capacity, int32_t dtype, mm_cache **out);
 
 /** NULL is fine. Since: 0.1 */
 MM_API void mm_cache_free(mm_cache *cache);
@@ -29,12 +32,53 @@ MM_API void mm_cache_free(mm_cache *cache);
 /** Tokens that sequence `sequence` holds; -1 if there is no such sequence. Since: 0.1 */
 MM_API int32_t mm_cache_length(const mm_cache *cache, int32_t sequence);
 
+/** What the cache was made with; of NULL 0, 0 and -1. Since: 0.1 */
+MM_API int32_t mm_cache_sequences(const mm_cache *cache);
+MM_API int32_t mm_cache_capacity(const mm_cache *cache);
+MM_API int32_t mm_cache_dtype(const mm_cache *cache);
+
 /**
  * Forget all but the first `length` tokens of a sequence; of every sequence when `sequence` is -1.
  *
  * @return MM_OK; MM_ERR_ARG, no such sequence, or it is shorter than that. Since: 0.1
  */
 MM_API mm_status mm_cache_truncate(mm_cache *cache, int32_t sequence, int32_t length);
+
+/**
+ * Give one sequence the beginning of another, so that what both share is read once: a system prompt for many chats, a
+ * prompt for many samples.
+ *
+ * @param to             The cache to copy to; may be `from` itself.
+ * @param to_sequence    What it held is gone. -1: every sequence of `to`, except the one that is copied from.
+ * @param from           Of the same model and dtype; its capacity and number of sequences may differ.
+ * @param from_sequence  Stays as it is.
+ * @param length         Tokens from its start; -1: all it holds.
+ *
+ * @return MM_OK; MM_ERR_ARG, no such sequence, more tokens than it holds or than `to` has room for, other model or dtype.
+ *         It allocates nothing. Since: 0.1
+ */
+MM_API mm_status mm_cache_fork(mm_cache *to, int32_t to_sequence, const mm_cache *from, int32_t from_sequence,
+                               int32_t length);
+
+/**
+ * Write a cache to a file, replaced in one step, that mm_cache_load() reads: a long prompt then need not be read again
+ * when a program starts. It holds the tokens only, not the room behind them.
+ *
+ * @return MM_OK; MM_ERR_ARG; MM_ERR_IO; MM_ERR_MEMORY. Since: 0.1
+ */
+MM_API mm_status mm_cache_save(const mm_cache *cache, const char *path);
+
+/**
+ * A cache as mm_cache_save() left it: sequences, capacity, dtype and tokens.
+ *
+ * @param model  Must have the weights that made it, in the same dtype; the beginning of every tensor is compared. Kept
+ *               alive by the cache.
+ * @param out    Yours: pair it with mm_cache_free().
+ *
+ * @return MM_OK; MM_ERR_ARG, other weights; MM_ERR_FORMAT, not a cache, damaged, or of another shape than the model's;
+ *         MM_ERR_IO; MM_ERR_MEMORY. Since: 0.1
+ */
+MM_API mm_status mm_cache_load(mm_model *model, const char *path, mm_cache **out);
 
 /**
  * How the next token is drawn from logits, in this order: repetition penalty, temperature, top-k, top-p, min-p.
@@ -77,7 +121,7 @@ typedef struct mm_generate_options {
     int32_t sequences;             /**< at most the context's max_batch */
     int32_t stop_count;            /**< with stop_ids; 0 and stop_ids not NULL: nothing stops */
     int32_t max_new_tokens;
-    int32_t reserved;              /**< 0 */
+    int32_t cache_dtype;           /**< of the context's own cache, where `cache` is NULL: as mm_cache_create() takes it */
 } mm_generate_options;
 #define MM_GENERATE_OPTIONS_INIT { sizeof(mm_generate_options), NULL, NULL, NULL, NULL, NULL, NULL, NULL, 1, 0, 128, 0 }
 

@@ -23,7 +23,7 @@ static const struct dtype_row {
     { "I32", MM_I32, 32 },           { "I64", MM_I64, 64 },           { "F64", MMI_ST_OTHER, 64 },
     { "C64", MMI_ST_OTHER, 64 },     { "U64", MMI_ST_OTHER, 64 },     { "U32", MMI_ST_OTHER, 32 },
     { "I16", MMI_ST_OTHER, 16 },     { "U16", MMI_ST_OTHER, 16 },     { "I8", MMI_ST_OTHER, 8 },
-    { "U8", MMI_ST_OTHER, 8 },       { "BOOL", MMI_ST_OTHER, 8 },     { "F8_E5M2", MMI_ST_OTHER, 8 },
+    { "U8", MMI_ST_BYTES, 8 },       { "BOOL", MMI_ST_OTHER, 8 },     { "F8_E5M2", MMI_ST_OTHER, 8 },
     { "F8_E4M3", MMI_ST_OTHER, 8 },  { "F8_E8M0", MMI_ST_OTHER, 8 },  { "F6_E2M3", MMI_ST_OTHER, 6 },
     { "F6_E3M2", MMI_ST_OTHER, 6 },  { "F4", MMI_ST_OTHER, 4 },
 };
@@ -47,7 +47,7 @@ static const struct dtype_row *find_dtype(const char *name)
 
 const char *mmi_st_dtype_name(int32_t dtype)
 {
-    for (size_t i = 0; dtype >= 0 && i < DTYPES; i++)
+    for (size_t i = 0; dtype != MMI_ST_OTHER && i < DTYPES; i++)
         if (dtypes[i].dtype == dtype)
             return dtypes[i].name;
     return NULL;
@@ -359,6 +359,48 @@ mm_status mmi_st_open_unmapped(const char *path, mmi_st_file *out)
         out->reader = reader;
     else
         mmi_reader_close(&reader);
+    return status;
+}
+
+static mm_status find_metadata(const char *header, size_t length, const char *what, const char *key, char *text,
+                               size_t size)
+{
+    mmi_json *json = NULL;
+    mm_status status = mmi_json_parse(header, length, what, &json);
+    if (status != MM_OK)
+        return status;
+    size_t used = 0;
+    const char *value = mmi_json_string(mmi_json_get(mmi_json_get(json, "__metadata__"), key), &used);
+    if (value && used < size)
+        memcpy(text, value, used + 1);
+    else
+        status = mmi_fail(MM_ERR_FORMAT, "%s: the metadata \"%s\" is %s", what, key, value ? "too long" : "missing");
+    mmi_json_free(json);
+    return status;
+}
+
+mm_status mmi_st_metadata(const mmi_st_file *file, const char *key, char *text, size_t size)
+{
+    const unsigned char *mapped = file->mapping.data;
+    unsigned char first[LENGTH_BYTES];
+    image in = { file->what, 0, 0, NULL };
+    if (mapped) { /* checked when it was opened */
+        find_data(&in, mapped, file->mapping.size);
+        return find_metadata((const char *)mapped + LENGTH_BYTES, in.start - LENGTH_BYTES, file->what, key, text, size);
+    }
+    mm_status status = mmi_reader_get(&file->reader, first, sizeof first, 0, file->what);
+    if (status == MM_OK)
+        status = find_data(&in, first, file->reader.size);
+    if (status != MM_OK)
+        return status;
+    size_t length = in.start - LENGTH_BYTES;
+    char *header = mmi_alloc(length, 1);
+    if (!header)
+        return mmi_fail_memory(length, file->what);
+    status = mmi_reader_get(&file->reader, header, length, LENGTH_BYTES, file->what);
+    if (status == MM_OK)
+        status = find_metadata(header, length, file->what, key, text, size);
+    mmi_free(header);
     return status;
 }
 

@@ -19,9 +19,12 @@
 /* The dtype of an entry that the format knows and this library can't read; dtype_name tells which. */
 #define MMI_ST_OTHER ((int32_t)-1)
 
+/* Bytes, "U8": what the format has no dtype for. */
+#define MMI_ST_BYTES ((int32_t)-2)
+
 typedef struct mmi_st_entry {
     char *name;
-    int32_t dtype;      /* MM_…, or MMI_ST_OTHER */
+    int32_t dtype;      /* MM_…, MMI_ST_BYTES or MMI_ST_OTHER */
     int32_t rank;
     int64_t shape[4];   /* 1 beyond the rank; a scalar has rank 0 */
     int64_t elements;
@@ -59,6 +62,9 @@ const mmi_st_entry *mmi_st_find(const mmi_st_file *file, const char *name);
 
 /* `size` bytes of an entry's data from byte `from` on, however the file was opened. */
 mm_status mmi_st_read(void *out, const mmi_st_file *file, const mmi_st_entry *entry, size_t from, size_t size);
+
+/* A member of the file's metadata, copied into `text`: MM_ERR_FORMAT if it is absent or too long. */
+mm_status mmi_st_metadata(const mmi_st_file *file, const char *key, char *text, size_t size);
 
 /* "[10, 20]" */
 #define MMI_ST_SHAPE_TEXT 96

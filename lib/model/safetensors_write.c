@@ -10,7 +10,7 @@
 
 static mm_status count_bytes(size_t *bytes, const mmi_st_entry *e, const char *path)
 {
-    size_t total = mm_dtype_size(e->dtype);
+    size_t total = e->dtype == MMI_ST_BYTES ? 1 : mm_dtype_size(e->dtype);
     if (total == 0 || !mmi_st_dtype_name(e->dtype))
         return mmi_fail(MM_ERR_ARG, "%s: %s: dtype %d can't be written", path, e->name, (int)e->dtype);
     if (e->rank < 0 || e->rank > 4)

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/dtype.h"
+
 /* A tile is QUERY_ROWS query rows (tokens x the heads that share a key head) by KEYS keys. Scores and one operand then
  * lie in the second-level cache, and turning a tile of keys costs little beside the products that read it. */
 #define QUERY_ROWS 256
@@ -66,10 +68,23 @@ static tile tile_place(const job *j, int worker)
     return t;
 }
 
-static const float *key_at(const mmi_attention *a, const float *base, const mmi_segment *s, int64_t g, int64_t key)
+/* A tile's keys (or values) of one head as float32. */
+typedef struct operand {
+    const float *data; /* [keys, D] */
+    int64_t ld;
+} operand;
+
+/* In place where they are float32, else widened into `room` [KEYS, D]. */
+static operand tile_of(const tile *t, const job *j, const mmi_segment *s, int64_t g, const void *base, float *room)
 {
-    int64_t row = a->sequence_stride ? key : s->row + key;
-    return base + s->sequence * a->sequence_stride + row * a->ldk + g * a->D;
+    const mmi_attention *a = j->a;
+    int64_t row = a->sequence_stride ? t->first_key : s->row + t->first_key;
+    int64_t at = s->sequence * a->sequence_stride + row * a->ldk + g * a->head_stride;
+    if (a->kv_dtype == MM_F32)
+        return (operand){ (const float *)base + at, a->ldk };
+    const unsigned char *from = (const unsigned char *)base + mmi_dtype_bytes(a->kv_dtype, at);
+    j->x->k.widen(room, from, a->kv_dtype, t->keys * a->D);
+    return (operand){ room, a->D };
 }
 
 /* Rows of the tile in the order (token, head): row r is token r / heads, head g * heads + r % heads. */
@@ -97,16 +112,16 @@ static int64_t visible(const tile *t, const job *j, const mmi_segment *s, int64_
     return n < 0 ? 0 : n < t->keys ? n : t->keys;
 }
 
-/* s [rows, KEYS] = q · kᵀ, masked keys pushed down. */
-static void scores(tile *t, const job *j, const mmi_segment *s, int64_t g)
+/* s [rows, KEYS] = q · kᵀ, masked keys pushed down. `room` as for tile_of(). */
+static void scores(tile *t, const job *j, const mmi_segment *s, int64_t g, float *room)
 {
     const mmi_attention *a = j->a;
     const mmi_kernels *k = &j->x->k;
-    const float *keys = key_at(a, a->k, s, g, t->first_key);
+    operand keys = tile_of(t, j, s, g, a->k, room);
     if (t->rows <= FEW_ROWS) {
-        k->gemv_rows(t->s, KEYS, t->q, a->D, keys, MM_F32, a->ldk, t->rows, t->keys, a->D);
+        k->gemv_rows(t->s, KEYS, t->q, a->D, keys.data, MM_F32, keys.ld, t->rows, t->keys, a->D);
     } else {
-        k->transpose(t->kt, KEYS, keys, a->ldk, t->keys, a->D);
+        k->transpose(t->kt, KEYS, keys.data, keys.ld, t->keys, a->D);
         k->gemm_tile(t->s, KEYS, t->q, a->D, 1, t->kt, KEYS, t->rows, t->keys, a->D, 0);
     }
     if (s->key_mask)
@@ -143,8 +158,8 @@ static void fold(tile *t, const job *j, const mmi_segment *s, int64_t g)
         t->l[r] += sum;
         drop(row, n, r, t, j, s, g);
     }
-    k->gemm_tile(t->out, D, t->s, KEYS, 1, key_at(j->a, j->a->v, s, g, t->first_key), j->a->ldk, t->rows, D, t->keys,
-                 1);
+    operand values = tile_of(t, j, s, g, j->a->v, t->vt);
+    k->gemm_tile(t->out, D, t->s, KEYS, 1, values.data, values.ld, t->rows, D, t->keys, 1);
 }
 
 static void finish(tile *t, const job *j, const mmi_segment *s, int64_t g, int64_t tokens)
@@ -208,7 +223,7 @@ static void forward_piece(void *arg, int64_t piece, int worker)
     int64_t seen = s->past + last;
     for (t.first_key = 0; t.first_key < seen; t.first_key += KEYS) {
         t.keys = seen - t.first_key < KEYS ? seen - t.first_key : KEYS;
-        scores(&t, j, s, g);
+        scores(&t, j, s, g, t.vt); /* free until the values are wanted */
         fold(&t, j, s, g);
     }
     finish(&t, j, s, g, last - first);
@@ -250,9 +265,10 @@ static void backward_tile(tile *t, const job *j, const mmi_segment *s, int64_t g
 {
     const mmi_attention *a = j->a;
     const mmi_kernels *k = &j->x->k;
-    int64_t D = a->D, ld = a->ldk, at = (s->row + t->first_key) * ld + g * D;
-    scores(t, j, s, g);
-    k->transpose(t->vt, KEYS, a->v + at, ld, t->keys, D);
+    int64_t D = a->D, ld = a->ldk, at = (s->row + t->first_key) * ld + g * a->head_stride;
+    const float *keys = a->k, *values = a->v;
+    scores(t, j, s, g, NULL);
+    k->transpose(t->vt, KEYS, values + at, ld, t->keys, D);
     k->gemm_tile(t->dp, KEYS, t->dout, D, 1, t->vt, KEYS, t->rows, t->keys, D, 0);
     softmax_backward(t, j, s, g);
     if (want & WANT_KV) {
@@ -260,7 +276,7 @@ static void backward_tile(tile *t, const job *j, const mmi_segment *s, int64_t g
         k->gemm_tile(j->dk + at, ld, t->dp, 1, KEYS, t->q, D, t->keys, D, t->rows, 1);
     }
     if (want & WANT_Q)
-        k->gemm_tile(t->out, D, t->dp, KEYS, 1, a->k + at, ld, t->rows, D, t->keys, 1);
+        k->gemm_tile(t->out, D, t->dp, KEYS, 1, keys + at, ld, t->rows, D, t->keys, 1);
 }
 
 static void load_backward_rows(tile *t, const job *j, const mmi_segment *s, int64_t g, int64_t tokens)
@@ -303,8 +319,8 @@ static void backward_keys(const job *j, int worker, const mmi_segment *s, int64_
     const mmi_attention *a = j->a;
     tile t = tile_place(j, worker);
     for (int64_t i = key_first; i < key_last; i++) {
-        memset(j->dk + (s->row + i) * a->ldk + g * a->D, 0, (size_t)a->D * sizeof(float));
-        memset(j->dv + (s->row + i) * a->ldk + g * a->D, 0, (size_t)a->D * sizeof(float));
+        memset(j->dk + (s->row + i) * a->ldk + g * a->head_stride, 0, (size_t)a->D * sizeof(float));
+        memset(j->dv + (s->row + i) * a->ldk + g * a->head_stride, 0, (size_t)a->D * sizeof(float));
     }
     for (int64_t first = key_first / j->tokens * j->tokens; first < s->count; first += j->tokens) {
         int64_t last = first + j->tokens < s->count ? first + j->tokens : s->count;

@@ -14,11 +14,15 @@ typedef struct mmi_segment {
     const int32_t *key_mask; /* [past + count]: 0 hides a key; NULL: all are seen */
 } mmi_segment;
 
-/* Where q, k, v lie. Without a cache, row i of k is at k + i * ldk (and v alike). With one, sequence s, key t is at
- * k + s * sequence_stride + t * ldk. Query head h reads key/value head h / (H / G). */
+/* Where q, k, v lie, in elements. Without a cache, head g of row i of k is at k + i * ldk + g * head_stride (and v
+ * alike). With one, sequence s, key t is at k + s * sequence_stride + t * ldk + g * head_stride. Query head h reads
+ * key/value head h / (H / G). Keys and values that are not float32 are widened tile by tile; the backward pass takes
+ * float32 only. */
 typedef struct mmi_attention {
-    const float *q, *k, *v;
-    int64_t ldq, ldk;
+    const float *q;
+    const void *k, *v;
+    int32_t kv_dtype; /* MM_F32; of a cache whose ldk is D any: in blocks, D is a multiple of 32 */
+    int64_t ldq, ldk, head_stride;
     int64_t sequence_stride; /* 0: no cache */
     int64_t H, G, D;
     const mmi_segment *segments;

@@ -23,6 +23,7 @@ static mmi_attention attention_of(const mm_context *ctx, const mmi_pass *pass, i
                                 .v = qkv + (a->H + a->G) * a->D,
                                 .ldq = row_width(a),
                                 .ldk = row_width(a),
+                                .head_stride = a->D,
                                 .H = a->H,
                                 .G = a->G,
                                 .D = a->D,
@@ -31,10 +32,12 @@ static mmi_attention attention_of(const mm_context *ctx, const mmi_pass *pass, i
                                 .piece_first = ctx->plan.piece_first,
                                 .dropout = mmi_context_dropout(ctx, pass, MMI_SITE_ATTENTION, l, 0) };
     if (pass->cache) {
-        attention.k = mmi_cache_side(pass->cache, l, 0);
-        attention.v = mmi_cache_side(pass->cache, l, 1);
-        attention.ldk = pass->cache->width;
-        attention.sequence_stride = pass->cache->capacity * pass->cache->width;
+        attention.k = mmi_cache_at(pass->cache, l, 0, 0, 0, 0);
+        attention.v = mmi_cache_at(pass->cache, l, 1, 0, 0, 0);
+        attention.kv_dtype = pass->cache->dtype;
+        attention.ldk = a->D;
+        attention.head_stride = pass->cache->capacity * a->D;
+        attention.sequence_stride = a->G * attention.head_stride;
     }
     return attention;
 }
@@ -83,16 +86,14 @@ static void head_norms(mm_context *ctx, const mmi_pass *pass, int64_t l)
 static void store_in_cache(const mm_context *ctx, const mmi_pass *pass, int64_t l)
 {
     const mmi_arch *a = ctx->arch;
-    const mm_cache *cache = pass->cache;
     int64_t ld = row_width(a);
-    const float *qkv = ctx->plan.layers[l].qkv;
     for (int64_t s = 0; s < pass->segments; s++) {
         const mmi_segment *segment = &ctx->plan.segments[s];
-        int64_t at = (segment->sequence * cache->capacity + segment->past) * cache->width;
-        for (int64_t i = 0; i < segment->count; i++, at += cache->width)
-            for (int side = 0; side < 2; side++)
-                memcpy(mmi_cache_side(cache, l, side) + at, qkv + (segment->row + i) * ld + (a->H + side * a->G) * a->D,
-                       (size_t)cache->width * sizeof(float));
+        for (int64_t g = 0; g < 2 * a->G; g++) { /* the heads of the keys, then those of the values */
+            const float *from = ctx->plan.layers[l].qkv + segment->row * ld + (a->H + g) * a->D;
+            mmi_cache_store(&ctx->exec.k, pass->cache, l, (int)(g / a->G), segment->sequence, g % a->G, segment->past,
+                            segment->count, from, ld);
+        }
     }
 }
 

@@ -4,24 +4,36 @@
 
 #include <minimind/generate.h>
 
+#include "backend/kernels.h"
+#include "base/dtype.h"
 #include "model/model.h"
 
 struct mm_cache {
     mm_model *model; /* held */
     int64_t sequences, capacity;
-    int64_t width;        /* G * D: floats per token and side */
-    int64_t layer_stride; /* floats between a layer's keys and the next layer's: 2 * sequences * capacity * width */
-    float *data;          /* [L, 2, sequences, capacity, G, D]: one layer's past of one sequence is contiguous */
-    int32_t lengths[];    /* [sequences] */
+    int64_t G, D;
+    int32_t dtype;       /* MM_F32, MM_BF16 or MM_Q8_0 */
+    unsigned char *data; /* [L, 2, sequences, G, capacity, D]: one head's past of one sequence is contiguous */
+    int32_t lengths[];   /* [sequences] */
 };
 
-/* Keys (side 0) or values (side 1) of a layer: [sequences, capacity, G, D]. */
-static inline float *mmi_cache_side(const mm_cache *cache, int64_t layer, int side)
+/* Where a token's key (side 0) or value (side 1) of a head lies: D numbers, those of the next tokens behind them. */
+static inline unsigned char *mmi_cache_at(const mm_cache *cache, int64_t layer, int side, int64_t sequence,
+                                          int64_t head, int64_t token)
 {
-    return cache->data + layer * cache->layer_stride + side * (cache->layer_stride / 2);
+    int64_t row = ((layer * 2 + side) * cache->sequences + sequence) * cache->G + head;
+    return cache->data + mmi_dtype_bytes(cache->dtype, (row * cache->capacity + token) * cache->D);
 }
 
+/* Put `count` tokens of one head, rows `ld` floats apart, behind the `past` that are there. */
+void mmi_cache_store(const mmi_kernels *k, mm_cache *cache, int64_t layer, int side, int64_t sequence, int64_t head,
+                     int64_t past, int64_t count, const float *from, int64_t ld);
+
+/* Whether keys and values can be kept as `dtype`; `name` is the option's, for the message. */
+mm_status mmi_cache_check_dtype(const mmi_arch *arch, int32_t dtype, const char *name);
+
 /* What mm_cache_create() takes. False: it overflows. */
-bool mmi_cache_bytes(const mmi_arch *arch, int64_t sequences, int64_t capacity, size_t *data, size_t *handle);
+bool mmi_cache_bytes(const mmi_arch *arch, int64_t sequences, int64_t capacity, int32_t dtype, size_t *data,
+                     size_t *handle);
 
 #endif

@@ -43,12 +43,15 @@ static mm_status read_workload(mm_workload *out, mmi_arch *arch, mmi_limits *lim
 
 static mm_status add_cache(mm_memory *m, const mmi_arch *a, const mm_workload *w)
 {
-    m->cache_per_token = 2 * a->L * a->G * a->D * (int64_t)sizeof(float);
+    mm_status status = mmi_cache_check_dtype(a, w->cache_dtype, "cache_dtype");
+    if (status != MM_OK)
+        return status;
+    m->cache_per_token = (int64_t)mmi_dtype_bytes(w->cache_dtype, 2 * a->L * a->G * a->D);
     if (w->cache_sequences == 0)
         return MM_OK;
     size_t data, handle;
     if (w->cache_sequences < 0 || w->cache_capacity < 1 || w->cache_capacity > a->max_positions ||
-        !mmi_cache_bytes(a, w->cache_sequences, w->cache_capacity, &data, &handle))
+        !mmi_cache_bytes(a, w->cache_sequences, w->cache_capacity, w->cache_dtype, &data, &handle))
         return mmi_fail(MM_ERR_ARG, "a cache of %d sequences of %d tokens is not possible here", w->cache_sequences,
                         w->cache_capacity);
     m->cache = (int64_t)data;

@@ -13,7 +13,8 @@ typedef struct sequence {
     int64_t read;  /* prompt tokens fed */
     int64_t start; /* tokens in the cache before this call */
     bool done;
-    int64_t row; /* of this step's last token, among the rows whose logits are wanted; -1: none */
+    int64_t row;  /* of this step's last token, among the rows whose logits are wanted; -1: none */
+    int64_t twin; /* an earlier sequence with the same prompt, which reads it for both; -1: none, or it has been read */
 } sequence;
 
 typedef struct run {
@@ -71,7 +72,9 @@ static mm_status check(const run *r)
     if (o->cache && (o->cache->model != ctx->model || o->cache->sequences < o->sequences))
         return mmi_fail(MM_ERR_ARG, "the cache was made for another model, or for %lld sequences only",
                         (long long)o->cache->sequences);
-    mm_status status = mmi_sampling_check(&r->sampling);
+    mm_status status = mmi_cache_check_dtype(ctx->arch, o->cache_dtype, "cache_dtype");
+    if (status == MM_OK)
+        status = mmi_sampling_check(&r->sampling);
     return status == MM_OK ? check_prompts(r) : status;
 }
 
@@ -110,13 +113,29 @@ static mm_status allocate(run *r)
     r->cache = r->o.cache;
     if (r->cache)
         return MM_OK;
-    if (!g->cache) {
-        mm_status status = mm_cache_create(ctx->model, ctx->limits.max_batch, ctx->limits.max_context, &g->cache);
+    if (!g->cache || g->cache->dtype != r->o.cache_dtype) {
+        mm_cache *cache = NULL;
+        mm_status status =
+            mm_cache_create(ctx->model, ctx->limits.max_batch, ctx->limits.max_context, r->o.cache_dtype, &cache);
         if (status != MM_OK)
             return status;
+        mm_cache_free(g->cache);
+        g->cache = cache;
     }
     r->cache = g->cache;
     return mm_cache_truncate(r->cache, -1, 0);
+}
+
+/* Many samples of one prompt: it is read once. */
+static int64_t find_twin(const run *r, int64_t i)
+{
+    int32_t length = r->o.prompt_lengths[i];
+    for (int64_t j = 0; j < i; j++)
+        if (r->sequences[j].twin < 0 && r->sequences[i].start + r->sequences[j].start == 0 &&
+            r->o.prompt_lengths[j] == length &&
+            memcmp(r->o.prompts[j], r->o.prompts[i], (size_t)length * sizeof(int32_t)) == 0)
+            return j;
+    return -1;
 }
 
 static void begin(run *r)
@@ -124,7 +143,8 @@ static void begin(run *r)
     int64_t S = r->o.sequences, V = r->ctx->arch->V;
     memset(r->seen, 0, (size_t)(S * V));
     for (int64_t i = 0; i < S; i++) {
-        r->sequences[i] = (sequence){ .start = r->cache->lengths[i] };
+        r->sequences[i] = (sequence){ .start = r->cache->lengths[i], .twin = -1 };
+        r->sequences[i].twin = find_twin(r, i);
         r->lengths[i] = 0;
         r->finish[i] = MM_FINISH_LENGTH;
         for (int64_t t = 0; t < r->o.prompt_lengths[i]; t++)
@@ -155,7 +175,7 @@ static mmi_pass next_pass(run *r)
     for (int64_t i = 0; i < r->o.sequences; i++) {
         sequence *s = &r->sequences[i];
         s->row = -1;
-        if (s->done)
+        if (s->done || s->twin >= 0)
             continue;
         int64_t n = feed(r, i, p->ids + pass.N), past = r->cache->lengths[i];
         p->segments[pass.segments++] = (mmi_segment){ .row = pass.N, .count = n, .past = past, .sequence = i };
@@ -212,6 +232,18 @@ static mm_status draw(run *r, int64_t i)
     return MM_OK;
 }
 
+/* Where a twin's prompt has been read in this step, take over its keys and values and its logits. */
+static mm_status join_twin(run *r, sequence *s, int64_t i)
+{
+    if (s->twin < 0 || r->sequences[s->twin].row < 0)
+        return MM_OK;
+    mm_status status = mm_cache_fork(r->cache, (int32_t)i, r->cache, (int32_t)s->twin, -1);
+    s->read = r->o.prompt_lengths[i];
+    s->row = r->sequences[s->twin].row;
+    s->twin = -1;
+    return status;
+}
+
 static mm_status generate(run *r)
 {
     for (;;) {
@@ -220,6 +252,8 @@ static mm_status generate(run *r)
             return mmi_context_take_cancel(r->ctx) ? mmi_fail(MM_ERR_CANCELLED, "cancelled with the last token") :
                                                      MM_OK;
         mm_status status = mmi_run_forward(r->ctx, &pass);
+        for (int64_t i = 0; i < r->o.sequences && status == MM_OK; i++)
+            status = join_twin(r, &r->sequences[i], i);
         for (int64_t i = 0; i < r->o.sequences && status == MM_OK; i++)
             if (r->sequences[i].row >= 0)
                 status = draw(r, i);

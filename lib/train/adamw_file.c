@@ -41,7 +41,7 @@ mm_status mm_optimizer_save(const mm_optimizer *optimizer, const char *path)
 mm_status mmi_optimizer_read_steps(int64_t *steps, const mmi_st_file *file, const char *path)
 {
     char text[24];
-    mm_status status = mmi_tensors_metadata(file, path, "step", text, sizeof text);
+    mm_status status = mmi_st_metadata(file, "step", text, sizeof text);
     if (status != MM_OK)
         return status;
     char *end = text;

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "base/memory.h"
 
 #define NAME_SIZE 160
@@ -104,25 +103,4 @@ void mmi_tensors_take(const mmi_st_file *file, const mmi_tensor_list *list)
         const mmi_st_entry *entry = mmi_st_find(file, list->entries[i].name);
         memcpy((void *)list->entries[i].data, entry->data, entry->bytes);
     }
-}
-
-/* The header was checked when the file was opened: 8 bytes of length, then so many of JSON. */
-mm_status mmi_tensors_metadata(const mmi_st_file *file, const char *path, const char *key, char *text, size_t size)
-{
-    const unsigned char *image = file->mapping.data;
-    uint64_t length = 0;
-    for (unsigned i = 0; i < 8; i++)
-        length |= (uint64_t)image[i] << 8 * i;
-    mmi_json *header = NULL;
-    mm_status status = mmi_json_parse((const char *)image + 8, (size_t)length, path, &header);
-    if (status != MM_OK)
-        return status;
-    size_t used = 0;
-    const char *value = mmi_json_string(mmi_json_get(mmi_json_get(header, "__metadata__"), key), &used);
-    if (value && used < size)
-        memcpy(text, value, used + 1);
-    else
-        status = mmi_fail(MM_ERR_FORMAT, "%s: the metadata \"%s\" is %s", path, key, value ? "too long" : "missing");
-    mmi_json_free(header);
-    return status;
 }

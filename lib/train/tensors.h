@@ -36,7 +36,4 @@ mm_status mmi_tensors_open(mmi_st_file *out, const char *path, const mmi_tensor_
 /* Copy all of them out of a file that was opened by this list. Can't fail. */
 void mmi_tensors_take(const mmi_st_file *file, const mmi_tensor_list *list);
 
-/* A member of the file's metadata, copied into `text`: MM_ERR_FORMAT if it is absent or too long. */
-mm_status mmi_tensors_metadata(const mmi_st_file *file, const char *path, const char *key, char *text, size_t size);
-
 #endif

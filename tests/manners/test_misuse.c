@@ -107,8 +107,8 @@ START_TEST(sizes_that_no_machine_has_are_refused)
         ck_assert(status == MM_ERR_ARG || status == MM_ERR_MEMORY);
         options.max_batch = 1, options.max_length = huge[i];
         ck_status(mm_context_create(model, &options, &context), MM_ERR_ARG);
-        ck_assert(mm_cache_create(model, huge[i], 64, &cache) != MM_OK);
-        ck_status(mm_cache_create(model, 1, huge[i], &cache), MM_ERR_ARG);
+        ck_assert(mm_cache_create(model, huge[i], 64, MM_F32, &cache) != MM_OK);
+        ck_status(mm_cache_create(model, 1, huge[i], MM_F32, &cache), MM_ERR_ARG);
     }
     ck_assert(mm_config_set_int(config, "num_hidden_layers", INT64_C(1) << 31) == MM_ERR_ARG ||
               mm_config_validate(config) != MM_OK);
@@ -159,7 +159,7 @@ START_TEST(handles_may_be_freed_in_any_order)
         mm_cache *cache = NULL;
         mm_optimizer *optimizer = NULL;
         const int32_t zero = 0;
-        ck_ok(mm_cache_create(model, 1, 8, &cache));
+        ck_ok(mm_cache_create(model, 1, 8, MM_F32, &cache));
         ck_ok(mm_adamw_create(model, NULL, &optimizer));
         ck_ok(mm_model_cast(model, MM_BF16, &half));
         for (int i = 0; i < 3; i++)

@@ -1,6 +1,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/dtype.h"
 #include "nn/arrays.h"
 #include "nn/attention.h"
 #include "nn/exec.h"
@@ -136,7 +137,7 @@ static attention prepare(const shape *s, test_rng *rng)
 static mmi_attention as_given(attention *a)
 {
     return (mmi_attention){ .q = a->q, .k = a->k, .v = a->v, .ldq = a->ldq, .ldk = a->ldk,
-                            .sequence_stride = a->s.capacity * a->ldk, .H = a->s.H, .G = a->s.G, .D = a->s.D,
+                            .head_stride = a->s.D, .sequence_stride = a->s.capacity * a->ldk, .H = a->s.H, .G = a->s.G, .D = a->s.D,
                             .segments = a->segment, .segment_count = a->segments,
                             .piece_first = take(a->segments + 1, sizeof(int64_t)) };
 }
@@ -255,6 +256,57 @@ START_TEST(new_tokens_see_the_cached_ones_before_them)
 }
 END_TEST
 
+/* Each head's keys one behind the other, as a cache has them, in `dtype`; and the same numbers widened. */
+static void narrow_cache(attention *a, const mmi_kernels *k, int32_t dtype, void **narrow, float **wide, const float *from)
+{
+    int64_t G = a->s.G, D = a->s.D, tokens = a->s.capacity, n = a->keys * G * D;
+    float *turned = take_floats(n, 0);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t d = i % D, t = i / D % tokens, g = i / D / tokens % G, s = i / D / tokens / G;
+        turned[i] = from[(s * tokens + t) * a->ldk + g * D + d];
+    }
+    *narrow = take((int64_t)mmi_dtype_bytes(dtype, n), 1);
+    *wide = take_floats(n, 0);
+    k->narrow(*narrow, turned, dtype, n);
+    k->widen(*wide, *narrow, dtype, n);
+}
+
+START_TEST(keys_and_values_in_fewer_bits_count_as_what_they_widen_to)
+{
+    static const shape shapes_of_32[] = {
+        { 4, 2, 32, { 1, 7, 70, 3 }, false, 210, { 0, 5, 64, 130 } },
+        { 3, 3, 64, { 2, 9 }, true, 90, { 70, 33 } },
+    };
+    static const int32_t dtypes[] = { MM_F32, MM_BF16, MM_Q8_0 };
+    test_rng rng = { 220 };
+    attention a = prepare(&shapes_of_32[_i / 3], &rng);
+    int32_t dtype = dtypes[_i % 3];
+    int64_t n = a.N * a.s.H * a.s.D;
+    for (int32_t p = 0; p < mmi_path_count(); p++) {
+        mmi_exec x = exec_create(mmi_path_get(p), 2, mmi_attention_scratch(a.s.H, a.s.G, a.s.D));
+        void *k, *v;
+        float *wide_k, *wide_v, *expected = take_floats(n, 0);
+        narrow_cache(&a, &x.k, dtype, &k, &wide_k, a.k);
+        narrow_cache(&a, &x.k, dtype, &v, &wide_v, a.v);
+        mmi_attention given = as_given(&a);
+        given.ldk = a.s.D;
+        given.head_stride = a.s.capacity * a.s.D;
+        given.sequence_stride = a.s.G * given.head_stride;
+        given.k = wide_k;
+        given.v = wide_v;
+        mmi_attention_forward(&x, expected, NULL, &given);
+        given.k = k;
+        given.v = v;
+        given.kv_dtype = dtype;
+        mmi_attention_forward(&x, a.out, NULL, &given);
+        ck_assert_msg(same_bits(a.out, expected, n), "%s, %s", x.k.name, mm_dtype_name(dtype));
+        if (dtype == MM_F32)
+            check_out(&a, "one head's keys behind the other");
+        exec_free(&x);
+    }
+}
+END_TEST
+
 START_TEST(rows_that_see_masked_keys_only_stay_finite_both_ways)
 {
     static const shape s = { .H = 4, .G = 2, .D = 10, .lengths = { 90, 3 }, .masked = true };
@@ -318,6 +370,7 @@ int main(void)
     tcase_add_loop_test(tests, causal_attention_and_its_gradients_agree_with_the_reference, 0, SHAPES);
     tcase_add_loop_test(tests, masked_keys_are_seen_by_nobody_forward_and_backward, 0, MASKED);
     tcase_add_loop_test(tests, new_tokens_see_the_cached_ones_before_them, 0, CACHED);
+    tcase_add_loop_test(tests, keys_and_values_in_fewer_bits_count_as_what_they_widen_to, 0, 6);
     tcase_add_test(tests, rows_that_see_masked_keys_only_stay_finite_both_ways);
     tcase_add_test(tests, large_scores_do_not_overflow);
     tcase_add_test(tests, nothing_is_kept_for_backward_when_it_is_not_wanted);

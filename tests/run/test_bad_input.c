@@ -116,10 +116,10 @@ START_TEST(caches_that_do_not_fit_are_refused)
     bench t = bench_of();
     mm_model *stranger = tiny_model(0, 12);
     mm_cache *cache = NULL, *narrow = NULL, *foreign = NULL, *large = NULL;
-    ck_ok(mm_cache_create(t.model, 2, 12, &cache));
-    ck_ok(mm_cache_create(t.model, 1, 12, &narrow));
-    ck_ok(mm_cache_create(t.model, 2, 512, &large));
-    ck_ok(mm_cache_create(stranger, 2, 12, &foreign));
+    ck_ok(mm_cache_create(t.model, 2, 12, MM_F32, &cache));
+    ck_ok(mm_cache_create(t.model, 1, 12, MM_F32, &narrow));
+    ck_ok(mm_cache_create(t.model, 2, 512, MM_F32, &large));
+    ck_ok(mm_cache_create(stranger, 2, 12, MM_F32, &foreign));
     t.good.mode = MM_EVAL;
     mm_batch first = t.good;
     first.cache = cache;
@@ -343,11 +343,11 @@ START_TEST(cache_functions_held_wrong_are_refused)
     mm_cache *cache = NULL;
     static const int32_t sizes[][2] = { { 0, 5 }, { -1, 5 }, { INT32_MAX, 5 }, { 2, 0 }, { 2, -5 }, { 2, 513 } };
     for (int i = 0; i < 6; i++)
-        ck_status(mm_cache_create(model, sizes[i][0], sizes[i][1], &cache), MM_ERR_ARG);
-    ck_status(mm_cache_create(NULL, 1, 5, &cache), MM_ERR_ARG);
-    ck_status(mm_cache_create(model, 1, 5, NULL), MM_ERR_ARG);
+        ck_status(mm_cache_create(model, sizes[i][0], sizes[i][1], MM_F32, &cache), MM_ERR_ARG);
+    ck_status(mm_cache_create(NULL, 1, 5, MM_F32, &cache), MM_ERR_ARG);
+    ck_status(mm_cache_create(model, 1, 5, MM_F32, NULL), MM_ERR_ARG);
     ck_assert_ptr_null(cache);
-    ck_ok(mm_cache_create(model, 2, 512, &cache));
+    ck_ok(mm_cache_create(model, 2, 512, MM_F32, &cache));
     ck_assert_int_eq(mm_cache_length(cache, 1), 0);
     ck_assert_int_eq(mm_cache_length(cache, 2), -1);
     ck_assert_int_eq(mm_cache_length(cache, -1), -1);
@@ -386,9 +386,9 @@ START_TEST(generate_held_wrong_is_refused_and_the_cache_stays)
     const int32_t *prompts[2] = { ids, ids + 1 }, *bad[2] = { ids, bad_ids }, *missing[2] = { ids, NULL };
     mm_sampling sampling = MM_SAMPLING_INIT, odd = sampling;
     mm_generate_options good = MM_GENERATE_OPTIONS_INIT;
-    ck_ok(mm_cache_create(model, 2, 64, &cache));
-    ck_ok(mm_cache_create(stranger, 2, 64, &foreign));
-    ck_ok(mm_cache_create(model, 1, 64, &narrow));
+    ck_ok(mm_cache_create(model, 2, 64, MM_F32, &cache));
+    ck_ok(mm_cache_create(stranger, 2, 64, MM_F32, &foreign));
+    ck_ok(mm_cache_create(model, 1, 64, MM_F32, &narrow));
     sampling.temperature = 0;
     good.prompts = prompts;
     good.prompt_lengths = lengths;

@@ -72,7 +72,7 @@ static void ck_taken(const mm_config *config, const mm_workload *w, const char *
     if (w->optimizer)
         ck_ok(mm_adamw_create(model, NULL, &optimizer));
     if (w->cache_sequences)
-        ck_ok(mm_cache_create(model, w->cache_sequences, w->cache_capacity, &cache));
+        ck_ok(mm_cache_create(model, w->cache_sequences, w->cache_capacity, w->cache_dtype, &cache));
     ck_assert_msg(bytes_held() - start == (uint64_t)m.total, "%s: %llu bytes are taken, the estimate says %lld", what,
                   (unsigned long long)(bytes_held() - start), (long long)m.total);
     mm_cache_free(cache);

@@ -61,7 +61,7 @@ static mm_status run(work *w)
     if (status == MM_OK)
         status = make_context(w);
     if (status == MM_OK)
-        status = mm_cache_create(w->model, 2, 20, &w->cache);
+        status = mm_cache_create(w->model, 2, 20, MM_F32, &w->cache);
     if (status == MM_OK)
         status = mm_forward(w->context, &w->batch, &out);
     if (status == MM_OK && w->mode == MM_TRAIN)
@@ -127,7 +127,7 @@ START_TEST(a_call_that_found_no_memory_leaves_context_and_cache_as_they_were)
     work w = work_of(0, MM_EVAL, true);
     ck_ok(mm_model_create(w.config, 7, &w.model));
     ck_ok(make_context(&w));
-    ck_ok(mm_cache_create(w.model, 2, 20, &w.cache));
+    ck_ok(mm_cache_create(w.model, 2, 20, MM_F32, &w.cache));
     ck_ok(generate(&w, 3));
     int32_t before = mm_cache_length(w.cache, 0);
     mmi_memory_fail_at(1, true);

@@ -37,7 +37,7 @@ static void feed_in_pieces(mm_context *context, const mm_batch *whole, const flo
 {
     mm_cache *cache = NULL;
     int32_t B = whole->batch, T = whole->length, V = vocab_of(mm_context_model(context)), piece = 0;
-    ck_ok(mm_cache_create(mm_context_model(context), B, T, &cache));
+    ck_ok(mm_cache_create(mm_context_model(context), B, T, MM_F32, &cache));
     for (int32_t at = 0; at < T; at += piece) {
         piece = *pieces ? *pieces++ : piece;
         piece = piece < T - at ? piece : T - at;
@@ -95,7 +95,7 @@ START_TEST(a_cache_cut_back_continues_as_if_the_rest_had_never_been)
     mm_batch whole = bare_batch(model, 2, 20, &rng), other = bare_batch(model, 2, 9, &rng), b = whole;
     float *expected = logits_of(context, &whole);
     mm_cache *cache = NULL;
-    ck_ok(mm_cache_create(model, 2, 25, &cache));
+    ck_ok(mm_cache_create(model, 2, 25, MM_F32, &cache));
     b.cache = other.cache = cache;
     b.length = 11;
     b.ids = columns(whole.ids, 2, 20, 0, 11);
@@ -125,7 +125,7 @@ START_TEST(cached_sequences_may_have_different_lengths)
     float *expected = logits_of(context, &whole);
     int32_t V = vocab_of(model);
     mm_cache *cache = NULL;
-    ck_ok(mm_cache_create(model, 2, 25, &cache));
+    ck_ok(mm_cache_create(model, 2, 25, MM_F32, &cache));
     b.cache = cache;
     b.length = 15;
     b.ids = columns(whole.ids, 2, 20, 0, 15);
@@ -405,7 +405,7 @@ START_TEST(running_allocates_nothing)
     mm_model *model = tiny_model(_i, 6);
     mm_context *context = context_on(model, MM_TRAIN, 2, 9, MM_OUT_LOSS | MM_OUT_LAST_LOGITS, 2, NULL);
     mm_cache *cache = NULL;
-    ck_ok(mm_cache_create(model, 2, 20, &cache));
+    ck_ok(mm_cache_create(model, 2, 20, MM_F32, &cache));
     mm_batch train = random_batch(model, 2, 9, MM_TRAIN, &rng), decode = bare_batch(model, 2, 1, &rng);
     mm_output out = MM_OUTPUT_INIT;
     double norm = 0;

@@ -320,7 +320,7 @@ START_TEST(a_full_context_ends_a_sequence)
     for (int i = 0; i < 3; i++)
         ck_assert_int_eq(m.finish[i], MM_FINISH_LENGTH);
     mm_cache *cache = NULL;
-    ck_ok(mm_cache_create(model, 1, 24, &cache));
+    ck_ok(mm_cache_create(model, 1, 24, MM_F32, &cache));
     prompts one = { { p.ids[2] }, { 20 } };
     o = options_for(&one, 1, &s);
     o.cache = cache;
@@ -345,7 +345,7 @@ START_TEST(a_callers_cache_continues_where_it_stood)
     mm_generate_options o = options_for(&p, 3, &s);
     made all = generate(context, &o);
     mm_cache *cache = NULL;
-    ck_ok(mm_cache_create(model, 4, 40, &cache));
+    ck_ok(mm_cache_create(model, 4, 40, MM_F32, &cache));
     o.cache = cache;
     o.max_new_tokens = 5;
     made first = generate(context, &o);
@@ -401,7 +401,7 @@ START_TEST(a_cancelled_call_leaves_the_cache_where_it_stood)
     mm_context *context = context_of(model, MM_EVAL, 2, 4, MM_OUT_LAST_LOGITS);
     mm_generate_result r = MM_GENERATE_RESULT_INIT;
     mm_cache *cache = NULL;
-    ck_ok(mm_cache_create(model, 2, 60, &cache));
+    ck_ok(mm_cache_create(model, 2, 60, MM_F32, &cache));
     mm_generate_options o = options_for(&p, 2, &s);
     o.cache = cache;
     made first = generate(context, &o);
@@ -436,7 +436,7 @@ START_TEST(a_cancelled_pass_leaves_cache_and_context_usable)
     mm_batch train = random_batch(model, 2, 7, MM_TRAIN, &rng), eval = train;
     mm_output out = MM_OUTPUT_INIT;
     mm_cache *cache = NULL;
-    ck_ok(mm_cache_create(model, 2, 20, &cache));
+    ck_ok(mm_cache_create(model, 2, 20, MM_F32, &cache));
     double loss = forward_backward(context, &train, NULL);
     int64_t n;
     float *gradients = all_gradients(context, &n);
@@ -474,7 +474,7 @@ START_TEST(logits_that_are_not_finite_end_in_a_status)
     mm_model_written(model);
     mm_context *context = context_of(model, MM_EVAL, 2, 24, MM_OUT_LAST_LOGITS);
     mm_cache *cache = NULL;
-    ck_ok(mm_cache_create(model, 2, 40, &cache));
+    ck_ok(mm_cache_create(model, 2, 40, MM_F32, &cache));
     mm_generate_options o = options_for(&p, 2, NULL);
     mm_generate_result r = MM_GENERATE_RESULT_INIT;
     o.cache = cache;

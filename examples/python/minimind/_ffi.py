@@ -184,6 +184,8 @@ class mm_workload(Structure):
         ("checkpointing", c_int32),
         ("dtype", c_int32),
         ("kernels", c_char_p),
+        ("cache_dtype", c_int32),
+        ("reserved", c_int32),
     ]
 
 
@@ -317,7 +319,7 @@ class mm_generate_options(Structure):
         ("sequences", c_int32),
         ("stop_count", c_int32),
         ("max_new_tokens", c_int32),
-        ("reserved", c_int32),
+        ("cache_dtype", c_int32),
     ]
 
 
@@ -717,10 +719,16 @@ FUNCTIONS = {
     "mm_grad": (mm_status, [POINTER(mm_context), c_int64, POINTER(mm_view)]),
     "mm_grad_add": (mm_status, [POINTER(mm_context), POINTER(mm_context), c_double]),
     "mm_grad_norm": (mm_status, [POINTER(mm_context), POINTER(c_double)]),
-    "mm_cache_create": (mm_status, [POINTER(mm_model), c_int32, c_int32, POINTER(POINTER(mm_cache))]),
+    "mm_cache_create": (mm_status, [POINTER(mm_model), c_int32, c_int32, c_int32, POINTER(POINTER(mm_cache))]),
     "mm_cache_free": (None, [POINTER(mm_cache)]),
     "mm_cache_length": (c_int32, [POINTER(mm_cache), c_int32]),
+    "mm_cache_sequences": (c_int32, [POINTER(mm_cache)]),
+    "mm_cache_capacity": (c_int32, [POINTER(mm_cache)]),
+    "mm_cache_dtype": (c_int32, [POINTER(mm_cache)]),
     "mm_cache_truncate": (mm_status, [POINTER(mm_cache), c_int32, c_int32]),
+    "mm_cache_fork": (mm_status, [POINTER(mm_cache), c_int32, POINTER(mm_cache), c_int32, c_int32]),
+    "mm_cache_save": (mm_status, [POINTER(mm_cache), c_char_p]),
+    "mm_cache_load": (mm_status, [POINTER(mm_model), c_char_p, POINTER(POINTER(mm_cache))]),
     "mm_sampling_init": (None, [POINTER(mm_sampling), c_size_t]),
     "mm_generate_options_init": (None, [POINTER(mm_generate_options), c_size_t]),
     "mm_generate_result_init": (None, [POINTER(mm_generate_result), c_size_t]),

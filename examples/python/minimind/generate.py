@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import queue
 import threading
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import numpy as np
 
 from . import _ffi
 from ._arrays import IntArray, integers, pointer
-from ._library import Handle, create, lib, struct
+from ._library import Handle, create, lib, path, struct
 from .context import Context
 from .errors import StateError
 from .model import Model
@@ -21,8 +22,21 @@ from .tokenizer import Tokenizer
 class Cache(Handle):
     """Keys and values of sequences that go on from call to call."""
 
-    def __init__(self, model: Model, sequences: int = 1, capacity: int = 512) -> None:
-        self._handle = create(_ffi.mm_cache, lib.mm_cache_create, lib.mm_cache_free, model._native, sequences, capacity)
+    def __init__(self, model: Model, sequences: int = 1, capacity: int = 512, dtype: int = _ffi.MM_F32) -> None:
+        self._handle = create(_ffi.mm_cache, lib.mm_cache_create, lib.mm_cache_free, model._native, sequences, capacity,
+                              dtype)
+
+    @classmethod
+    def load(cls, model: Model, file: str | os.PathLike[str]) -> Cache:
+        """As `save` left it; the model must have the weights that made it."""
+        return cls._wrap(create(_ffi.mm_cache, lib.mm_cache_load, lib.mm_cache_free, model._native, path(file)))
+
+    def save(self, file: str | os.PathLike[str]) -> None:
+        lib.mm_cache_save(self._native, path(file))
+
+    def fork(self, origin: Cache, origin_sequence: int = 0, sequence: int = -1, length: int = -1) -> None:
+        """Begin a sequence, or every one, as one of `origin` (which may be this cache) begins."""
+        lib.mm_cache_fork(self._native, sequence, origin._native, origin_sequence, length)
 
     def length(self, sequence: int = 0) -> int:
         """Tokens that a sequence holds; -1 if there is no such sequence."""

@@ -1,0 +1,230 @@
+/* A cache as a safetensors file: of each sequence its keys and its values, [L, G, length, D], without the room behind
+ * them. Numbers in blocks, for which the format has no dtype, are bytes: [L, G, length, bytes of D]. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "model/safetensors.h"
+#include "run/cache.h"
+
+#define FORMAT "minimind cache 1"
+#define NAME_SIZE 32
+#define NUMBER_SIZE 24
+#define SAMPLE 64 /* bytes of each tensor that tell one model's weights from another's */
+
+static const char *const sides[2] = { "keys", "values" };
+
+static void name_of(char name[NAME_SIZE], int64_t sequence, int side)
+{
+    snprintf(name, NAME_SIZE, "sequences.%lld.%s", (long long)sequence, sides[side]);
+}
+
+/* Keys and values mean something to the weights that made them only. FNV-1a over the beginning of every tensor: any
+ * step of training changes all of them. */
+static void weights_mark(char mark[NUMBER_SIZE], const mm_model *model)
+{
+    uint64_t hash = UINT64_C(14695981039346656037);
+    for (int64_t i = 0; i < mmi_model_layout(model)->count; i++) {
+        mmi_weight w = mmi_model_weight(model, i);
+        const unsigned char *bytes = w.data;
+        size_t size = mmi_dtype_bytes(w.dtype, w.rows * w.cols);
+        for (size_t at = 0; at < size && at < SAMPLE; at++)
+            hash = (hash ^ bytes[at]) * UINT64_C(1099511628211);
+    }
+    snprintf(mark, NUMBER_SIZE, "%016" PRIx64, hash);
+}
+
+/* What the tensor of `length` tokens must look like. */
+static mmi_st_entry entry_of(const mm_cache *cache, int64_t length)
+{
+    bool blocks = mmi_block_bytes(cache->dtype) > 0;
+    int64_t row = blocks ? (int64_t)mmi_dtype_bytes(cache->dtype, cache->D) : cache->D;
+    return (mmi_st_entry){ .dtype = blocks ? MMI_ST_BYTES : cache->dtype,
+                           .rank = 4,
+                           .shape = { mmi_model_arch(cache->model)->L, cache->G, length, row } };
+}
+
+/* --- Saving --- */
+
+typedef struct table {
+    mmi_st_entry *entries; /* [2 sequences] */
+    char (*names)[NAME_SIZE];
+    unsigned char *data;
+} table;
+
+static void *carve_table(mmi_carve *carve, table *t, const mm_cache *cache)
+{
+    int64_t tokens = 0;
+    for (int64_t i = 0; i < cache->sequences; i++)
+        tokens += cache->lengths[i];
+    t->entries = mmi_carve_take(carve, 2 * cache->sequences, sizeof *t->entries);
+    t->names = mmi_carve_take(carve, 2 * cache->sequences, sizeof *t->names);
+    t->data = mmi_carve_take(carve, tokens * 2 * mmi_model_arch(cache->model)->L * cache->G,
+                             mmi_dtype_bytes(cache->dtype, cache->D));
+    return carve->base;
+}
+
+/* Pack every head's tokens one behind the other. */
+static void fill_table(table *t, const mm_cache *cache)
+{
+    unsigned char *to = t->data;
+    for (int64_t e = 0; e < 2 * cache->sequences; e++) {
+        int64_t length = cache->lengths[e / 2];
+        size_t bytes = mmi_dtype_bytes(cache->dtype, length * cache->D);
+        t->entries[e] = entry_of(cache, length);
+        t->entries[e].name = t->names[e];
+        t->entries[e].data = to;
+        name_of(t->names[e], e / 2, (int)(e % 2));
+        for (int64_t l = 0; l < mmi_model_arch(cache->model)->L; l++)
+            for (int64_t g = 0; g < cache->G; g++, to += bytes)
+                memcpy(to, mmi_cache_at(cache, l, (int)(e % 2), e / 2, g, 0), bytes);
+    }
+}
+
+mm_status mm_cache_save(const mm_cache *cache, const char *path)
+{
+    if (!cache || !path)
+        return mmi_fail(MM_ERR_ARG, "mm_cache_save: %s is NULL", cache ? "path" : "cache");
+    table t;
+    mmi_carve carve = { 0 };
+    carve_table(&carve, &t, cache);
+    if (!carve.overflow)
+        carve.base = mmi_calloc(carve.used, 1);
+    if (!carve.base)
+        return mmi_fail_memory(carve.used, "saving a cache");
+    carve.used = 0;
+    void *block = carve_table(&carve, &t, cache);
+    fill_table(&t, cache);
+    char sequences[NUMBER_SIZE], capacity[NUMBER_SIZE], mark[NUMBER_SIZE];
+    snprintf(sequences, sizeof sequences, "%lld", (long long)cache->sequences);
+    snprintf(capacity, sizeof capacity, "%lld", (long long)cache->capacity);
+    weights_mark(mark, cache->model);
+    const char *const metadata[] = { "format",    FORMAT,    "dtype",    mm_dtype_name(cache->dtype),
+                                     "sequences", sequences, "capacity", capacity,
+                                     "weights",   mark,      NULL };
+    mm_status status = mmi_st_write(path, t.entries, 2 * (size_t)cache->sequences, metadata);
+    mmi_free(block);
+    return status;
+}
+
+/* --- Loading --- */
+
+/* A whole number from 1 to `most` among the metadata. */
+static mm_status read_number(int32_t *out, const mmi_st_file *file, const char *key, int64_t most)
+{
+    char text[NUMBER_SIZE], *end = text;
+    mm_status status = mmi_st_metadata(file, key, text, sizeof text);
+    if (status != MM_OK)
+        return status;
+    long long value = *text >= '0' && *text <= '9' ? strtoll(text, &end, 10) : 0;
+    if (value < 1 || value > most || *end != '\0')
+        return mmi_fail(MM_ERR_FORMAT, "%s: the metadata \"%s\" is \"%s\", must be from 1 to %lld", file->what, key,
+                        text, (long long)most);
+    *out = (int32_t)value;
+    return MM_OK;
+}
+
+static mm_status read_dtype(int32_t *out, const mmi_st_file *file)
+{
+    static const int32_t known[] = { MM_F32, MM_BF16, MM_Q8_0 };
+    char text[NUMBER_SIZE];
+    mm_status status = mmi_st_metadata(file, "dtype", text, sizeof text);
+    if (status != MM_OK)
+        return status;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(text, mm_dtype_name(known[i])) == 0) {
+            *out = known[i];
+            return MM_OK;
+        }
+    return mmi_fail(MM_ERR_FORMAT, "%s: the metadata \"dtype\" is \"%s\", a cache may be f32, bf16 or q8_0", file->what,
+                    text);
+}
+
+/* The cache that the file tells of, empty. */
+static mm_status create_for(mm_cache **out, mm_model *model, const mmi_st_file *file)
+{
+    char text[NUMBER_SIZE], mark[NUMBER_SIZE];
+    int32_t sequences = 0, capacity = 0, dtype = MM_F32;
+    mm_status status = mmi_st_metadata(file, "format", text, sizeof text);
+    if (status == MM_OK && strcmp(text, FORMAT) != 0)
+        status = mmi_fail(MM_ERR_FORMAT, "%s: the metadata \"format\" is \"%s\", not \"" FORMAT "\"", file->what, text);
+    if (status == MM_OK)
+        status = mmi_st_metadata(file, "weights", text, sizeof text);
+    weights_mark(mark, model);
+    if (status == MM_OK && strcmp(text, mark) != 0)
+        status = mmi_fail(MM_ERR_ARG, "%s: was made by other weights than this model's", file->what);
+    if (status == MM_OK)
+        status = read_dtype(&dtype, file);
+    if (status == MM_OK)
+        status = read_number(&sequences, file, "sequences", (int64_t)file->count / 2);
+    if (status == MM_OK)
+        status = read_number(&capacity, file, "capacity", mmi_model_arch(model)->max_positions);
+    if (status == MM_OK && file->count != 2 * (size_t)sequences)
+        status = mmi_fail(MM_ERR_FORMAT, "%s: holds %zu tensors, %d sequences have %d", file->what, file->count,
+                          sequences, 2 * sequences);
+    return status == MM_OK ? mm_cache_create(model, sequences, capacity, dtype, out) : status;
+}
+
+static mm_status find(const mmi_st_entry **out, const mmi_st_file *file, const mm_cache *cache, int64_t sequence,
+                      int side)
+{
+    char name[NAME_SIZE], found[MMI_ST_SHAPE_TEXT], wanted[MMI_ST_SHAPE_TEXT];
+    name_of(name, sequence, side);
+    const mmi_st_entry *e = *out = mmi_st_find(file, name);
+    if (!e)
+        return mmi_fail(MM_ERR_FORMAT, "%s: %s is missing", file->what, name);
+    int64_t length = e->rank == 4 && e->shape[2] <= cache->capacity ? e->shape[2] : cache->capacity;
+    mmi_st_entry must = entry_of(cache, length);
+    if (e->dtype != must.dtype)
+        return mmi_fail(MM_ERR_FORMAT, "%s: %s is %s, must be %s", file->what, name, e->dtype_name,
+                        mmi_st_dtype_name(must.dtype));
+    if (e->rank == 4 && memcmp(e->shape, must.shape, sizeof e->shape) == 0)
+        return MM_OK;
+    mmi_st_shape_text(found, e->shape, e->rank);
+    mmi_st_shape_text(wanted, must.shape, must.rank);
+    return mmi_fail(MM_ERR_FORMAT, "%s: %s has the shape %s, this cache has %s at most", file->what, name, found,
+                    wanted);
+}
+
+static mm_status read_sequence(mm_cache *cache, int64_t sequence, const mmi_st_file *file)
+{
+    const mmi_st_entry *entries[2];
+    mm_status status = find(&entries[0], file, cache, sequence, 0);
+    if (status == MM_OK)
+        status = find(&entries[1], file, cache, sequence, 1);
+    if (status == MM_OK && entries[0]->shape[2] != entries[1]->shape[2])
+        status = mmi_fail(MM_ERR_FORMAT, "%s: sequence %lld has %lld keys and %lld values", file->what,
+                          (long long)sequence, (long long)entries[0]->shape[2], (long long)entries[1]->shape[2]);
+    if (status != MM_OK)
+        return status;
+    int64_t length = entries[0]->shape[2];
+    size_t bytes = mmi_dtype_bytes(cache->dtype, length * cache->D);
+    for (int side = 0; side < 2; side++)
+        for (int64_t i = 0; i < mmi_model_arch(cache->model)->L * cache->G && status == MM_OK; i++)
+            status = mmi_st_read(mmi_cache_at(cache, i / cache->G, side, sequence, i % cache->G, 0), file,
+                                 entries[side], (size_t)i * bytes, bytes);
+    cache->lengths[sequence] = (int32_t)length;
+    return status;
+}
+
+mm_status mm_cache_load(mm_model *model, const char *path, mm_cache **out)
+{
+    if (!model || !path || !out)
+        return mmi_fail(MM_ERR_ARG, "mm_cache_load: model, path or out is NULL");
+    mmi_st_file file;
+    mm_status status = mmi_st_open_unmapped(path, &file);
+    if (status != MM_OK)
+        return status;
+    mm_cache *cache = NULL;
+    status = create_for(&cache, model, &file);
+    for (int64_t i = 0; status == MM_OK && i < cache->sequences; i++)
+        status = read_sequence(cache, i, &file);
+    mmi_st_close(&file);
+    if (status == MM_OK)
+        *out = cache;
+    else
+        mm_cache_free(cache);
+    return status;
+}

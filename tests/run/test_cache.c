@@ -1,0 +1,440 @@
+/* Keys and values kept in fewer bits, copied from sequence to sequence, and written to files. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "run/models.h"
+
+#define B 3
+#define T 21
+#define ROOM 40
+
+static const char wide_heads[] = "{\"model_type\":\"minimind\",\"minimind_version\":3,\"hidden_size\":64,\"num_hidden_"
+                                 "layers\":2,\"num_attention_heads\":4,"
+                                 "\"num_key_value_heads\":2,\"head_dim\":32,\"vocab_size\":67,\"intermediate_size\":96,"
+                                 "\"max_position_embeddings\":64}";
+
+static const int32_t dtypes[] = { MM_F32, MM_BF16, MM_Q8_0 };
+enum { DTYPES = 3 };
+
+typedef struct setting {
+    mm_model *model;
+    mm_context *context;
+    mm_cache *cache;
+    mm_batch batch; /* B x T */
+} setting;
+
+static setting begin(int32_t dtype)
+{
+    test_rng rng = { 900 };
+    setting s = { .model = model_of(wide_heads, 3) };
+    s.context = context_of(s.model, MM_EVAL, B, T, MM_OUT_LAST_LOGITS | MM_OUT_LOGITS);
+    s.batch = random_batch(s.model, B, T, MM_EVAL, &rng);
+    s.batch.targets = NULL;
+    ck_ok(mm_cache_create(s.model, B, ROOM, dtype, &s.cache));
+    return s;
+}
+
+static void end(setting *s)
+{
+    mm_cache_free(s->cache);
+    mm_context_free(s->context);
+    mm_model_free(s->model);
+}
+
+static void feed(setting *s, mm_cache *cache, const int32_t *ids, int32_t batch, int32_t length, mm_output *out)
+{
+    mm_batch b = MM_BATCH_INIT;
+    *out = (mm_output)MM_OUTPUT_INIT;
+    b.ids = ids;
+    b.batch = batch;
+    b.length = length;
+    b.cache = cache;
+    ck_ok(mm_forward(s->context, &b, out));
+}
+
+/* The logits behind one more token of the first sequence. */
+static float *next_logits(setting *s, mm_cache *cache)
+{
+    static const int32_t token = 5;
+    mm_output out;
+    feed(s, cache, &token, 1, 1, &out);
+    return copy_view(&out.last_logits);
+}
+
+START_TEST(fewer_bits_cost_little_and_take_less_memory)
+{
+    /* a key is off by 2^-9 of itself in bf16, by 2^-8 of its block's largest in q8_0; two layers and a softmax make
+     * more of it */
+    static const double most[DTYPES] = { 1e-6, 2e-2, 2e-2 };
+    static const uint64_t bytes[DTYPES] = { 4, 2, 0 };
+    setting s = begin(dtypes[_i]);
+    mm_output out, plain;
+    feed(&s, NULL, s.batch.ids, B, T, &plain);
+    float *expected = copy_view(&plain.logits);
+    int64_t n = (int64_t)B * T * vocab_of(s.model);
+    feed(&s, s.cache, s.batch.ids, B, T, &out);
+    double error = relative_error(out.logits.data, expected, (size_t)n);
+    ck_assert_msg(error < most[_i], "%s: %g", mm_dtype_name(dtypes[_i]), error);
+    if (_i > 0)
+        ck_assert_msg(error > 0, "%s gives the bits of f32", mm_dtype_name(dtypes[_i]));
+    ck_assert_int_eq(mm_cache_dtype(s.cache), dtypes[_i]);
+    ck_assert_int_eq(mm_cache_sequences(s.cache), B);
+    ck_assert_int_eq(mm_cache_capacity(s.cache), ROOM);
+
+    mm_workload w = MM_WORKLOAD_INIT;
+    mm_memory m = MM_MEMORY_INIT;
+    w.max_length = T;
+    w.cache_sequences = B;
+    w.cache_capacity = ROOM;
+    w.cache_dtype = dtypes[_i];
+    uint64_t held = bytes_held();
+    mm_cache *again = NULL;
+    ck_ok(mm_estimate_memory(mm_model_config(s.model), &w, &m));
+    ck_ok(mm_cache_create(s.model, B, ROOM, dtypes[_i], &again));
+    ck_assert_int_eq(m.cache_per_token,
+                     2 * 2 * 2 * (bytes[_i] ? 32 * (int64_t)bytes[_i] : 34)); /* L, sides, G, a row */
+    ck_assert_int_eq(m.cache, B * ROOM * m.cache_per_token);
+    ck_assert_uint_ge(bytes_held() - held, (uint64_t)m.cache);
+    ck_assert_uint_le(bytes_held() - held, (uint64_t)m.cache + 256);
+    mm_cache_free(again);
+    end(&s);
+}
+END_TEST
+
+START_TEST(a_token_at_a_time_or_all_at_once_any_cache_holds_the_same)
+{
+    setting s = begin(dtypes[_i]);
+    mm_output out;
+    feed(&s, s.cache, s.batch.ids, 1, T, &out);
+    float *at_once = copy_view(&out.last_logits);
+    ck_ok(mm_cache_truncate(s.cache, -1, 0));
+    for (int32_t t = 0; t < T; t++)
+        feed(&s, s.cache, s.batch.ids + t, 1, 1, &out);
+    ck_assert_double_lt(relative_error(out.last_logits.data, at_once, (size_t)vocab_of(s.model)), _i ? 2e-2 : 1e-6);
+    end(&s);
+}
+END_TEST
+
+START_TEST(a_fork_goes_on_as_its_origin_does)
+{
+    setting s = begin(dtypes[_i]);
+    size_t V = (size_t)vocab_of(s.model);
+    mm_output out;
+    mm_cache *other = NULL;
+    ck_ok(mm_cache_create(s.model, 2, ROOM / 2, dtypes[_i], &other));
+    feed(&s, s.cache, s.batch.ids, B, T, &out);
+    ck_ok(mm_cache_fork(other, 0, s.cache, 2, 11));
+    ck_ok(mm_cache_fork(s.cache, -1, s.cache, 2, -1)); /* into 0 and 1 */
+    for (int32_t i = 0; i < B; i++)
+        ck_assert_int_eq(mm_cache_length(s.cache, i), T);
+    ck_assert_int_eq(mm_cache_length(other, 0), 11);
+    ck_assert_int_eq(mm_cache_length(other, 1), 0);
+
+    mm_cache *alone = NULL;
+    ck_ok(mm_cache_create(s.model, 1, ROOM, dtypes[_i], &alone));
+    ck_ok(mm_cache_fork(alone, 0, s.cache, 2, -1));
+    float *expected = next_logits(&s, alone), *forked = next_logits(&s, s.cache);
+    ck_assert(same_bits(forked, expected, (int64_t)V));
+    ck_ok(mm_cache_truncate(alone, 0, 11));
+    ck_assert(same_bits(next_logits(&s, other), next_logits(&s, alone), (int64_t)V));
+    mm_cache_free(alone);
+    mm_cache_free(other);
+    end(&s);
+}
+END_TEST
+
+START_TEST(a_fork_held_wrong_is_refused_and_nothing_changes)
+{
+    setting s = begin(MM_F32);
+    mm_output out;
+    mm_model *stranger = model_of(wide_heads, 4);
+    mm_cache *small = NULL, *narrow = NULL, *foreign = NULL;
+    ck_ok(mm_cache_create(s.model, 1, 8, MM_F32, &small));
+    ck_ok(mm_cache_create(s.model, 1, ROOM, MM_BF16, &narrow));
+    ck_ok(mm_cache_create(stranger, 1, ROOM, MM_F32, &foreign));
+    feed(&s, s.cache, s.batch.ids, 1, T, &out);
+    ck_status(mm_cache_fork(NULL, 0, s.cache, 0, 1), MM_ERR_ARG);
+    ck_status(mm_cache_fork(s.cache, 0, NULL, 0, 1), MM_ERR_ARG);
+    ck_status(mm_cache_fork(s.cache, B, s.cache, 0, 1), MM_ERR_ARG);
+    ck_status(mm_cache_fork(s.cache, -2, s.cache, 0, 1), MM_ERR_ARG);
+    ck_status(mm_cache_fork(s.cache, 1, s.cache, -1, 1), MM_ERR_ARG);
+    ck_status(mm_cache_fork(s.cache, 1, s.cache, B, 1), MM_ERR_ARG);
+    ck_status(mm_cache_fork(s.cache, 1, s.cache, 0, T + 1), MM_ERR_ARG);
+    ck_error_mentions("21 tokens");
+    ck_status(mm_cache_fork(s.cache, 1, s.cache, 0, -2), MM_ERR_ARG);
+    ck_status(mm_cache_fork(small, 0, s.cache, 0, -1), MM_ERR_ARG);
+    ck_error_mentions("8 tokens");
+    ck_status(mm_cache_fork(narrow, 0, s.cache, 0, -1), MM_ERR_ARG);
+    ck_error_mentions("bf16");
+    ck_status(mm_cache_fork(foreign, 0, s.cache, 0, -1), MM_ERR_ARG);
+    ck_assert_int_eq(mm_cache_length(s.cache, 0), T);
+    ck_assert_int_eq(mm_cache_length(s.cache, 1), 0);
+    ck_ok(mm_cache_fork(s.cache, 0, s.cache, 0, 3)); /* onto itself: nothing to do */
+    ck_assert_int_eq(mm_cache_length(s.cache, 0), T);
+    mm_cache_free(small);
+    mm_cache_free(narrow);
+    mm_cache_free(foreign);
+    mm_model_free(stranger);
+    end(&s);
+}
+END_TEST
+
+START_TEST(heads_that_are_no_whole_blocks_can_not_be_kept_in_blocks)
+{
+    mm_model *model = tiny_model(0, 1);
+    mm_cache *cache = NULL;
+    ck_status(mm_cache_create(model, 1, 8, MM_Q8_0, &cache), MM_ERR_ARG);
+    ck_error_mentions("multiple of 32");
+    ck_status(mm_cache_create(model, 1, 8, MM_Q4_0, &cache), MM_ERR_ARG);
+    ck_error_mentions("f32, bf16 or q8_0");
+    ck_status(mm_cache_create(model, 1, 8, -1, &cache), MM_ERR_ARG);
+    ck_assert_ptr_null(cache);
+    ck_assert_int_eq(mm_cache_dtype(NULL), -1);
+    ck_assert_int_eq(mm_cache_sequences(NULL), 0);
+    ck_assert_int_eq(mm_cache_capacity(NULL), 0);
+    mm_workload w = MM_WORKLOAD_INIT;
+    mm_memory m = MM_MEMORY_INIT;
+    w.max_length = 8;
+    w.cache_dtype = MM_Q8_0;
+    ck_status(mm_estimate_memory(mm_model_config(model), &w, &m), MM_ERR_ARG);
+    ck_error_mentions("cache_dtype");
+    mm_model_free(model);
+}
+END_TEST
+
+/* --- Files --- */
+
+static const char *file_in_scratch(void)
+{
+    static char path[512];
+    snprintf(path, sizeof path, "%s/cache.safetensors", scratch_directory());
+    return path;
+}
+
+START_TEST(a_saved_cache_goes_on_where_it_stood)
+{
+    setting s = begin(dtypes[_i]);
+    const char *path = file_in_scratch();
+    mm_output out;
+    mm_cache *loaded = NULL;
+    feed(&s, s.cache, s.batch.ids, 2, T, &out); /* the third sequence stays empty */
+    ck_ok(mm_cache_truncate(s.cache, 1, 4));
+    ck_ok(mm_cache_save(s.cache, path));
+    ck_ok(mm_cache_load(s.model, path, &loaded));
+    ck_assert_int_eq(mm_cache_sequences(loaded), B);
+    ck_assert_int_eq(mm_cache_capacity(loaded), ROOM);
+    ck_assert_int_eq(mm_cache_dtype(loaded), dtypes[_i]);
+    ck_assert_int_eq(mm_cache_length(loaded, 0), T);
+    ck_assert_int_eq(mm_cache_length(loaded, 1), 4);
+    ck_assert_int_eq(mm_cache_length(loaded, 2), 0);
+    ck_assert(same_bits(next_logits(&s, loaded), next_logits(&s, s.cache), vocab_of(s.model)));
+    mm_cache_free(loaded);
+    end(&s);
+}
+END_TEST
+
+START_TEST(a_cache_is_of_use_to_the_weights_that_made_it_only)
+{
+    setting s = begin(MM_F32);
+    const char *path = file_in_scratch();
+    mm_model *other = model_of(wide_heads, 4), *wide = NULL;
+    mm_cache *loaded = NULL;
+    ck_ok(mm_cache_save(s.cache, path));
+    ck_status(mm_cache_load(other, path, &loaded), MM_ERR_ARG);
+    ck_error_mentions("other weights");
+    ck_ok(mm_model_cast(s.model, MM_BF16, &wide));
+    ck_status(mm_cache_load(wide, path, &loaded), MM_ERR_ARG);
+    ck_status(mm_cache_load(NULL, path, &loaded), MM_ERR_ARG);
+    ck_status(mm_cache_load(s.model, NULL, &loaded), MM_ERR_ARG);
+    ck_status(mm_cache_load(s.model, path, NULL), MM_ERR_ARG);
+    ck_status(mm_cache_load(s.model, "/nowhere/cache", &loaded), MM_ERR_IO);
+    ck_error_mentions("/nowhere/cache");
+    ck_status(mm_cache_save(NULL, path), MM_ERR_ARG);
+    ck_status(mm_cache_save(s.cache, NULL), MM_ERR_ARG);
+    ck_status(mm_cache_save(s.cache, "/nowhere/cache"), MM_ERR_IO);
+    ck_assert_ptr_null(loaded);
+    mm_model_free(other);
+    mm_model_free(wide);
+    end(&s);
+}
+END_TEST
+
+static size_t read_all(const char *path, char *bytes, size_t size)
+{
+    FILE *f = fopen(path, "rb");
+    ck_assert_ptr_nonnull(f);
+    size_t n = fread(bytes, 1, size, f);
+    ck_assert(n > 0 && n < size);
+    fclose(f);
+    return n;
+}
+
+static void write_all(const char *path, const char *bytes, size_t n)
+{
+    FILE *f = fopen(path, "wb");
+    ck_assert_ptr_nonnull(f);
+    ck_assert_uint_eq(fwrite(bytes, 1, n, f), n);
+    ck_assert_int_eq(fclose(f), 0);
+}
+
+/* Load the file with `from` in its header turned into `to`, of the same length. */
+static void ck_header(const mm_model *model, const char *bytes, size_t n, const char *from, const char *to,
+                      mm_status expected, const char *words)
+{
+    char path[512];
+    char *changed = malloc(n);
+    memcpy(changed, bytes, n);
+    ck_assert_uint_eq(strlen(from), strlen(to));
+    bool found = false;
+    for (size_t i = 8; i + strlen(from) <= n && !found; i++)
+        if ((found = memcmp(changed + i, from, strlen(from)) == 0))
+            memcpy(changed + i, to, strlen(to));
+    ck_assert_msg(found, "%s is not in the file", from);
+    snprintf(path, sizeof path, "%s/damaged", scratch_directory());
+    write_all(path, changed, n);
+    mm_cache *loaded = NULL;
+    uint64_t held = bytes_held();
+    ck_status(mm_cache_load((mm_model *)model, path, &loaded), expected);
+    ck_error_mentions(words);
+    ck_error_mentions("damaged");
+    ck_assert_ptr_null(loaded);
+    ck_assert_uint_eq(bytes_held(), held);
+    free(changed);
+}
+
+START_TEST(a_damaged_file_is_told_from_a_cache)
+{
+    setting s = begin(MM_Q8_0);
+    const char *path = file_in_scratch();
+    static char bytes[1 << 18];
+    mm_output out;
+    feed(&s, s.cache, s.batch.ids, B, T, &out);
+    ck_ok(mm_cache_save(s.cache, path));
+    size_t n = read_all(path, bytes, sizeof bytes);
+    mm_cache *loaded = NULL;
+    for (size_t cut = 0; cut < n; cut += n / 97 + 1) {
+        write_all(path, bytes, cut);
+        uint64_t held = bytes_held();
+        ck_status(mm_cache_load(s.model, path, &loaded), MM_ERR_FORMAT);
+        ck_assert_ptr_null(loaded);
+        ck_assert_uint_eq(bytes_held(), held);
+    }
+    ck_header(s.model, bytes, n, "minimind cache 1", "minimind cache 9", MM_ERR_FORMAT, "minimind cache 9");
+    ck_header(s.model, bytes, n, "\"capacity\"", "\"kapacity\"", MM_ERR_FORMAT, "\"capacity\" is missing");
+    ck_header(s.model, bytes, n, "\"capacity\":\"40\"", "\"capacity\":\"99\"", MM_ERR_FORMAT, "from 1 to 64");
+    ck_header(s.model, bytes, n, "\"capacity\":\"40\"", "\"capacity\":\"-1\"", MM_ERR_FORMAT, "capacity");
+    ck_header(s.model, bytes, n, "\"capacity\":\"40\"", "\"capacity\":\"20\"", MM_ERR_FORMAT, "shape");
+    ck_header(s.model, bytes, n, "\"sequences\":\"3\"", "\"sequences\":\"2\"", MM_ERR_FORMAT, "6 tensors");
+    ck_header(s.model, bytes, n, "\"sequences\":\"3\"", "\"sequences\":\"x\"", MM_ERR_FORMAT, "sequences");
+    ck_header(s.model, bytes, n, "\"dtype\":\"q8_0\"", "\"dtype\":\"q9_0\"", MM_ERR_FORMAT, "q9_0");
+    ck_header(s.model, bytes, n, "sequences.1.keys", "sequences.9.keys", MM_ERR_FORMAT, "sequences.1.keys is missing");
+    ck_header(s.model, bytes, n, "\"U8\"", "\"I8\"", MM_ERR_FORMAT, "I8");
+    ck_header(s.model, bytes, n, "[2,2,21,34]", "[2,2,34,21]", MM_ERR_FORMAT, "[2, 2, 34, 21]");
+    end(&s);
+}
+END_TEST
+
+/* --- Generating --- */
+
+START_TEST(many_samples_of_one_prompt_are_each_what_they_are_alone)
+{
+    test_rng rng = { 901 };
+    mm_model *model = model_of(wide_heads, 3);
+    mm_context *context = context_of(model, MM_EVAL, 5, 6, MM_OUT_LAST_LOGITS);
+    int32_t *shared = take_ints(&rng, 14, 0, 66), *copy = take_ints(&rng, 14, 0, 66), *own = take_ints(&rng, 9, 0, 66);
+    memcpy(copy, shared, 14 * sizeof *copy);
+    const int32_t *prompts[5] = { shared, own, copy, shared, shared };
+    int32_t lengths[5] = { 14, 9, 14, 14, 13 };
+    mm_cache *cache = NULL;
+    ck_ok(mm_cache_create(model, 5, ROOM, dtypes[_i], &cache));
+    mm_generate_options o = MM_GENERATE_OPTIONS_INIT;
+    mm_generate_result r = MM_GENERATE_RESULT_INIT;
+    mm_sampling sampling = MM_SAMPLING_INIT;
+    sampling.temperature = 0;
+    o.sampling = &sampling;
+    o.prompts = prompts;
+    o.prompt_lengths = lengths;
+    o.sequences = 5;
+    o.max_new_tokens = 8;
+    o.stop_ids = shared;
+    o.cache_dtype = dtypes[_i];
+    ck_ok(mm_generate(context, &o, &r));
+    int32_t ids[5][8];
+    memcpy(ids, r.ids, sizeof ids);
+    ck_assert(memcmp(ids[0], ids[2], sizeof ids[0]) == 0 && memcmp(ids[0], ids[3], sizeof ids[0]) == 0);
+    for (int i = 0; i < 5; i++) {
+        o.prompts = &prompts[i];
+        o.prompt_lengths = &lengths[i];
+        o.sequences = 1;
+        ck_ok(mm_generate(context, &o, &r));
+        ck_assert_msg(memcmp(r.ids, ids[i], sizeof ids[i]) == 0, "sequence %d", i);
+    }
+    o.prompts = prompts; /* with the caller's cache, which then holds all of each */
+    o.prompt_lengths = lengths;
+    o.sequences = 5;
+    o.cache = cache;
+    ck_ok(mm_generate(context, &o, &r));
+    ck_assert(memcmp(r.ids, ids, sizeof ids) == 0);
+    for (int32_t i = 0; i < 5; i++)
+        ck_assert_int_eq(mm_cache_length(cache, i), lengths[i] + 7);
+    sampling.temperature = 3; /* one prompt, samples of their own */
+    o.cache = NULL;
+    ck_ok(mm_generate(context, &o, &r));
+    ck_assert(memcmp(r.ids, r.ids + 3 * r.stride, sizeof ids[0]) != 0);
+    mm_cache_free(cache);
+    mm_context_free(context);
+    mm_model_free(model);
+}
+END_TEST
+
+START_TEST(the_contexts_own_cache_is_of_the_dtype_that_was_asked_for)
+{
+    mm_model *model = model_of(wide_heads, 3), *odd = tiny_model(0, 1);
+    mm_context *context = context_of(model, MM_EVAL, 1, 8, MM_OUT_LAST_LOGITS);
+    mm_context *other = context_of(odd, MM_EVAL, 1, 8, MM_OUT_LAST_LOGITS);
+    static const int32_t ids[4] = { 1, 2, 3, 4 }, length = 4;
+    const int32_t *prompt = ids;
+    mm_generate_options o = MM_GENERATE_OPTIONS_INIT;
+    mm_generate_result r = MM_GENERATE_RESULT_INIT;
+    o.prompts = &prompt;
+    o.prompt_lengths = &length;
+    o.max_new_tokens = 2;
+    ck_ok(mm_generate(context, &o, &r));
+    uint64_t held = bytes_held();
+    o.cache_dtype = MM_Q8_0;
+    ck_ok(mm_generate(context, &o, &r));
+    ck_assert_uint_lt(bytes_held(), held);
+    uint64_t least = bytes_held(), made = allocations();
+    ck_ok(mm_generate(context, &o, &r));
+    ck_assert_uint_eq(allocations(), made);
+    o.cache_dtype = MM_F16;
+    ck_status(mm_generate(context, &o, &r), MM_ERR_ARG);
+    ck_error_mentions("cache_dtype");
+    ck_assert_uint_eq(bytes_held(), least);
+    o.cache_dtype = MM_Q8_0;
+    ck_status(mm_generate(other, &o, &r), MM_ERR_ARG);
+    mm_context_free(context);
+    mm_context_free(other);
+    mm_model_free(model);
+    mm_model_free(odd);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tests;
+    Suite *suite = plain_suite("run/cache", &tests);
+    tcase_add_loop_test(tests, fewer_bits_cost_little_and_take_less_memory, 0, DTYPES);
+    tcase_add_loop_test(tests, a_token_at_a_time_or_all_at_once_any_cache_holds_the_same, 0, DTYPES);
+    tcase_add_loop_test(tests, a_fork_goes_on_as_its_origin_does, 0, DTYPES);
+    tcase_add_test(tests, a_fork_held_wrong_is_refused_and_nothing_changes);
+    tcase_add_test(tests, heads_that_are_no_whole_blocks_can_not_be_kept_in_blocks);
+    tcase_add_loop_test(tests, a_saved_cache_goes_on_where_it_stood, 0, DTYPES);
+    tcase_add_test(tests, a_cache_is_of_use_to_the_weights_that_made_it_only);
+    tcase_add_test(tests, a_damaged_file_is_told_from_a_cache);
+    tcase_add_loop_test(tests, many_samples_of_one_prompt_are_each_what_they_are_alone, 0, DTYPES);
+    tcase_add_test(tests, the_contexts_own_cache_is_of_the_dtype_that_was_asked_for);
+    return run_suite(suite);
+}
