@@ -34,6 +34,22 @@ enum {
     MM_OUT_HIDDEN = 16      /**< what the head reads: the final norm's output, [B, T, C] */
 };
 
+/** A piece of a job that the library hands to the host's parallel_for: call it once for every `index`. */
+typedef void (*mm_piece_fn)(void *job, int64_t index, int32_t worker);
+
+/**
+ * The host's own way of running work on several threads (a pool it has already, OpenMP, TBB, …): call
+ * piece(job, index, worker) once for each index from 0 to pieces - 1, in any order and on any threads, and return when all
+ * have returned; what they wrote must then be visible to the caller.
+ *
+ * `worker` is from 0 to the context's `threads` - 1 and names scratch memory: two pieces that run at the same time must have
+ * different ones, pieces that follow each other may have any. The number of a thread in the host's pool serves, as does 0
+ * for a loop on one thread. Pieces never call back into it, and none fails. It is called on the thread that called the
+ * library, some hundred times per pass, for pieces of some microseconds to milliseconds; results are the same bits however
+ * they are run.
+ */
+typedef void (*mm_parallel_for_fn)(void *user, int64_t pieces, mm_piece_fn piece, void *job);
+
 /** What a context is planned for. */
 typedef struct mm_context_options {
     size_t struct_size;  /**< sizeof(mm_context_options) */
@@ -42,13 +58,17 @@ typedef struct mm_context_options {
     int32_t max_length;  /**< tokens per sequence and pass, at least 1 */
     int32_t max_context; /**< tokens per sequence with the cached ones; 0: max_length */
     int32_t outputs;     /**< MM_OUT_… that may be asked for; 0: MM_OUT_LOSS in training, MM_OUT_LAST_LOGITS else */
-    int32_t threads;     /**< 0: one per processor; 1: the caller's alone */
+    int32_t threads;     /**< 0: one per processor; 1: the caller's alone. Contexts that run side by side share the
+                              processors: give each its part, or both the same parallel_for */
     int32_t checkpointing; /**< 1: training keeps only what each layer read and runs the layer again on the way back: less
                                 memory, about a third more time, the same bits */
     float router_noise;  /**< deviation of the noise on the router's logits in MM_TRAIN mode (Mini-LLM uses 0.01); 0: none */
     const char *kernels; /**< one of mm_kernels_name(); NULL: the fastest here */
+    mm_parallel_for_fn parallel_for; /**< NULL: threads of the context's own. Else it starts none, and `threads` is how many
+                                          workers the host's function has at most */
+    void *parallel_for_user;         /**< handed to parallel_for */
 } mm_context_options;
-#define MM_CONTEXT_OPTIONS_INIT { sizeof(mm_context_options), MM_EVAL, 1, 512, 0, 0, 0, 0, 0, NULL }
+#define MM_CONTEXT_OPTIONS_INIT { sizeof(mm_context_options), MM_EVAL, 1, 512, 0, 0, 0, 0, 0, NULL, NULL, NULL }
 
 /** Set every field of `options` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
 MM_API void mm_context_options_init(mm_context_options *options, size_t struct_size);

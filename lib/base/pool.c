@@ -27,6 +27,8 @@
 struct mmi_pool {
     int threads;
     int started;
+    mmi_parallel_for_fn host; /* NULL: threads of its own */
+    void *user;
     _Alignas(64) atomic_uint_fast64_t ticket;
     _Atomic(mmi_piece_fn) fn;
     _Atomic(void *) arg;
@@ -119,15 +121,27 @@ size_t mmi_pool_bytes(int threads)
     return sizeof(mmi_pool) + (size_t)(threads - 1) * sizeof(pthread_t);
 }
 
-mm_status mmi_pool_create(int threads, mmi_pool **out)
+mm_status mmi_pool_create_on(mmi_parallel_for_fn host, void *user, int threads, mmi_pool **out)
 {
     mmi_pool *pool = mmi_calloc(1, mmi_pool_bytes(threads));
     if (!pool)
         return mmi_fail_memory(mmi_pool_bytes(threads), "the thread pool");
     pool->threads = threads;
+    pool->host = host;
+    pool->user = user;
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->wake, NULL);
     pthread_cond_init(&pool->finished, NULL);
+    *out = pool;
+    return MM_OK;
+}
+
+mm_status mmi_pool_create(int threads, mmi_pool **out)
+{
+    mmi_pool *pool = NULL;
+    mm_status status = mmi_pool_create_on(NULL, NULL, threads, &pool);
+    if (status != MM_OK)
+        return status;
 
     /* Signals are the host's business: its handlers run on its own threads. */
     sigset_t all, before;
@@ -178,6 +192,10 @@ void mmi_pool_run(mmi_pool *pool, int64_t pieces, mmi_piece_fn fn, void *arg)
     if (pool->threads == 1 || pieces <= 1) {
         for (int64_t i = 0; i < pieces; i++)
             fn(arg, i, 0);
+        return;
+    }
+    if (pool->host) {
+        pool->host(pool->user, pieces, fn, arg);
         return;
     }
     /* Close the old job first: a worker that is late must not claim one of its pieces by the new job's count. */

@@ -10,10 +10,14 @@
 typedef struct mmi_pool mmi_pool;
 
 /* Does piece `piece`; `worker` in [0, threads) tells whose scratch memory to use. */
-typedef void (*mmi_piece_fn)(void *arg, int64_t piece, int worker);
+typedef void (*mmi_piece_fn)(void *arg, int64_t piece, int32_t worker);
 
-/* `threads` counts the caller: 1 makes no thread at all. */
+/* A host's own loop: calls piece(arg, i, worker) for every i in [0, pieces), returns when all have. */
+typedef void (*mmi_parallel_for_fn)(void *user, int64_t pieces, mmi_piece_fn piece, void *arg);
+
+/* `threads` counts the caller: 1 makes no thread at all. With `host` none is made either; it has `threads` workers. */
 mm_status mmi_pool_create(int threads, mmi_pool **out);
+mm_status mmi_pool_create_on(mmi_parallel_for_fn host, void *user, int threads, mmi_pool **out);
 void mmi_pool_free(mmi_pool *pool);
 int mmi_pool_threads(const mmi_pool *pool);
 
@@ -21,7 +25,7 @@ int mmi_pool_threads(const mmi_pool *pool);
 size_t mmi_pool_bytes(int threads);
 
 /* Call fn(arg, i, worker) for every i in [0, pieces), on the caller's thread and the pool's; return when all are done.
- * Pieces start in order. Not reentrant, and one caller at a time. */
+ * Pieces of the pool's own threads start in order. Not reentrant, and one caller at a time. */
 void mmi_pool_run(mmi_pool *pool, int64_t pieces, mmi_piece_fn fn, void *arg);
 
 /* Processors this process may run on. */

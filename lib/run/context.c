@@ -72,7 +72,9 @@ static mm_status allocate(mm_context *ctx)
     } else if (ctx->limits.weights.wide) {
         place_vectors(ctx);
     }
-    return mmi_pool_create(ctx->limits.threads, &ctx->exec.pool);
+    const mmi_limits *l = &ctx->limits;
+    return l->parallel_for ? mmi_pool_create_on(l->parallel_for, l->parallel_for_user, l->threads, &ctx->exec.pool) :
+                             mmi_pool_create(l->threads, &ctx->exec.pool);
 }
 
 mm_status mm_context_create(mm_model *model, const mm_context_options *options, mm_context **out)

@@ -55,6 +55,8 @@ mm_status mmi_limits_read(mmi_limits *out, const mmi_arch *arch, const mm_contex
         .router_noise = o.router_noise,
         .path = path,
         .weights = weights,
+        .parallel_for = o.parallel_for,
+        .parallel_for_user = o.parallel_for_user,
     };
     return MM_OK;
 }

@@ -25,6 +25,8 @@ typedef struct mmi_limits {
     bool checkpointing;
     float router_noise;
     mmi_weight_kinds weights;
+    mm_parallel_for_fn parallel_for; /* NULL: threads of its own */
+    void *parallel_for_user;
 } mmi_limits;
 
 /* Checks `options` against the architecture. */

@@ -1,4 +1,10 @@
-/* The number of threads never shows in the bits. */
+/* Neither the number of threads nor who runs them shows in the bits. */
+#define _POSIX_C_SOURCE 200809L
+
+#include <dirent.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include "run/models.h"
 
 #define OUTPUTS (MM_OUT_LOSS | MM_OUT_LOGITS | MM_OUT_LAST_LOGITS)
@@ -73,6 +79,118 @@ START_TEST(any_number_of_threads_gives_the_same_bits_on_a_wider_model)
     mm_model *model = model_of(medium, 7);
     mm_batch batch = random_batch(model, 2, 130, MM_TRAIN, &rng);
     compare(model, &batch);
+    mm_model_free(model);
+}
+END_TEST
+
+/* --- The host's own loops --- */
+
+typedef struct host {
+    mm_piece_fn piece;
+    void *job;
+    int64_t pieces;
+    atomic_int_fast64_t next;
+    atomic_int calls;
+    int32_t workers;
+} host;
+
+static void one_after_another(void *user, int64_t pieces, mm_piece_fn piece, void *job)
+{
+    atomic_fetch_add(&((host *)user)->calls, 1);
+    for (int64_t i = 0; i < pieces; i++)
+        piece(job, i, 0);
+}
+
+/* From the last to the first, each with another worker's scratch. */
+static void backwards(void *user, int64_t pieces, mm_piece_fn piece, void *job)
+{
+    host *h = user;
+    atomic_fetch_add(&h->calls, 1);
+    for (int64_t i = pieces; i-- > 0;)
+        piece(job, i, (int32_t)(i % h->workers));
+}
+
+typedef struct helper {
+    host *h;
+    int32_t worker;
+} helper;
+
+static void *help(void *arg)
+{
+    helper *me = arg;
+    for (int64_t i; (i = atomic_fetch_add(&me->h->next, 1)) < me->h->pieces;)
+        me->h->piece(me->h->job, i, me->worker);
+    return NULL;
+}
+
+/* Threads that live for one call; the caller only waits. */
+static void on_fresh_threads(void *user, int64_t pieces, mm_piece_fn piece, void *job)
+{
+    host *h = user;
+    pthread_t threads[8];
+    helper helpers[8];
+    atomic_fetch_add(&h->calls, 1);
+    h->piece = piece;
+    h->job = job;
+    h->pieces = pieces;
+    atomic_store(&h->next, 0);
+    for (int32_t i = 0; i < h->workers; i++) {
+        helpers[i] = (helper){ h, h->workers - 1 - i };
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, help, &helpers[i]), 0);
+    }
+    for (int32_t i = 0; i < h->workers; i++)
+        pthread_join(threads[i], NULL);
+}
+
+/* Threads of this process. */
+static int threads_now(void)
+{
+    int n = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    for (struct dirent *e; tasks && (e = readdir(tasks)) != NULL;)
+        n += e->d_name[0] != '.';
+    if (tasks)
+        closedir(tasks);
+    return n;
+}
+
+START_TEST(a_hosts_own_parallel_for_gives_the_same_bits_and_no_thread_is_started)
+{
+    static const mm_parallel_for_fn loops[] = { one_after_another, backwards, on_fresh_threads };
+    test_rng rng = { 605 };
+    mm_model *model = _i < 3 ? model_of(medium, 7) : tiny_model(all_count - 1, 7);
+    mm_batch batch = random_batch(model, 2, _i < 3 ? 130 : 9, MM_TRAIN, &rng);
+    bits own = run(model, &batch, 3, NULL);
+    host h = { .workers = 3 };
+    mm_context_options options = MM_CONTEXT_OPTIONS_INIT;
+    options.mode = MM_TRAIN;
+    options.max_batch = batch.batch;
+    options.max_length = batch.length;
+    options.outputs = OUTPUTS;
+    options.threads = h.workers;
+    options.parallel_for = loops[_i % 3];
+    options.parallel_for_user = &h;
+    mm_context *context = NULL;
+    int before = threads_now();
+    ck_ok(mm_context_create(model, &options, &context));
+    ck_assert_int_le(threads_now(), before);
+    bits hosted = run_in(context, &batch);
+    ck_assert_int_gt(atomic_load(&h.calls), 0);
+    ck_same(&hosted, &own, h.workers, "the host's own");
+    mm_model_free(model);
+}
+END_TEST
+
+START_TEST(one_thread_is_the_callers_own)
+{
+    mm_model *model = tiny_model(0, 7);
+    int before = threads_now();
+    mm_context *context = context_on(model, MM_EVAL, 1, 4, MM_OUT_LOGITS, 1, NULL);
+    ck_assert_int_le(threads_now(), before);
+    mm_context *wider = context_on(model, MM_EVAL, 1, 4, MM_OUT_LOGITS, 4, NULL);
+    ck_assert_int_ge(threads_now(), before ? 4 : 0);
+    mm_context_free(context);
+    mm_context_free(wider);
     mm_model_free(model);
 }
 END_TEST
@@ -153,6 +271,8 @@ int main(void)
     Suite *suite = plain_suite("run/threads", &tests);
     tcase_add_loop_test(tests, any_number_of_threads_gives_the_same_bits_on_small_models, 0, all_count);
     tcase_add_test(tests, any_number_of_threads_gives_the_same_bits_on_a_wider_model);
+    tcase_add_loop_test(tests, a_hosts_own_parallel_for_gives_the_same_bits_and_no_thread_is_started, 0, 6);
+    tcase_add_test(tests, one_thread_is_the_callers_own);
     tcase_add_test(tests, the_same_call_twice_gives_the_same_bits);
     tcase_add_loop_test(tests, running_layers_again_instead_of_keeping_them_gives_the_same_bits, 0, all_count);
     tcase_add_test(tests, kernel_paths_agree_within_rounding);

@@ -233,6 +233,12 @@ class mm_cache(Structure):
     """Opaque."""
 
 
+mm_piece_fn = CFUNCTYPE(None, c_void_p, c_int64, c_int32)
+
+
+mm_parallel_for_fn = CFUNCTYPE(None, c_void_p, c_int64, mm_piece_fn, c_void_p)
+
+
 class mm_context_options(Structure):
     _fields_ = [
         ("struct_size", c_size_t),
@@ -245,6 +251,8 @@ class mm_context_options(Structure):
         ("checkpointing", c_int32),
         ("router_noise", c_float),
         ("kernels", c_char_p),
+        ("parallel_for", mm_parallel_for_fn),
+        ("parallel_for_user", c_void_p),
     ]
 
 
