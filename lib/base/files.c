@@ -21,7 +21,7 @@
 
 #define BUFFER_SIZE ((size_t)1 << 16)
 
-static mm_status fail_errno(const char *path, const char *verb)
+mm_status mmi_fail_errno(const char *path, const char *verb)
 {
     int error = errno;
     char text[128];
@@ -52,7 +52,8 @@ bool mmi_is_directory(const char *path)
 
 bool mmi_file_exists(const char *path)
 {
-    return access(path, F_OK) == 0;
+    /* What can't be looked at may well be there: who opens it will hear why it can't be. */
+    return access(path, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR);
 }
 
 mm_status mmi_make_directory(const char *path)
@@ -69,7 +70,7 @@ mm_status mmi_make_directory(const char *path)
         char kept = *end;
         *end = '\0';
         if (mkdir(part, 0777) != 0 && !(errno == EEXIST && mmi_is_directory(part)))
-            status = fail_errno(part, "make the directory");
+            status = mmi_fail_errno(part, "make the directory");
         *end = kept;
         if (kept == '\0')
             break;
@@ -92,46 +93,70 @@ mm_status mmi_remove_tree(const char *path)
     if (lstat(path, &info) != 0 && errno == ENOENT)
         return MM_OK;
     if (nftw(path, remove_entry, 8, FTW_DEPTH | FTW_PHYS) != 0)
-        return fail_errno(path, "remove");
+        return mmi_fail_errno(path, "remove");
     return MM_OK;
+}
+
+/* open() that a signal does not end. */
+static int open_descriptor(const char *path, int flags)
+{
+    int fd;
+    do
+        fd = open(path, flags | O_CLOEXEC, 0666);
+    while (fd < 0 && errno == EINTR);
+    return fd;
+}
+
+mm_status mmi_open_file(const char *path, int *out, struct stat *seen)
+{
+    int fd = open_descriptor(path, O_RDONLY | O_NONBLOCK); /* a pipe must be refused, not waited for */
+    if (fd < 0)
+        return mmi_fail_errno(path, "open");
+    mm_status status = MM_OK;
+    if (fstat(fd, seen) != 0)
+        status = mmi_fail_errno(path, "look at");
+    else if (!S_ISREG(seen->st_mode))
+        status = mmi_fail(MM_ERR_IO, "%s: is not a regular file", path);
+    else if ((uintmax_t)seen->st_size > SIZE_MAX / 2)
+        status = mmi_fail(MM_ERR_IO, "%s: is too large for this machine", path);
+    if (status == MM_OK)
+        *out = fd;
+    else
+        close(fd);
+    return status;
 }
 
 static mm_status open_for_reading(const char *path, int *fd, size_t *size)
 {
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must be refused, not waited for */
-    if (*fd < 0)
-        return fail_errno(path, "open");
     struct stat info;
-    mm_status status = MM_OK;
-    if (fstat(*fd, &info) != 0)
-        status = fail_errno(path, "look at");
-    else if (!S_ISREG(info.st_mode))
-        status = mmi_fail(MM_ERR_IO, "%s: is not a regular file", path);
-    else if ((uintmax_t)info.st_size > SIZE_MAX / 2)
-        status = mmi_fail(MM_ERR_IO, "%s: is too large for this machine", path);
-    else
+    mm_status status = mmi_open_file(path, fd, &info);
+    if (status == MM_OK)
         *size = (size_t)info.st_size;
-    if (status != MM_OK)
-        close(*fd);
     return status;
 }
 
-static mm_status read_range(int fd, void *out, size_t size, size_t offset, const char *path)
+mm_status mmi_read_some(int fd, void *out, size_t size, size_t offset, size_t *got, const char *path)
 {
-    unsigned char *to = out;
-    while (size > 0) {
-        ssize_t n = pread(fd, to, size, (off_t)offset);
+    size_t done = 0;
+    while (done < size) {
+        ssize_t n = pread(fd, (unsigned char *)out + done, size - done, (off_t)(offset + done));
         if (n < 0 && errno != EINTR)
-            return fail_errno(path, "read");
+            return mmi_fail_errno(path, "read");
         if (n == 0)
-            return mmi_fail(MM_ERR_IO, "%s: became shorter while it was read", path);
-        if (n > 0) {
-            to += n;
-            offset += (size_t)n;
-            size -= (size_t)n;
-        }
+            break;
+        done += n > 0 ? (size_t)n : 0;
     }
+    *got = done;
     return MM_OK;
+}
+
+mm_status mmi_read_at(int fd, void *out, size_t size, size_t offset, const char *path)
+{
+    size_t got = 0;
+    mm_status status = mmi_read_some(fd, out, size, offset, &got, path);
+    if (status == MM_OK && got < size)
+        status = mmi_fail(MM_ERR_IO, "%s: became shorter while it was read", path);
+    return status;
 }
 
 mm_status mmi_read_file(const char *path, char **data, size_t *size)
@@ -146,7 +171,7 @@ mm_status mmi_read_file(const char *path, char **data, size_t *size)
         close(fd);
         return mmi_fail_memory(length + 1, path);
     }
-    status = read_range(fd, text, length, 0, path);
+    status = mmi_read_at(fd, text, length, 0, path);
     close(fd);
     if (status != MM_OK) {
         mmi_free(text);
@@ -169,7 +194,7 @@ mm_status mmi_reader_open(mmi_reader *r, const char *path)
 
 mm_status mmi_reader_get(const mmi_reader *r, void *out, size_t size, size_t offset, const char *path)
 {
-    return read_range(r->fd, out, size, offset, path);
+    return mmi_read_at(r->fd, out, size, offset, path);
 }
 
 void mmi_reader_close(mmi_reader *r)
@@ -190,7 +215,7 @@ mm_status mmi_map_file(const char *path, mmi_mapping *out)
     if (size > 0) {
         data = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
         if (data == MAP_FAILED) {
-            status = fail_errno(path, "map");
+            status = mmi_fail_errno(path, "map");
             data = NULL;
         }
     }
@@ -210,6 +235,15 @@ void mmi_unmap_file(mmi_mapping *mapping)
     mapping->size = 0;
 }
 
+static int sync_descriptor(int fd)
+{
+    int result;
+    do
+        result = fsync(fd);
+    while (result != 0 && errno == EINTR);
+    return result;
+}
+
 static mm_status sync_parent(const char *path)
 {
     char parent[PATH_MAX]; /* no allocation: the rename is done, and running out of memory must not hide that */
@@ -221,12 +255,13 @@ static mm_status sync_parent(const char *path)
     if (slash)
         slash[slash == parent] = '\0';
     const char *directory = slash ? parent : ".";
-    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = open_descriptor(directory, O_RDONLY | O_DIRECTORY);
     mm_status status = MM_OK;
     if (fd < 0)
-        status = fail_errno(directory, "open");
-    else if (fsync(fd) != 0 && errno != EINVAL && errno != EROFS) /* some file systems can't sync a directory */
-        status = fail_errno(directory, "sync");
+        status = mmi_fail_errno(directory, "open");
+    else if (sync_descriptor(fd) != 0 && errno != EINVAL &&
+             errno != EROFS) /* some file systems can't sync a directory */
+        status = mmi_fail_errno(directory, "sync");
     if (fd >= 0)
         close(fd);
     return status;
@@ -235,7 +270,7 @@ static mm_status sync_parent(const char *path)
 mm_status mmi_rename_synced(const char *from, const char *to)
 {
     if (rename(from, to) != 0)
-        return fail_errno(to, "rename into place");
+        return mmi_fail_errno(to, "rename into place");
     return sync_parent(to);
 }
 
@@ -265,10 +300,10 @@ mm_status mmi_writer_open(mmi_writer *w, const char *path)
     }
     do { /* several threads, or processes, may write side by side; a killed one may have left its file */
         snprintf(w->temporary, room, "%s.%ld-%u.tmp", path, (long)getpid(), atomic_fetch_add(&serial, 1));
-        w->fd = open(w->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        w->fd = open_descriptor(w->temporary, O_WRONLY | O_CREAT | O_EXCL);
     } while (w->fd < 0 && errno == EEXIST);
     if (w->fd < 0) {
-        w->status = fail_errno(path, "create");
+        w->status = mmi_fail_errno(path, "create");
         writer_release(w);
         return w->status;
     }
@@ -280,12 +315,12 @@ static void writer_flush(mmi_writer *w, const unsigned char *data, size_t size)
 {
     while (size > 0 && w->status == MM_OK) {
         ssize_t n = write(w->fd, data, size);
-        if (n < 0) {
-            if (errno != EINTR)
-                w->status = fail_errno(w->path, "write");
-        } else {
+        if (n > 0) {
             data += n;
             size -= (size_t)n;
+        } else if (n == 0 || errno != EINTR) {
+            errno = n == 0 ? ENOSPC : errno; /* no progress and no reason */
+            w->status = mmi_fail_errno(w->path, "write");
         }
     }
 }
@@ -314,13 +349,13 @@ mm_status mmi_writer_commit(mmi_writer *w)
         return w->status;
     writer_flush(w, w->buffer, w->filled);
     w->filled = 0;
-    if (w->status == MM_OK && fsync(w->fd) != 0)
-        w->status = fail_errno(w->path, "sync");
-    if (close(w->fd) != 0 && w->status == MM_OK)
-        w->status = fail_errno(w->path, "close");
+    if (w->status == MM_OK && sync_descriptor(w->fd) != 0)
+        w->status = mmi_fail_errno(w->path, "sync");
+    if (close(w->fd) != 0 && errno != EINTR && w->status == MM_OK) /* interrupted or not, it is closed */
+        w->status = mmi_fail_errno(w->path, "close");
     w->fd = -1;
     if (w->status == MM_OK && rename(w->temporary, w->path) != 0)
-        w->status = fail_errno(w->path, "rename into place");
+        w->status = mmi_fail_errno(w->path, "rename into place");
     if (w->status != MM_OK)
         unlink(w->temporary);
     else

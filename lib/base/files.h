@@ -5,13 +5,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include "base/status.h"
+
+/* MM_ERR_IO (MM_ERR_MEMORY for ENOMEM): "path: can't VERB: what errno says". */
+mm_status mmi_fail_errno(const char *path, const char *verb);
 
 /* "directory/name" in memory of the caller's (mmi_free), or NULL. */
 char *mmi_path_join(const char *directory, const char *name);
 
 bool mmi_is_directory(const char *path);
+/* False only where nothing is: true also for what can't be looked at. */
 bool mmi_file_exists(const char *path);
 
 /* Make a directory, its parents too; one that is there is fine. */
@@ -19,6 +24,15 @@ mm_status mmi_make_directory(const char *path);
 
 /* Remove a directory and all in it; one that is missing is fine. */
 mm_status mmi_remove_tree(const char *path);
+
+/* A regular file for reading, and what it looks like now; close() the descriptor. */
+mm_status mmi_open_file(const char *path, int *fd, struct stat *seen);
+
+/* `size` bytes from `offset` on, however many calls that takes; `*got` is less only where the file ends. `path` is for
+ * the message. May be called from several threads. */
+mm_status mmi_read_some(int fd, void *out, size_t size, size_t offset, size_t *got, const char *path);
+/* The same for bytes that are there, or the file became shorter. */
+mm_status mmi_read_at(int fd, void *out, size_t size, size_t offset, const char *path);
 
 /* The whole file, NUL-terminated behind its `size` bytes; free with mmi_free. */
 mm_status mmi_read_file(const char *path, char **data, size_t *size);

@@ -1,13 +1,8 @@
-#define _POSIX_C_SOURCE 200809L
-
 #include "data/hash.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
+#include "base/files.h"
 #include "base/memory.h"
 
 #define CHUNK ((size_t)1 << 16)
@@ -60,26 +55,25 @@ uint64_t mmi_hash_end(const mmi_hash *hash)
 
 mm_status mmi_hash_file(uint64_t *out, int64_t *bytes, const char *path)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return mmi_fail(MM_ERR_IO, "%s: can't open: %s", path, errno == ENOENT ? "it is missing" : "no access");
+    mmi_reader reader;
+    mm_status status = mmi_reader_open(&reader, path);
+    if (status != MM_OK)
+        return status;
     char *chunk = mmi_alloc(CHUNK, 1);
-    if (!chunk) {
-        close(fd);
-        return mmi_fail_memory(CHUNK, path);
-    }
+    if (!chunk)
+        status = mmi_fail_memory(CHUNK, path);
     mmi_hash hash;
     mmi_hash_begin(&hash);
-    ssize_t n = 0;
-    do {
-        n = read(fd, chunk, CHUNK);
-        if (n > 0)
-            mmi_hash_add(&hash, chunk, (size_t)n);
-    } while (n > 0 || (n < 0 && errno == EINTR));
-    close(fd);
+    size_t got = CHUNK;
+    for (size_t at = 0; status == MM_OK && got == CHUNK; at += got) {
+        status = mmi_read_some(reader.fd, chunk, CHUNK, at, &got, path);
+        if (status == MM_OK)
+            mmi_hash_add(&hash, chunk, got);
+    }
+    mmi_reader_close(&reader);
     mmi_free(chunk);
-    if (n < 0)
-        return mmi_fail(MM_ERR_IO, "%s: can't read it", path);
+    if (status != MM_OK)
+        return status;
     *out = mmi_hash_end(&hash);
     *bytes = (int64_t)hash.length;
     return MM_OK;

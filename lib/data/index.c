@@ -2,9 +2,7 @@
 
 #include "data/index.h"
 
-#include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/memory.h"
 #include "data/hash.h"
@@ -87,17 +85,16 @@ static mm_status scan_file(scan *s, bool *sunk, int fd, const char *path, char *
     uint64_t offset = 0;
     *sunk = true;
     while (*sunk) {
-        ssize_t n = pread(fd, chunk, CHUNK, (off_t)offset);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return mmi_fail(MM_ERR_IO, "%s: can't read it", path);
-        if (n == 0)
+        size_t got = 0;
+        mm_status status = mmi_read_some(fd, chunk, CHUNK, offset, &got, path);
+        if (status != MM_OK)
+            return status;
+        if (got == 0)
             break;
-        mmi_hash_add(&hash, chunk, (size_t)n);
-        size_t passed = offset == 0 ? skip_mark(s, chunk, (size_t)n) : 0;
-        *sunk = scan_chunk(s, chunk + passed, (size_t)n - passed, offset + passed);
-        offset += (uint64_t)n;
+        mmi_hash_add(&hash, chunk, got);
+        size_t passed = offset == 0 ? skip_mark(s, chunk, got) : 0;
+        *sunk = scan_chunk(s, chunk + passed, got - passed, offset + passed);
+        offset += got;
     }
     if (*sunk && s->begun) /* the last line may lack its end */
         *sunk = put_row(s);

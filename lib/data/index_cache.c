@@ -8,9 +8,7 @@
  * new one. */
 #define _POSIX_C_SOURCE 200809L
 
-#include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -32,7 +30,7 @@ typedef struct footer {
 } footer;
 
 /* The file's first and last bytes; false if they can't be read. */
-static bool hash_edges(uint64_t *out, int fd, int64_t bytes)
+static bool hash_edges(uint64_t *out, int fd, int64_t bytes, const char *path)
 {
     unsigned char edge[EDGE];
     mmi_hash hash;
@@ -40,8 +38,7 @@ static bool hash_edges(uint64_t *out, int fd, int64_t bytes)
     int64_t starts[2] = { 0, bytes > EDGE ? bytes - EDGE : 0 };
     size_t size = bytes > EDGE ? EDGE : (size_t)bytes;
     for (int i = 0; i < 2; i++) {
-        ssize_t n = pread(fd, edge, size, (off_t)starts[i]);
-        if (n != (ssize_t)size)
+        if (mmi_read_at(fd, edge, size, (size_t)starts[i], path) != MM_OK)
             return false;
         mmi_hash_add(&hash, edge, size);
     }
@@ -101,7 +98,8 @@ bool mmi_index_cache_open(mmi_index *index, int fd, const struct stat *seen, con
         return false;
     bool whole = read_footer(&f, &index->cache, path);
     bool same = whole && f.bytes == (int64_t)seen->st_size && f.seconds == (int64_t)seen->st_mtim.tv_sec &&
-                f.nanoseconds == (int64_t)seen->st_mtim.tv_nsec && hash_edges(&edges, fd, f.bytes) && edges == f.edges;
+                f.nanoseconds == (int64_t)seen->st_mtim.tv_nsec && hash_edges(&edges, fd, f.bytes, path) &&
+                edges == f.edges;
     if (same && hash_cache(&own_hash, &index->cache, path) && own_hash == f.own_hash) {
         index->rows = f.rows;
         index->bytes = f.bytes;
@@ -118,7 +116,7 @@ static bool finish(mmi_index_sink *sink, int fd, const struct stat *seen, const 
 {
     mmi_index *index = sink->index;
     uint64_t edges;
-    if (index->rows == 0 || index->bytes != (int64_t)seen->st_size || !hash_edges(&edges, fd, index->bytes))
+    if (index->rows == 0 || index->bytes != (int64_t)seen->st_size || !hash_edges(&edges, fd, index->bytes, path))
         return false;
     footer f = describe(index, seen, edges);
     mmi_hash_add(&sink->hash, &f, offsetof(footer, own_hash));

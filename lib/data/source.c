@@ -2,28 +2,17 @@
 
 #include "data/source.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/memory.h"
-
-static mm_status fail_errno(const char *path, const char *verb)
-{
-    char text[128];
-    int error = errno;
-    if (strerror_r(error, text, sizeof text) != 0)
-        text[0] = '\0';
-    return mmi_fail(MM_ERR_IO, "%s: can't %s: %s", path, verb, text);
-}
 
 /* Rows may be read long after the file was indexed: say so when it is no longer that file. */
 static mm_status check_unchanged(const mmi_source *s)
 {
     struct stat now;
     if (fstat(s->fd, &now) != 0)
-        return fail_errno(s->path, "look at");
+        return mmi_fail_errno(s->path, "look at");
     if (now.st_size < s->seen.st_size)
         return mmi_fail(MM_ERR_IO, "%s: became shorter while in use: %lld bytes of %lld are left", s->path,
                         (long long)now.st_size, (long long)s->seen.st_size);
@@ -119,14 +108,9 @@ mm_status mmi_source_open(mmi_source *s, const mmi_source_plan *plan)
     s->path = mmi_strdup(plan->path);
     if (!s->path)
         return mmi_fail_memory(strlen(plan->path) + 1, "a path");
-    s->fd = open(s->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a named pipe must not hold us up */
-    if (s->fd < 0)
-        return fail_errno(s->path, "open");
-    if (fstat(s->fd, &s->seen) != 0)
-        return fail_errno(s->path, "look at");
-    if (!S_ISREG(s->seen.st_mode))
-        return mmi_fail(MM_ERR_IO, "%s: is not a regular file", s->path);
-    mm_status status = open_index(s, plan);
+    mm_status status = mmi_open_file(s->path, &s->fd, &s->seen);
+    if (status == MM_OK)
+        status = open_index(s, plan);
     return status == MM_OK ? select_rows(s, plan) : status;
 }
 
@@ -148,24 +132,6 @@ void mmi_line_free(mmi_line *line)
 {
     mmi_free(line->data);
     memset(line, 0, sizeof *line);
-}
-
-/* Bytes [from, from + size) into `data`. */
-static mm_status read_range(const mmi_source *s, char *data, int64_t from, size_t size)
-{
-    while (size > 0) {
-        ssize_t n = pread(s->fd, data, size, (off_t)from);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return fail_errno(s->path, "read");
-        if (n == 0)
-            return mmi_fail(MM_ERR_IO, "%s: became shorter while in use", s->path);
-        data += n;
-        from += n;
-        size -= (size_t)n;
-    }
-    return MM_OK;
 }
 
 static mm_status fail_long(const mmi_source *s, int64_t row)
@@ -202,7 +168,7 @@ mm_status mmi_source_line(mmi_line *line, const mmi_source *s, int64_t row)
             return fail_long(s, row);
         if (!mmi_grow(&line->data, &line->capacity, line->size + step, 1))
             return mmi_fail_memory(line->size + step, "a line");
-        status = read_range(s, line->data + line->size, from, step);
+        status = mmi_read_at(s->fd, line->data + line->size, step, (size_t)from, s->path);
         const char *newline = status == MM_OK ? memchr(line->data + line->size, '\n', step) : NULL;
         line->size = newline ? (size_t)(newline - line->data) : line->size + step;
         if (newline)

@@ -96,9 +96,8 @@ static mm_status make_paths(paths *p, const char *directory)
 static mm_status write_files(const mm_model *model, const paths *p)
 {
     mm_status status = mm_config_save(model->config, p->waiting);
-    if (status != MM_OK)
-        return status;
-    status = write_weights(model, p->weights);
+    if (status == MM_OK)
+        status = write_weights(model, p->weights);
     if (status == MM_OK)
         status = mmi_rename_synced(p->waiting, p->config);
     if (status != MM_OK)
@@ -114,8 +113,9 @@ mm_status mm_model_save(const mm_model *model, const char *directory)
         return mmi_fail(MM_ERR_ARG, "mm_model_save: the directory's name is empty");
     for (int64_t i = 0; i < model->layout.count; i++)
         if (mmi_block_bytes(model->dtypes[i]) > 0)
-            return mmi_fail(MM_ERR_UNSUPPORTED, "mm_model_save: the weights are %s, which safetensors has no dtype for; "
-                                                "mm_model_cast() to one of f32, bf16 and f16 gives some that can be saved",
+            return mmi_fail(MM_ERR_UNSUPPORTED,
+                            "mm_model_save: the weights are %s, which safetensors has no dtype for; "
+                            "mm_model_cast() to one of f32, bf16 and f16 gives some that can be saved",
                             mm_dtype_name(model->dtypes[i]));
     paths p = { NULL, NULL, NULL };
     bool there = mmi_is_directory(directory);

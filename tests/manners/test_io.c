@@ -1,0 +1,428 @@
+/* Every call to the file system that the library makes fails once, and then from some point on for good; reads and
+ * writes come short or are interrupted.
+ *
+ * What must hold: a status, never a crash; no descriptor, mapping or byte left behind; MM_OK only with the right
+ * result; and on disk the old state or the new one, whole. */
+#define _XOPEN_SOURCE 700
+#include <errno.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../data/texts.h"
+#include "../train/tiny.h"
+#include "base/files.h"
+#include "files.h"
+
+static char directory[512], rows_directory[512], rows[600], index_path[640];
+static mm_model *other; /* than the one in the directory */
+static mm_tokenizer *tokenizer;
+
+/* --- What is tried: it frees all it makes, and gives the first status that is not MM_OK, else what came out --- */
+
+static void digest(uint64_t *out, const void *data, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        *out = (*out ^ ((const unsigned char *)data)[i]) * 1099511628211u;
+}
+
+static void digest_model(uint64_t *out, const mm_model *model)
+{
+    size_t count = 0;
+    float *weights = tiny_weights(model, &count);
+    digest(out, weights, count * sizeof *weights);
+    free(weights);
+}
+
+static mm_status load_model(uint64_t *out, int32_t map)
+{
+    mm_model *model = NULL;
+    mm_load_options options = MM_LOAD_OPTIONS_INIT;
+    options.map = map;
+    mm_status status = mm_model_load(directory, &options, &model);
+    if (status == MM_OK)
+        digest_model(out, model);
+    mm_model_free(model);
+    return status;
+}
+
+static mm_status loading_a_model(uint64_t *out)
+{
+    return load_model(out, 0);
+}
+
+static mm_status mapping_a_model(uint64_t *out)
+{
+    return load_model(out, 1);
+}
+
+static mm_status saving_a_model(uint64_t *out)
+{
+    (void)out;
+    return mm_model_save(other, directory);
+}
+
+static mm_status loading_and_saving_a_config(uint64_t *out)
+{
+    mm_config *config = NULL;
+    int64_t size = 0;
+    mm_status status = mm_config_load(directory, &config);
+    if (status == MM_OK)
+        status = mm_config_get_int(config, "hidden_size", &size);
+    if (status == MM_OK)
+        status = mm_config_save(config, directory);
+    digest(out, &size, sizeof size);
+    mm_config_free(config);
+    return status;
+}
+
+static mm_status loading_a_tokenizer(uint64_t *out)
+{
+    static const char text[] = "to be or not to be";
+    mm_tokenizer *loaded = NULL;
+    const char *name = NULL;
+    int32_t ids[64];
+    size_t count = 0;
+    mm_status status = mm_tokenizer_load(directory, &loaded);
+    if (status == MM_OK) {
+        mm_status template = mm_chat_template_name(loaded, &name); /* tokenizer_config.json was read */
+        digest(out, &template, sizeof template);
+        status = mm_encode(loaded, text, strlen(text), MM_SPLIT_ALL, ids, 64, &count);
+    }
+    digest(out, ids, count * sizeof *ids);
+    mm_tokenizer_free(loaded);
+    return status;
+}
+
+static mm_status saving_a_tokenizer(uint64_t *out)
+{
+    (void)out;
+    return mm_tokenizer_save(tokenizer, directory);
+}
+
+static mm_status reading_rows(uint64_t *out)
+{
+    mm_dataset *dataset = NULL;
+    mm_dataset_options options = MM_DATASET_OPTIONS_INIT;
+    const char *paths[] = { rows };
+    options.paths = paths, options.count = 1;
+    options.cache_from = 0;
+    options.validation = 0.25, options.side = MM_SIDE_TRAIN; /* a block of the index is read again for each row */
+    mm_status status = mm_dataset_create(&options, &dataset);
+    for (int64_t i = 0; status == MM_OK && i < mm_dataset_rows(dataset); i++) {
+        char text[256];
+        size_t size = 0;
+        status = mm_dataset_text(dataset, i, text, sizeof text, &size);
+        digest(out, text, size);
+    }
+    mm_dataset_free(dataset);
+    return status;
+}
+
+static mm_status keeping_moments(uint64_t *out)
+{
+    char path[600];
+    mm_optimizer *one = NULL, *two = NULL;
+    snprintf(path, sizeof path, "%s/moments.safetensors", directory);
+    mm_status status = mm_adamw_create(other, NULL, &one);
+    if (status == MM_OK)
+        status = mm_adamw_create(other, NULL, &two);
+    if (status == MM_OK)
+        status = mm_optimizer_save(one, path);
+    if (status == MM_OK)
+        status = mm_optimizer_load(two, path);
+    (void)out;
+    mm_optimizer_free(two);
+    mm_optimizer_free(one);
+    return status;
+}
+
+static int32_t stop_at_five(void *user, const mm_train_progress *progress)
+{
+    (void)user;
+    return progress->step == 5;
+}
+
+/* A run of 8 steps with checkpoints on the way, from the latest one on where there is one. */
+static mm_status train(uint64_t *out, bool resumes, mm_train_fn on_step)
+{
+    mm_dataset *dataset = NULL;
+    mm_loader *loader = NULL;
+    mm_trainer *trainer = NULL;
+    mm_model *model = tiny_model(1);
+    tiny_options o = tiny_defaults(rows);
+    o.loader.workers = 0;
+    o.trainer.output = directory;
+    o.trainer.max_steps = 8;
+    o.trainer.save_interval = 7;
+    o.trainer.on_step = on_step;
+    mm_status status = mm_dataset_open(rows, &dataset);
+    if (status == MM_OK)
+        status = mm_loader_create(dataset, tokenizer, &o.loader, &loader);
+    if (status == MM_OK)
+        status = mm_trainer_create(model, loader, tokenizer, &o.trainer, &trainer);
+    if (status == MM_OK && resumes)
+        status = mm_trainer_resume(trainer, directory);
+    if (status == MM_OK)
+        status = mm_trainer_run(trainer);
+    if (status == MM_OK)
+        digest_model(out, model);
+    mm_trainer_free(trainer);
+    mm_loader_free(loader);
+    mm_dataset_free(dataset);
+    mm_model_free(model);
+    return status;
+}
+
+static mm_status training(uint64_t *out)
+{
+    return train(out, true, NULL);
+}
+
+/* --- What stands before, and what must stand after --- */
+
+static void put_model(void)
+{
+    mm_model *model = tiny_model(1);
+    ck_ok(mm_model_save(model, directory));
+    mm_model_free(model);
+}
+
+/* Either model, and nothing else. */
+static void model_stands(mm_status status)
+{
+    uint64_t here = 0, old = 0, new = 0;
+    mm_model *model = tiny_model(1);
+    ck_ok(loading_a_model(&here));
+    digest_model(&old, model);
+    digest_model(&new, other);
+    ck_assert(here == new || (here == old && status != MM_OK));
+    mm_model_free(model);
+}
+
+static void config_stands(mm_status status)
+{
+    mm_config *config = NULL;
+    (void)status;
+    ck_ok(mm_config_load(directory, &config));
+    mm_config_free(config);
+}
+
+static void tokenizer_stands(mm_status status)
+{
+    uint64_t here = 0;
+    (void)status;
+    ck_ok(loading_a_tokenizer(&here));
+}
+
+static void no_index(void)
+{
+    remove(index_path);
+}
+
+static void put_index(void)
+{
+    uint64_t any = 0;
+    ck_ok(reading_rows(&any));
+    ck_assert(mmi_file_exists(index_path));
+}
+
+/* Of a run that stopped in the middle of an accumulation. */
+static void put_checkpoint(void)
+{
+    uint64_t any = 0;
+    ck_ok(mmi_remove_tree(directory));
+    ck_ok(train(&any, false, stop_at_five));
+}
+
+/* `latest` is whole, and the run goes on from there to where it would have come. */
+static void checkpoint_stands(mm_status status)
+{
+    uint64_t resumed = 0;
+    static uint64_t whole;
+    (void)status;
+    ck_ok(training(&resumed));
+    if (whole == 0)
+        whole = resumed;
+    ck_assert_uint_eq(resumed, whole);
+}
+
+static const struct {
+    const char *name;
+    void (*prepare)(void);
+    mm_status (*run)(uint64_t *out);
+    void (*check)(mm_status status);
+} deeds[] = {
+    { "loading a model", put_model, loading_a_model, NULL },
+    { "mapping a model", put_model, mapping_a_model, NULL },
+    { "saving a model", put_model, saving_a_model, model_stands },
+    { "loading and saving a config", put_model, loading_and_saving_a_config, config_stands },
+    { "loading a tokenizer", NULL, loading_a_tokenizer, tokenizer_stands },
+    { "saving a tokenizer", NULL, saving_a_tokenizer, tokenizer_stands },
+    { "indexing rows", no_index, reading_rows, NULL },
+    { "reading an index", put_index, reading_rows, NULL },
+    { "keeping an optimizer's moments", NULL, keeping_moments, NULL },
+    { "training", put_checkpoint, training, checkpoint_stands },
+};
+#define DEEDS ((int)(sizeof deeds / sizeof *deeds))
+
+static void prepare(void)
+{
+    /* a byte order mark that comes in pieces is still none of the first line */
+    static const char head[] = "\xEF\xBB\xBF{\"text\": \"the first\"}\n\n", more[] = "{\"text\": \"and so on\"}\n";
+    char file[600];
+    snprintf(directory, sizeof directory, "%s", scratch_directory());
+    snprintf(rows_directory, sizeof rows_directory, "%s", scratch_directory());
+    snprintf(rows, sizeof rows, "%s/rows.jsonl", rows_directory);
+    snprintf(index_path, sizeof index_path, "%s.mmidx", rows);
+    FILE *out = fopen(rows, "w");
+    ck_assert_ptr_nonnull(out);
+    fputs(head, out);
+    for (int i = 0; i < 30; i++)
+        fputs(more, out);
+    ck_assert_int_eq(fclose(out), 0);
+    other = tiny_model(2);
+    tokenizer = byte_tokenizer();
+    ck_ok(mm_tokenizer_save(tokenizer, directory));
+    snprintf(file, sizeof file, "%s/tokenizer_config.json", directory);
+    out = fopen(file, "w");
+    ck_assert_ptr_nonnull(out);
+    fputs("{\"chat_template\": \"{{ nobody }}\"}", out);
+    ck_assert_int_eq(fclose(out), 0);
+}
+
+static void clear(void)
+{
+    mm_tokenizer_free(tokenizer);
+    mm_model_free(other);
+}
+
+static uint64_t held(void)
+{
+    mm_memory_usage usage = MM_MEMORY_USAGE_INIT;
+    ck_ok(mm_memory_get_usage(&usage));
+    return usage.current;
+}
+
+/* No file of a save that did not end. An old checkpoint that could not be removed goes with the next one that is saved.
+ */
+static void nothing_is_half_written(const char *place, mm_status status, const char *story)
+{
+    DIR *list = opendir(place);
+    ck_assert_ptr_nonnull(list);
+    for (struct dirent *entry; (entry = readdir(list)) != NULL;)
+        ck_assert_msg(!strstr(entry->d_name, ".tmp") || (status == MM_OK && strncmp(entry->d_name, "step-", 5) == 0),
+                      "%s: %s is left", story, entry->d_name);
+    closedir(list);
+}
+
+/* Run under the conditions given; how many requests were made. */
+static long attempt(int deed, files_manner how, long n, int error, uint64_t expected)
+{
+    char story[256];
+    uint64_t result = 0;
+    if (deeds[deed].prepare)
+        deeds[deed].prepare();
+    uint64_t before = held();
+    files_begin(how, n, error);
+    mm_status status = deeds[deed].run(&result);
+    files_seen seen = files_end();
+    snprintf(story, sizeof story, "%s, %s as request %ld%s", deeds[deed].name, seen.failed, n,
+             how == FILES_FAIL_ON ? " on" : "");
+    ck_assert_msg(held() == before, "%s: memory leaks", story);
+    ck_assert_msg(seen.descriptors == 0 && seen.mappings == 0, "%s: %ld descriptors and %ld mappings stay open", story,
+                  seen.descriptors, seen.mappings);
+    if (how == FILES_FAIL_ONCE || how == FILES_FAIL_ON)
+        ck_assert_msg(status == MM_OK || status == MM_ERR_IO, "%s: %s (%s)", story, mm_status_name(status),
+                      mm_last_error());
+    else
+        ck_assert_msg(status == MM_OK, "%s: %s (%s)", story, mm_status_name(status), mm_last_error());
+    if (status == MM_OK)
+        ck_assert_msg(result == expected, "%s: MM_OK with another result", story);
+    if (how != FILES_FAIL_ON || error == ENOSPC) { /* else it could not be removed either */
+        nothing_is_half_written(directory, status, story);
+        nothing_is_half_written(rows_directory, status, story);
+    }
+    if (deeds[deed].check)
+        deeds[deed].check(status);
+    return seen.requests;
+}
+
+static uint64_t result_of(int deed)
+{
+    uint64_t result = 0;
+    if (deeds[deed].prepare)
+        deeds[deed].prepare();
+    ck_ok(deeds[deed].run(&result));
+    return result;
+}
+
+/* Training makes some hundred requests and takes a while: only one in 17 of them, unless the program is called with an
+ * argument. */
+static long stride;
+
+static void every_request(int deed, files_manner how, int error)
+{
+    prepare();
+    uint64_t expected = result_of(deed);
+    long step = deeds[deed].run == training ? stride : 1;
+    for (long n = 1; attempt(deed, how, n, error, expected) >= n; n += step)
+        ;
+    clear();
+}
+
+START_TEST(a_request_that_fails_once_is_survived)
+{
+    every_request(_i, FILES_FAIL_ONCE, EIO);
+}
+END_TEST
+
+START_TEST(a_file_system_that_is_gone_is_survived)
+{
+    every_request(_i, FILES_FAIL_ON, EIO);
+}
+END_TEST
+
+START_TEST(a_disk_that_is_full_is_survived)
+{
+    every_request(_i, FILES_FAIL_ON, ENOSPC);
+}
+END_TEST
+
+START_TEST(reads_and_writes_that_come_short_are_gone_on_with)
+{
+    prepare();
+    attempt(_i, FILES_SHORT, 0, 0, result_of(_i));
+    clear();
+}
+END_TEST
+
+START_TEST(what_a_signal_interrupts_is_tried_again)
+{
+    prepare();
+    attempt(_i, FILES_INTERRUPT, 0, 0, result_of(_i));
+    clear();
+}
+END_TEST
+
+static Suite *make_suite(void)
+{
+    Suite *suite = suite_create("io");
+    TCase *tc = tcase_create("io");
+    tcase_set_timeout(tc, 120);
+    tcase_add_loop_test(tc, a_request_that_fails_once_is_survived, 0, DEEDS);
+    tcase_add_loop_test(tc, a_file_system_that_is_gone_is_survived, 0, DEEDS);
+    tcase_add_loop_test(tc, a_disk_that_is_full_is_survived, 0, DEEDS);
+    tcase_add_loop_test(tc, reads_and_writes_that_come_short_are_gone_on_with, 0, DEEDS);
+    tcase_add_loop_test(tc, what_a_signal_interrupts_is_tried_again, 0, DEEDS);
+    suite_add_tcase(suite, tc);
+    return suite;
+}
+
+int main(int argc, char **argv)
+{
+    (void)argv;
+    stride = argc > 1 ? 1 : 17;
+    return run_suite(make_suite());
+}
