@@ -1,6 +1,6 @@
 /**
  * @file objective.h
- * What later stages of training learn from: preferences (DPO), a teacher (distillation), rewards (GRPO, CISPO).
+ * What later stages of training learn from: preferences (DPO), a teacher (distillation), rewards (GRPO, CISPO, PPO).
  *
  * Each function turns what forward passes gave into a loss and its gradient, which goes back through mm_backward() as
  * d_logprobs or d_logits. They hold nothing, allocate nothing, and compute in double precision.
@@ -173,6 +173,104 @@ MM_API void mm_policy_result_init(mm_policy_result *result, size_t struct_size);
 MM_API mm_status mm_policy_loss(const mm_policy_options *options, int64_t rows, int64_t length, const float *logprobs,
                                 const float *old_logprobs, const float *ref_logprobs, const int32_t *mask,
                                 const double *advantages, float *d_logprobs, mm_policy_result *out);
+
+/** Generalised advantage estimation (Schulman et al., 2016). */
+typedef struct mm_gae_options {
+    size_t struct_size; /**< sizeof(mm_gae_options) */
+    double gamma;       /**< γ, what a token later counts, in [0, 1] */
+    double lambda;      /**< λ, in [0, 1]: 0 trusts the values alone, 1 the rewards alone */
+    int32_t normalize;  /**< 1: advantages are brought to mean 0 and variance 1 over all that count */
+    int32_t reserved;   /**< 0 */
+} mm_gae_options;
+#define MM_GAE_OPTIONS_INIT { sizeof(mm_gae_options), 1.0, 0.95, 1, 0 }
+
+/** Set every field of `options` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
+MM_API void mm_gae_options_init(mm_gae_options *options, size_t struct_size);
+
+/**
+ * How much better each token was than the values expected, from the end of a row back: over the tokens that count, in their order,
+ *
+ *     δ_t = r_t + γ V_{t+1} - V_t          A_t = δ_t + γλ A_{t+1}          R_t = A_t + V_t
+ *
+ * with V and A 0 behind the last one. Normalised, A becomes (A - mean) / sqrt(variance + 1e-8), the population's; R stays.
+ *
+ * @param options     NULL for the defaults.
+ * @param rewards     [rows, length]. An answer's only reward stands at its last token.
+ * @param values      [rows, length] V, expected before each token.
+ * @param mask        [rows, length].
+ * @param advantages  [rows, length], set; 0 where the mask is.
+ * @param returns     [rows, length] R, set: what the values should have been; 0 where the mask is.
+ *
+ * @return MM_OK; MM_ERR_ARG; MM_ERR_NUMERIC, a reward or a value that counts is not finite (the message says which). Since: 0.1
+ */
+MM_API mm_status mm_gae(const mm_gae_options *options, int64_t rows, int64_t length, const double *rewards,
+                        const float *values, const int32_t *mask, double *advantages, double *returns);
+
+/** Proximal policy optimisation (Schulman et al., 2017), with the divergence from a reference in the loss. */
+typedef struct mm_ppo_options {
+    size_t struct_size;  /**< sizeof(mm_ppo_options) */
+    double epsilon;      /**< of the ratio's clamp, in [0, 1) */
+    double value_clip;   /**< a value is learnt no farther than this from the old one; 0: however far */
+    double value_weight; /**< of the values' loss, ≥ 0 */
+    double beta;         /**< weight of the divergence from the reference, ≥ 0 */
+} mm_ppo_options;
+#define MM_PPO_OPTIONS_INIT { sizeof(mm_ppo_options), 0.2, 0.2, 0.5, 0.02 }
+
+/** Set every field of `options` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
+MM_API void mm_ppo_options_init(mm_ppo_options *options, size_t struct_size);
+
+typedef struct mm_ppo_result {
+    size_t struct_size;   /**< sizeof(mm_ppo_result) */
+    double loss;          /**< policy_loss + beta · mean_kl + value_weight · value_loss */
+    double policy_loss;
+    double value_loss;
+    double mean_kl;       /**< from the reference */
+    double step_kl;       /**< mean of (π - old)² / 2: how far the policy has gone since it wrote the answers. Further updates on the
+                               same answers may be left out when it grows large */
+    double clipped;       /**< share of counted tokens whose ratio was held back */
+    double value_clipped; /**< share of counted tokens whose value was held back */
+} mm_ppo_result;
+#define MM_PPO_RESULT_INIT { sizeof(mm_ppo_result), 0, 0, 0, 0, 0, 0, 0 }
+
+/** Set every field of `result` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
+MM_API void mm_ppo_result_init(mm_ppo_result *result, size_t struct_size);
+
+/**
+ * The loss of a batch of answers and of the values expected of them; each term is a mean over all counted tokens:
+ *
+ *     policy  -min(ρA, clamp(ρ, 1 - ε, 1 + ε)A),  ρ = exp(π - old)
+ *     value   ½ max((V - R)², (clamp(V, old V ± value_clip) - R)²)
+ *     kl      exp(δ) - δ - 1,  δ = ref - π
+ *
+ * @param options       NULL for the defaults.
+ * @param logprobs      [rows, length] π, of the policy as it is now.
+ * @param old_logprobs  [rows, length], of the policy that wrote the answers.
+ * @param ref_logprobs  [rows, length], of the reference; NULL: no divergence.
+ * @param values        [rows, length] V, as they are now.
+ * @param old_values    [rows, length], when the answers were written.
+ * @param mask          [rows, length].
+ * @param advantages    [rows, length] A, by mm_gae().
+ * @param returns       [rows, length] R, by mm_gae().
+ * @param d_logprobs    [rows, length], set to the loss's gradient; NULL: not wanted.
+ * @param d_values      [rows, length], set to the loss's gradient; NULL: not wanted.
+ *
+ * @return MM_OK; MM_ERR_ARG; MM_ERR_NUMERIC, the loss is not finite. Since: 0.1
+ */
+MM_API mm_status mm_ppo_loss(const mm_ppo_options *options, int64_t rows, int64_t length, const float *logprobs,
+                             const float *old_logprobs, const float *ref_logprobs, const float *values,
+                             const float *old_values, const int32_t *mask, const double *advantages, const double *returns,
+                             float *d_logprobs, float *d_values, mm_ppo_result *out);
+
+/**
+ * The share of an answer's n-grams that it has said before: (n-grams - different n-grams) / n-grams, in [0, 1); 0 for an answer without
+ * one. MiniMind takes min(0.5, share) of a reward, with n = 3 over words; here the n-grams are of ids.
+ *
+ * @param share  Set.
+ * @param ids    [count]. The time is that of count² comparisons.
+ *
+ * @return MM_OK; MM_ERR_ARG. Since: 0.1
+ */
+MM_API mm_status mm_reward_repetition(double *share, const int32_t *ids, int64_t count, int64_t n);
 
 #ifdef __cplusplus
 }

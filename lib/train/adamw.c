@@ -105,7 +105,10 @@ static void update_all(mm_optimizer *optimizer, mm_context *context, double lr, 
     const mmi_exec *exec = mmi_context_exec(context);
     const mmi_layout *layout = mmi_model_layout(optimizer->model);
     double t = (double)(optimizer->steps + 1);
-    update u = { .k = &exec->k, .options = &optimizer->options, .grad_scale = grad_scale, .lr = lr,
+    update u = { .k = &exec->k,
+                 .options = &optimizer->options,
+                 .grad_scale = grad_scale,
+                 .lr = lr,
                  .correction1 = 1 - pow(optimizer->options.beta1, t),
                  .correction2 = 1 - pow(optimizer->options.beta2, t) };
     for (int64_t i = 0; i < layout->count; i++) {
@@ -120,24 +123,37 @@ static void update_all(mm_optimizer *optimizer, mm_context *context, double lr, 
     }
 }
 
+mm_status mmi_step_check(const mm_step *s, const char *what)
+{
+    if (!(s->learning_rate >= 0) || !isfinite(s->learning_rate))
+        return mmi_fail(MM_ERR_ARG, "%s: learning_rate is %g, it must be from 0 up", what, s->learning_rate);
+    if (!(s->max_grad_norm >= 0) || !isfinite(s->max_grad_norm))
+        return mmi_fail(MM_ERR_ARG, "%s: max_grad_norm is %g, it must be from 0 up", what, s->max_grad_norm);
+    return MM_OK;
+}
+
+double mmi_step_scale(const mm_step *s)
+{
+    return s->max_grad_norm > 0 ? fmin(1, s->max_grad_norm / (s->grad_norm + 1e-6)) : 1;
+}
+
 static mm_status check_step(const mm_optimizer *optimizer, const mm_context *context, const mm_step *s)
 {
     if (mm_context_model(context) != optimizer->model)
         return mmi_fail(MM_ERR_ARG, "mm_optimizer_step: the context runs another model than the optimizer's");
-    if (!(s->learning_rate >= 0) || !isfinite(s->learning_rate))
-        return mmi_fail(MM_ERR_ARG, "mm_optimizer_step: learning_rate is %g, it must be from 0 up", s->learning_rate);
-    if (!(s->max_grad_norm >= 0) || !isfinite(s->max_grad_norm))
-        return mmi_fail(MM_ERR_ARG, "mm_optimizer_step: max_grad_norm is %g, it must be from 0 up", s->max_grad_norm);
-    if (!mmi_context_grads(context, 0))
-        return mmi_fail(MM_ERR_STATE, "mm_optimizer_step: the context holds no gradients; plan it for MM_TRAIN");
-    return MM_OK;
+    mm_status status = mmi_step_check(s, "mm_optimizer_step");
+    if (status == MM_OK && !mmi_context_grads(context, 0))
+        status = mmi_fail(MM_ERR_STATE, "mm_optimizer_step: the context holds no gradients; plan it for MM_TRAIN");
+    return status;
 }
 
 mm_status mm_optimizer_step(mm_optimizer *optimizer, mm_context *context, mm_step *step)
 {
     if (!optimizer || !context || !step)
         return mmi_fail(MM_ERR_ARG, "mm_optimizer_step: %s is NULL",
-                        !optimizer ? "optimizer" : !context ? "context" : "step");
+                        !optimizer ? "optimizer" :
+                        !context   ? "context" :
+                                     "step");
     mm_step s = MM_STEP_INIT;
     mm_status status = mmi_options_read(&s, sizeof s, step, "mm_step");
     if (status == MM_OK)
@@ -148,8 +164,7 @@ mm_status mm_optimizer_step(mm_optimizer *optimizer, mm_context *context, mm_ste
         return status;
     if (!isfinite(s.grad_norm))
         return mmi_fail(MM_ERR_NUMERIC, "the norm of the gradients is %g", s.grad_norm);
-    double scale = s.max_grad_norm > 0 ? fmin(1, s.max_grad_norm / (s.grad_norm + 1e-6)) : 1;
-    update_all(optimizer, context, s.learning_rate, scale);
+    update_all(optimizer, context, s.learning_rate, mmi_step_scale(&s));
     optimizer->steps++;
     mm_model_written(optimizer->model);
     return mmi_result_write(step, &s, sizeof s, "mm_step");

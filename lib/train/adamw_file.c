@@ -15,15 +15,20 @@ static float *get_v(void *owner, int64_t index)
     return mmi_adamw_v(owner, index);
 }
 
+mm_status mmi_optimizer_note_steps(mmi_tensor_list *list, int64_t steps)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%lld", (long long)steps);
+    return mmi_tensors_note(list, "step", text);
+}
+
 mm_status mmi_optimizer_tensors(mmi_tensor_list *list, mm_optimizer *optimizer)
 {
     const mmi_layout *layout = mmi_model_layout(optimizer->model);
-    char steps[24];
-    snprintf(steps, sizeof steps, "%lld", (long long)optimizer->steps);
     mm_status status = mmi_tensors_add_all(list, layout, "exp_avg.", get_m, optimizer);
     if (status == MM_OK)
         status = mmi_tensors_add_all(list, layout, "exp_avg_sq.", get_v, optimizer);
-    return status == MM_OK ? mmi_tensors_note(list, "step", steps) : status;
+    return status == MM_OK ? mmi_optimizer_note_steps(list, optimizer->steps) : status;
 }
 
 mm_status mm_optimizer_save(const mm_optimizer *optimizer, const char *path)

@@ -10,6 +10,11 @@
 /* MM_ERR_ARG for numbers that AdamW can't work with. */
 mm_status mmi_adamw_check(const mm_adamw_options *options);
 
+/* The same for a step; `what` names the function. And what its clipping multiplies gradients of norm s->grad_norm by.
+ */
+mm_status mmi_step_check(const mm_step *s, const char *what);
+double mmi_step_scale(const mm_step *s);
+
 /* The two moments of tensor `index`. */
 float *mmi_adamw_m(const mm_optimizer *optimizer, int64_t index);
 float *mmi_adamw_v(const mm_optimizer *optimizer, int64_t index);
@@ -17,7 +22,8 @@ float *mmi_adamw_v(const mm_optimizer *optimizer, int64_t index);
 /* All that its file holds. */
 mm_status mmi_optimizer_tensors(mmi_tensor_list *list, mm_optimizer *optimizer);
 
-/* The steps that a file was saved after, and taking them over with its tensors. */
+/* The steps made so far, as the metadata "step" of a file; reading them back, and taking them over with its tensors. */
+mm_status mmi_optimizer_note_steps(mmi_tensor_list *list, int64_t steps);
 mm_status mmi_optimizer_read_steps(int64_t *steps, const mmi_st_file *file, const char *path);
 void mmi_optimizer_set_steps(mm_optimizer *optimizer, int64_t steps);
 

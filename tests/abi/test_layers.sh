@@ -42,7 +42,7 @@ lives() {
 
 public_headers_stand_alone() {
     includes include | grep -E 'include[[:space:]]*(<|")' |
-        grep -vE 'include[[:space:]]*<(minimind/[a-z]+\.h|stddef\.h|stdint\.h)>' | nothing
+        grep -vE 'include[[:space:]]*<(minimind/[a-z_]+\.h|stddef\.h|stdint\.h)>' | nothing
 }
 
 examples_are_strangers() {

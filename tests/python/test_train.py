@@ -189,6 +189,45 @@ class Objectives(Case):
         self.assertRaises(minimind.ArgumentError, minimind.objective.group_advantages, [1, 2, 3], 2)
         self.assertRaises(minimind.NumericError, minimind.objective.group_advantages, [1, math.inf], 2)
 
+    def test_proximal_policies(self):
+        values = np.linspace(0, 1, 24, dtype=np.float32).reshape(4, 6)
+        rewards = np.zeros((4, 6))
+        rewards[:, 5] = [1, 0, 1, 0]
+        mask = np.ones((4, 6), np.int32)
+        advantages, returns = minimind.objective.gae(rewards, values, mask, lambda_=1.0, normalize=0)
+        np.testing.assert_allclose(returns, np.repeat([[1], [0], [1], [0]], 6, axis=1), atol=1e-6)
+        np.testing.assert_allclose(advantages, returns - values, atol=1e-6)
+
+        def loss(logprobs=self.logprobs, now=values):
+            return minimind.objective.ppo_loss(logprobs, self.logprobs, now, values, mask, advantages, returns,
+                                               self.logprobs, value_clip=0.0)
+
+        result, d_logprobs, d_values = loss()
+        self.assertAlmostEqual(result["value_loss"], ((values - returns) ** 2).mean() / 2, places=6)
+        self.differences(lambda x: loss(logprobs=x)[0]["loss"], self.logprobs, d_logprobs)
+        self.differences(lambda x: loss(now=x)[0]["loss"], values, d_values)
+        self.assertEqual(minimind.objective.reward_repetition([1, 2, 1, 2], 2), 1 / 3)
+        self.assertRaises(minimind.ArgumentError, minimind.objective.gae, rewards, values, mask, gamma=2.0)
+
+    def test_a_value_head_learns_from_hidden_states(self):
+        with tiny_model() as model, minimind.ValueHead(model, weight_decay=0.0) as head:
+            hidden = np.random.default_rng(2).normal(size=(2, 5, model.config["hidden_size"])).astype(np.float32)
+            wanted, misses = hidden[:, :, 0] + 1, []
+            for _ in range(50):
+                miss = head.forward(hidden) - wanted
+                misses.append((miss ** 2).mean())
+                head.zero_grad()
+                d_hidden = head.backward(hidden, miss)
+                head.step(0.02)
+            self.assertEqual(d_hidden.shape, hidden.shape)
+            self.assertLess(misses[-1], 0.5 * misses[0])
+            head.save(self.directory / "head.safetensors")
+            with minimind.ValueHead(model) as other:
+                other.load(self.directory / "head.safetensors")
+                np.testing.assert_array_equal(other.weights[0], head.weights[0])
+                self.assertRaises(minimind.FileError, other.load, no_such("head"))
+            self.assertRaises(ValueError, head.forward, hidden[0])
+
     def test_distillation(self):
         random = np.random.default_rng(1)
         student, teacher = random.normal(size=(4, 7)), random.normal(size=(4, 9))

@@ -22,7 +22,7 @@ from .errors import (ArgumentError, CancelledError, FileError, FormatError, Inte
 from .generate import Cache, Generated, generate
 from .runtime import load_library, memory_reset_peak, memory_usage, set_log, version
 from .model import Model, Weights
-from .optim import Optimizer, schedule_lr
+from .optim import Optimizer, ValueHead, schedule_lr
 from .tokenizer import Decoder, Tokenizer
 from .train import Progress, Trainer
 

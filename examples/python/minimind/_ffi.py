@@ -566,6 +566,39 @@ class mm_policy_result(Structure):
     ]
 
 
+class mm_gae_options(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("gamma", c_double),
+        ("lambda", c_double),
+        ("normalize", c_int32),
+        ("reserved", c_int32),
+    ]
+
+
+class mm_ppo_options(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("epsilon", c_double),
+        ("value_clip", c_double),
+        ("value_weight", c_double),
+        ("beta", c_double),
+    ]
+
+
+class mm_ppo_result(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("loss", c_double),
+        ("policy_loss", c_double),
+        ("value_loss", c_double),
+        ("mean_kl", c_double),
+        ("step_kl", c_double),
+        ("clipped", c_double),
+        ("value_clipped", c_double),
+    ]
+
+
 class mm_optimizer(Structure):
     """Opaque."""
 
@@ -587,6 +620,10 @@ class mm_step(Structure):
         ("max_grad_norm", c_double),
         ("grad_norm", c_double),
     ]
+
+
+class mm_value_head(Structure):
+    """Opaque."""
 
 
 class mm_trainer(Structure):
@@ -905,6 +942,36 @@ FUNCTIONS = {
         POINTER(c_float),
         POINTER(mm_policy_result),
     ]),
+    "mm_gae_options_init": (None, [POINTER(mm_gae_options), c_size_t]),
+    "mm_gae": (mm_status, [
+        POINTER(mm_gae_options),
+        c_int64,
+        c_int64,
+        POINTER(c_double),
+        POINTER(c_float),
+        POINTER(c_int32),
+        POINTER(c_double),
+        POINTER(c_double),
+    ]),
+    "mm_ppo_options_init": (None, [POINTER(mm_ppo_options), c_size_t]),
+    "mm_ppo_result_init": (None, [POINTER(mm_ppo_result), c_size_t]),
+    "mm_ppo_loss": (mm_status, [
+        POINTER(mm_ppo_options),
+        c_int64,
+        c_int64,
+        POINTER(c_float),
+        POINTER(c_float),
+        POINTER(c_float),
+        POINTER(c_float),
+        POINTER(c_float),
+        POINTER(c_int32),
+        POINTER(c_double),
+        POINTER(c_double),
+        POINTER(c_float),
+        POINTER(c_float),
+        POINTER(mm_ppo_result),
+    ]),
+    "mm_reward_repetition": (mm_status, [POINTER(c_double), POINTER(c_int32), c_int64, c_int64]),
     "mm_adamw_options_init": (None, [POINTER(mm_adamw_options), c_size_t]),
     "mm_adamw_create": (mm_status, [POINTER(mm_model), POINTER(mm_adamw_options), POINTER(POINTER(mm_optimizer))]),
     "mm_optimizer_free": (None, [POINTER(mm_optimizer)]),
@@ -914,6 +981,26 @@ FUNCTIONS = {
     "mm_optimizer_save": (mm_status, [POINTER(mm_optimizer), c_char_p]),
     "mm_optimizer_load": (mm_status, [POINTER(mm_optimizer), c_char_p]),
     "mm_schedule_lr": (mm_status, [c_int32, c_int64, c_int64, c_int64, c_double, POINTER(c_double)]),
+    "mm_value_head_create": (mm_status, [
+        POINTER(mm_model),
+        POINTER(mm_adamw_options),
+        POINTER(POINTER(mm_value_head)),
+    ]),
+    "mm_value_head_free": (None, [POINTER(mm_value_head)]),
+    "mm_value_head_forward": (mm_status, [POINTER(mm_value_head), POINTER(mm_view), POINTER(c_float)]),
+    "mm_value_head_backward": (mm_status, [
+        POINTER(mm_value_head),
+        POINTER(mm_view),
+        POINTER(c_float),
+        c_double,
+        POINTER(c_float),
+    ]),
+    "mm_value_head_step": (mm_status, [POINTER(mm_value_head), POINTER(mm_step)]),
+    "mm_value_head_zero_grad": (mm_status, [POINTER(mm_value_head)]),
+    "mm_value_head_weights": (mm_status, [POINTER(mm_value_head), POINTER(mm_view), POINTER(mm_view)]),
+    "mm_value_head_grads": (mm_status, [POINTER(mm_value_head), POINTER(mm_view), POINTER(mm_view)]),
+    "mm_value_head_save": (mm_status, [POINTER(mm_value_head), c_char_p]),
+    "mm_value_head_load": (mm_status, [POINTER(mm_value_head), c_char_p]),
     "mm_train_progress_init": (None, [POINTER(mm_train_progress), c_size_t]),
     "mm_trainer_options_init": (None, [POINTER(mm_trainer_options), c_size_t]),
     "mm_trainer_create": (mm_status, [

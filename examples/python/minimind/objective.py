@@ -75,3 +75,40 @@ def policy_loss(logprobs: Any, old_logprobs: Any, mask: Any, advantages: Any, re
     lib.mm_policy_loss(ctypes.byref(wanted), *given.shape, pointer(given), pointer(old), pointer(ref), pointer(counted),
                        pointer(weights), pointer(gradient), ctypes.byref(out))
     return as_dict(out), gradient
+
+
+def gae(rewards: Any, values: Any, mask: Any, **options: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Advantages and returns [rows, length], float64, of per-token rewards and the values expected. `options`: gamma,
+    lambda_, normalize."""
+    expected = _matrix(values, "values")
+    if "lambda_" in options:
+        options["lambda"] = options.pop("lambda_")
+    earned, counted = floats(rewards, "rewards", expected.shape, np.float64), integers(mask, "mask", expected.shape)
+    wanted, advantages, returns = struct(_ffi.mm_gae_options, **options), np.empty(expected.shape), np.empty(expected.shape)
+    lib.mm_gae(ctypes.byref(wanted), *expected.shape, pointer(earned), pointer(expected), pointer(counted),
+               pointer(advantages), pointer(returns))
+    return advantages, returns
+
+
+def ppo_loss(logprobs: Any, old_logprobs: Any, values: Any, old_values: Any, mask: Any, advantages: Any, returns: Any,
+             ref_logprobs: Any = None, **options: Any) -> tuple[dict[str, float], np.ndarray, np.ndarray]:
+    """PPO over answers [rows, length]: the result, d_logprobs and d_values. `options`: the fields of mm_ppo_options."""
+    given = _matrix(logprobs, "logprobs")
+    shape = given.shape
+    old, now = floats(old_logprobs, "old_logprobs", shape), floats(values, "values", shape)
+    before, counted = floats(old_values, "old_values", shape), integers(mask, "mask", shape)
+    ref = None if ref_logprobs is None else floats(ref_logprobs, "ref_logprobs", shape)
+    better, earned = floats(advantages, "advantages", shape, np.float64), floats(returns, "returns", shape, np.float64)
+    wanted, out = struct(_ffi.mm_ppo_options, **options), struct(_ffi.mm_ppo_result)
+    d_logprobs, d_values = np.empty_like(given), np.empty_like(given)
+    lib.mm_ppo_loss(ctypes.byref(wanted), *shape, pointer(given), pointer(old), pointer(ref), pointer(now), pointer(before),
+                    pointer(counted), pointer(better), pointer(earned), pointer(d_logprobs), pointer(d_values),
+                    ctypes.byref(out))
+    return as_dict(out), d_logprobs, d_values
+
+
+def reward_repetition(ids: Any, n: int = 3) -> float:
+    """The share of an answer's n-grams of ids that it has said before."""
+    given, share = integers(ids, "ids").ravel(), ctypes.c_double()
+    lib.mm_reward_repetition(ctypes.byref(share), pointer(given), given.size, n)
+    return share.value
