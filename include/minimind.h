@@ -32,6 +32,7 @@
 #include <minimind/objective.h>
 #include <minimind/optim.h>
 #include <minimind/value_head.h>
+#include <minimind/comm.h>
 #include <minimind/train.h>
 
 #endif

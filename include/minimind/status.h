@@ -56,6 +56,14 @@ MM_API const char *mm_status_name(mm_status status);
  */
 MM_API const char *mm_last_error(void);
 
+/**
+ * For a callback of the program's own that fails: keep `message` for mm_last_error() on this thread, and return `status`, so
+ * that `return mm_set_last_error(MM_ERR_IO, "the link is down")` reads well. The library puts its own words before it.
+ *
+ * @param message  Copied, at most 1023 bytes; NULL for an empty one. Threads: any. Since: 0.1
+ */
+MM_API mm_status mm_set_last_error(mm_status status, const char *message);
+
 #ifdef __cplusplus
 }
 #endif

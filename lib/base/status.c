@@ -68,3 +68,8 @@ mm_status mmi_fail_within(mm_status status, const char *format, ...)
     end_at_a_character(prefix, sizeof prefix);
     return mmi_fail(status, "%s: %s", prefix, detail);
 }
+
+mm_status mm_set_last_error(mm_status status, const char *message)
+{
+    return mmi_fail(status, "%s", message ? message : "");
+}

@@ -114,6 +114,15 @@ START_TEST(each_thread_has_its_own_message)
 }
 END_TEST
 
+START_TEST(a_callback_of_the_program_may_tell_its_own_story)
+{
+    ck_status(mm_set_last_error(MM_ERR_IO, "the link is down: 100%s"), MM_ERR_IO);
+    ck_assert_str_eq(mm_last_error(), "the link is down: 100%s");
+    ck_status(mm_set_last_error(MM_ERR_STATE, NULL), MM_ERR_STATE);
+    ck_assert_str_eq(mm_last_error(), "");
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("base/status");
@@ -125,6 +134,7 @@ static Suite *make_suite(void)
     tcase_add_test(c, a_message_may_quote_the_one_before);
     tcase_add_test(c, a_message_too_long_is_cut_at_a_character);
     tcase_add_test(c, each_thread_has_its_own_message);
+    tcase_add_test(c, a_callback_of_the_program_may_tell_its_own_story);
     suite_add_tcase(suite, c);
     return suite;
 }

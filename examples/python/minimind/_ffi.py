@@ -626,6 +626,43 @@ class mm_value_head(Structure):
     """Opaque."""
 
 
+mm_comm_reduce_fn = CFUNCTYPE(mm_status, c_void_p, POINTER(c_float), c_int64)
+
+
+mm_comm_reduce_f64_fn = CFUNCTYPE(mm_status, c_void_p, POINTER(c_double), c_int64)
+
+
+mm_comm_broadcast_fn = CFUNCTYPE(mm_status, c_void_p, c_void_p, c_size_t, c_int32)
+
+
+mm_comm_barrier_fn = CFUNCTYPE(mm_status, c_void_p)
+
+
+mm_comm_abort_fn = CFUNCTYPE(mm_status, c_void_p, c_char_p)
+
+
+class mm_comm(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("user", c_void_p),
+        ("rank", c_int32),
+        ("size", c_int32),
+        ("all_reduce", mm_comm_reduce_fn),
+        ("all_reduce_f64", mm_comm_reduce_f64_fn),
+        ("broadcast", mm_comm_broadcast_fn),
+        ("barrier", mm_comm_barrier_fn),
+        ("abort", mm_comm_abort_fn),
+    ]
+
+
+class mm_comm_options(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("connect_seconds", c_double),
+        ("timeout_seconds", c_double),
+    ]
+
+
 class mm_trainer(Structure):
     """Opaque."""
 
@@ -692,6 +729,7 @@ class mm_trainer_options(Structure):
 FUNCTIONS = {
     "mm_status_name": (c_char_p, [mm_status]),
     "mm_last_error": (c_char_p, []),
+    "mm_set_last_error": (mm_status, [mm_status, c_char_p]),
     "mm_version": (c_uint32, []),
     "mm_version_string": (c_char_p, []),
     "mm_set_allocator": (mm_status, [POINTER(mm_allocator)]),
@@ -1001,6 +1039,23 @@ FUNCTIONS = {
     "mm_value_head_grads": (mm_status, [POINTER(mm_value_head), POINTER(mm_view), POINTER(mm_view)]),
     "mm_value_head_save": (mm_status, [POINTER(mm_value_head), c_char_p]),
     "mm_value_head_load": (mm_status, [POINTER(mm_value_head), c_char_p]),
+    "mm_comm_init": (None, [POINTER(mm_comm), c_size_t]),
+    "mm_comm_options_init": (None, [POINTER(mm_comm_options), c_size_t]),
+    "mm_comm_local_create": (mm_status, [
+        c_char_p,
+        c_int32,
+        c_int32,
+        POINTER(mm_comm_options),
+        POINTER(POINTER(mm_comm)),
+    ]),
+    "mm_comm_tcp_create": (mm_status, [
+        c_char_p,
+        c_int32,
+        c_int32,
+        POINTER(mm_comm_options),
+        POINTER(POINTER(mm_comm)),
+    ]),
+    "mm_comm_free": (None, [POINTER(mm_comm)]),
     "mm_train_progress_init": (None, [POINTER(mm_train_progress), c_size_t]),
     "mm_trainer_options_init": (None, [POINTER(mm_trainer_options), c_size_t]),
     "mm_trainer_create": (mm_status, [

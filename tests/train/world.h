@@ -1,0 +1,39 @@
+/* Ranks as threads of the test, or as processes. */
+#ifndef MM_TESTS_TRAIN_WORLD_H
+#define MM_TESTS_TRAIN_WORLD_H
+
+#include "support.h"
+
+#define WORLD_MOST 8
+
+/* How the ranks meet. */
+typedef enum world_kind { WORLD_LOCAL, WORLD_TCP4, WORLD_TCP6, WORLD_KINDS } world_kind;
+
+/* A place to meet that nobody uses: a path, or an address with a free port. Static until the next call. */
+const char *world_place(world_kind kind);
+
+/* False where this machine lacks the kind. */
+bool world_has(world_kind kind);
+
+/* As mm_comm_local_create() or mm_comm_tcp_create(), with options that don't wait for ever. */
+mm_status world_join(world_kind kind, const char *place, int32_t rank, int32_t size, mm_comm **out);
+
+/* What one rank of a thread works with. */
+typedef struct world_rank {
+    mm_comm *comm;
+    int32_t rank, size;
+    void *shared; /* the same for all */
+} world_rank;
+
+/* Run `fn` once for each of `size` ranks at the same time, each on a thread of its own with a communicator. A failed
+ * check within is a failed test. */
+void world_run(world_kind kind, int32_t size, void (*fn)(const world_rank *self), void *shared);
+
+/* Start a process that runs `fn` as that rank, without a communicator, and ends with what it returns. */
+int world_process(int (*fn)(const char *place, int32_t rank, int32_t size, void *shared), const char *place,
+                  int32_t rank, int32_t size, void *shared);
+
+/* What a process ended with; -1 for a signal. */
+int world_wait(int process);
+
+#endif
