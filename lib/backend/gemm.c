@@ -136,8 +136,8 @@ void mmi_gemm(const mmi_exec *x, bool ta, bool tb, int64_t M, int64_t N, int64_t
         gemv(x, M, N, K, A, lda, B, MM_F32, ldb, C, ldc);
         return;
     }
-    product p = { x, A, B, C, M, N, K, ldc, ta ? 1 : lda, ta ? lda : 1, tb ? 1 : ldb, tb ? ldb : 1, accumulate,
-                  false, 0, 0, 1 };
+    product p = { x,          A,     B, C, M, N, K, ldc, ta ? 1 : lda, ta ? lda : 1, tb ? 1 : ldb, tb ? ldb : 1,
+                  accumulate, false, 0, 0, 1 };
     if (M <= FEW_ROWS && !tb) {
         p.cols = round_up(rows_per_piece(K), STEP_COLS);
         mmi_pool_run(x->pool, mmi_pieces(N, p.cols), multiply_columns, &p);
@@ -164,9 +164,16 @@ static void widen_rows(void *arg, int64_t piece, int worker)
 
 /* --- Weights in blocks --- */
 
-/* Up to so many rows of X are quantized and multiplied as whole numbers. Beyond them it pays to widen W: measured on Zen 3
- * with AVX2, whose integer products do two thirds of what its float32 ones do per row. */
-#define BLOCK_ROWS 32
+/* Up to so many rows meet W as it lies; for more it pays to lay it out anew. Laying out costs as much as multiplying
+ * with one or two rows: on Zen 3, 3 rows take as long either way. */
+#define FEW_BLOCK_ROWS 3
+
+/* Rows of a slice, for which W is laid out once, and its columns: at most so many, and fewer when there would be too
+ * few slices. */
+#define BLOCK_SLICE_ROWS 512
+#define BLOCK_SLICE_COLS 256
+#define BLOCK_STEP_COLS 32
+#define QUANTIZED_PER_PIECE 8192
 
 /* Some rows of X against all of W. */
 typedef struct blocks {
@@ -175,42 +182,94 @@ typedef struct blocks {
     unsigned char *quantized; /* [rows, K] */
     const unsigned char *W;
     float *Y;
-    int64_t rows, N, K, ldx, ldy, step;
+    int64_t rows, N, K, ldx, ldy;
+    int64_t quantize_rows, slice_rows, slice_cols, across; /* per piece */
     int32_t dtype;
 } blocks;
 
-int64_t mmi_gemm_blocks_scratch(int64_t K)
+int64_t mmi_gemm_blocks_scratch(const mmi_kernels *k, int64_t K)
 {
-    return BLOCK_ROWS * mmi_quantized_row(K) / (int64_t)sizeof(float);
+    int64_t few = FEW_BLOCK_ROWS * mmi_quantized_row(K) / (int64_t)sizeof(float);
+    return few > k->gemm_blocks_scratch ? few : k->gemm_blocks_scratch;
 }
 
-static void quantize_row(void *arg, int64_t piece, int worker)
+static void quantize_rows(void *arg, int64_t piece, int worker)
 {
     const blocks *b = arg;
+    int64_t i, i_end;
     (void)worker;
-    b->x->k.quantize(b->quantized + piece * mmi_quantized_row(b->K), b->X + piece * b->ldx, b->K);
+    mmi_piece_rows(piece, b->quantize_rows, b->rows, &i, &i_end);
+    for (; i < i_end; i++)
+        b->x->k.quantize(b->quantized + i * mmi_quantized_row(b->K), b->X + i * b->ldx, b->K);
+}
+
+static void multiply_few(void *arg, int64_t piece, int worker)
+{
+    const blocks *b = arg;
+    int64_t j, j_end;
+    (void)worker;
+    mmi_piece_rows(piece, b->slice_cols, b->N, &j, &j_end);
+    const unsigned char *w = b->W + mmi_dtype_bytes(b->dtype, j * b->K);
+    b->x->k.gemv_blocks(b->Y + j, b->ldy, b->quantized, w, b->dtype, b->rows, j_end - j, b->K);
 }
 
 static void multiply_blocks(void *arg, int64_t piece, int worker)
 {
     const blocks *b = arg;
-    int64_t j, j_end;
-    (void)worker;
-    mmi_piece_rows(piece, b->step, b->N, &j, &j_end);
+    int64_t i, i_end, j, j_end;
+    mmi_piece_rows(piece / b->across, b->slice_rows, b->rows, &i, &i_end);
+    mmi_piece_rows(piece % b->across, b->slice_cols, b->N, &j, &j_end);
     const unsigned char *w = b->W + mmi_dtype_bytes(b->dtype, j * b->K);
-    b->x->k.gemv_blocks(b->Y + j, b->ldy, b->quantized, w, b->dtype, b->rows, j_end - j, b->K);
+    b->x->k.gemm_blocks(b->Y + i * b->ldy + j, b->ldy, b->quantized + i * mmi_quantized_row(b->K), w, b->dtype,
+                        i_end - i, j_end - j, b->K, mmi_exec_scratch(b->x, worker));
 }
 
 /* The caller is worker 0, and nothing here uses scratch otherwise: its own holds what all read. */
-static void gemm_blocks(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const float *X, int64_t ldx, const void *W,
-                        int32_t dtype, float *Y, int64_t ldy)
+static void multiply_few_rows(blocks *b)
 {
-    blocks b = { x, X, (unsigned char *)mmi_exec_scratch(x, 0), W, Y, M, N, K, ldx, ldy, rows_per_piece(K), dtype };
-    for (int64_t row = 0; row < M && M <= FEW_ROWS; row++)
-        quantize_row(&b, row, 0);
-    if (M > FEW_ROWS)
-        mmi_pool_run(x->pool, M, quantize_row, &b);
-    mmi_pool_run(x->pool, mmi_pieces(N, b.step), multiply_blocks, &b);
+    b->quantized = (unsigned char *)mmi_exec_scratch(b->x, 0);
+    b->quantize_rows = b->rows;
+    b->slice_cols = rows_per_piece(b->K);
+    quantize_rows(b, 0, 0);
+    mmi_pool_run(b->x->pool, mmi_pieces(b->N, b->slice_cols), multiply_few, b);
+}
+
+/* `panel` holds them quantized. */
+static void multiply_many_rows(blocks *b, float *panel)
+{
+    b->quantized = (unsigned char *)panel;
+    b->quantize_rows = mmi_pieces(QUANTIZED_PER_PIECE, b->K > 0 ? b->K : 1);
+    mmi_pool_run(b->x->pool, mmi_pieces(b->rows, b->quantize_rows), quantize_rows, b);
+    int64_t down = mmi_pieces(b->rows, BLOCK_SLICE_ROWS), wanted = mmi_pieces(WANTED_SLICES, down);
+    int64_t cols = round_up(mmi_pieces(b->N, wanted), BLOCK_STEP_COLS);
+    b->slice_rows = part(b->rows, down, 1);
+    b->slice_cols = cols < BLOCK_SLICE_COLS ? cols : BLOCK_SLICE_COLS;
+    b->across = mmi_pieces(b->N, b->slice_cols);
+    mmi_pool_run(b->x->pool, down * b->across, multiply_blocks, b);
+}
+
+static void gemm_blocks(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const float *X, int64_t ldx, const void *W,
+                        int32_t dtype, float *panel, float *Y, int64_t ldy)
+{
+    int64_t room = N * K * (int64_t)sizeof(float) / mmi_quantized_row(K > 0 ? K : MMI_BLOCK);
+    int64_t most = room > FEW_BLOCK_ROWS ? room : FEW_BLOCK_ROWS;
+    for (int64_t i = 0; i < M && N > 0; i += most) {
+        int64_t count = M - i < most ? M - i : most;
+        blocks b = { .x = x,
+                     .X = X + i * ldx,
+                     .W = W,
+                     .Y = Y + i * ldy,
+                     .rows = count,
+                     .N = N,
+                     .K = K,
+                     .ldx = ldx,
+                     .ldy = ldy,
+                     .dtype = dtype };
+        if (count <= FEW_BLOCK_ROWS)
+            multiply_few_rows(&b);
+        else
+            multiply_many_rows(&b, panel);
+    }
 }
 
 void mmi_gemm_weight(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const float *X, int64_t ldx, const void *W,
@@ -218,9 +277,9 @@ void mmi_gemm_weight(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const f
 {
     if (dtype == MM_F32) {
         mmi_gemm(x, false, true, M, N, K, X, ldx, W, K, false, Y, ldy);
-    } else if (mmi_block_bytes(dtype) > 0 && M <= BLOCK_ROWS) {
-        gemm_blocks(x, M, N, K, X, ldx, W, dtype, Y, ldy);
-    } else if (mmi_block_bytes(dtype) == 0 && M <= FEW_ROWS) {
+    } else if (mmi_block_bytes(dtype) > 0) {
+        gemm_blocks(x, M, N, K, X, ldx, W, dtype, panel, Y, ldy);
+    } else if (M <= FEW_ROWS) {
         gemv(x, M, N, K, X, ldx, W, dtype, K, Y, ldy);
     } else {
         rows r = { x, X, W, Y, panel, M, N, K, ldx, K, ldy, rows_per_piece(K), dtype };

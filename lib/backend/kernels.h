@@ -93,14 +93,19 @@ typedef struct mmi_kernels {
 
     /* --- Products with weights in blocks: K a multiple of 32, rows without gaps --- */
 
-    /* One row of K numbers for gemv_blocks: K signed bytes q, then K / 32 float32 scales (mmi_quantized_row() bytes, at a
-     * multiple of 4). A block's scale is its largest magnitude / 127, q to nearest, ties to even; the scale is NaN and q
-     * is 0 where the block holds a NaN or an infinity. */
+    /* One row of K numbers for gemv_blocks: K signed bytes q, K / 32 float32 scales, K / 32 int32 sums of a block's q
+     * (mmi_quantized_row() bytes, at a multiple of 4). A block's scale is its largest magnitude / 127, q to nearest,
+     * ties to even; the scale is NaN and q is 0 where the block holds a NaN or an infinity. */
     void (*quantize)(void *q, const float *x, int64_t K);
-    /* y[M, N] = x[M, K] · W[N, K]ᵀ; x by quantize(), row behind row, W q8_0 or q4_0. Within a block the sum is exact, in
-     * integers; over blocks it is float32. A row's numbers do not depend on M and N. */
+    /* y[M, N] = x[M, K] · W[N, K]ᵀ; x by quantize(), row behind row, W q8_0 or q4_0. Within a block the sum is exact,
+     * in integers; over blocks, in their order, it is float32: sum = fma(scale of W · scale of x, block's sum, sum). So
+     * every table gives the same bits, whatever M and N. Reads W as it lies, for a few rows of x. */
     void (*gemv_blocks)(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
                         int64_t K);
+    /* The same for more of them, laying W out anew in `scratch` (gemm_blocks_scratch floats, whatever the shape). */
+    void (*gemm_blocks)(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
+                        int64_t K, float *scratch);
+    int64_t gemm_blocks_scratch;
 
     /* --- Optimizer --- */
 
@@ -114,7 +119,7 @@ typedef struct mmi_kernels {
 
 static inline int64_t mmi_quantized_row(int64_t K)
 {
-    return K + K / 32 * (int64_t)sizeof(float);
+    return K + K / 32 * (int64_t)(sizeof(float) + sizeof(int32_t));
 }
 
 /* As mmi_act in model/arch.h, which sits above this folder; a static assertion there holds them equal. */

@@ -6,8 +6,9 @@
 #include "base/memory.h"
 #include "run/models.h"
 
-#define SHAPE                                                                                                              \
-    "\"hidden_size\":64,\"num_hidden_layers\":2,\"num_attention_heads\":4,\"num_key_value_heads\":2,\"vocab_size\":97,"    \
+#define SHAPE                                                                                                          \
+    "\"hidden_size\":64,\"num_hidden_layers\":2,\"num_attention_heads\":4,\"num_key_value_heads\":2,\"vocab_size\":"   \
+    "97,"                                                                                                              \
     "\"intermediate_size\":96,\"max_position_embeddings\":256"
 
 static const char *const models[] = {
@@ -134,8 +135,17 @@ static double distance(const float *a, const float *b, int64_t n)
     return sqrt(off / size);
 }
 
-/* A model with random weights is the hardest case: nothing was trained to stand apart. Rows go through the integer products
- * (5 rows) and through widened weights (45). */
+/* Rows that are further apart than `most`. */
+static int far_rows(const float *a, const float *b, int rows, int width, double most)
+{
+    int count = 0;
+    for (int i = 0; i < rows; i++)
+        count += distance(a + i * width, b + i * width, width) > most;
+    return count;
+}
+
+/* A model with random weights is the hardest case: nothing was trained to stand apart. Rounding to 8 bits costs about
+ * 0.006 of a matrix, and as much of the rows that it meets: in each of three layers, one behind the other. */
 START_TEST(logits_stay_near_those_of_float32)
 {
     test_rng rng = { 500 + (unsigned)_i };
@@ -150,12 +160,14 @@ START_TEST(logits_stay_near_those_of_float32)
             float *exact = logits_of(model, B, T, ids, 1, NULL), *held = logits_of(back, B, T, ids, 1, NULL);
             for (int32_t k = 0; k < mm_kernels_count(); k++) {
                 float *got = logits_of(q, B, T, ids, 1, mm_kernels_name(k));
-                double off = distance(got, exact, n), rest = distance(got, held, n);
-                /* experts may be chosen otherwise, so only what the weights hold is compared there */
-                ck_assert_msg(_i == 2 || off < (d == 0 ? 0.02 : 0.35), "%s, %s: logits are off by %g", mm_kernels_name(k),
-                              mm_dtype_name(dtypes[d]), off);
-                ck_assert_msg(rest < 0.03, "%s, %s: logits are %g off those of the weights held", mm_kernels_name(k),
-                              mm_dtype_name(dtypes[d]), rest);
+                double off = distance(got, exact, n);
+                /* experts may be chosen otherwise, so only what the weights hold is compared there, but for a row or
+                 * two */
+                int far = far_rows(got, held, B * T, 97, 0.05);
+                ck_assert_msg(_i == 2 || off < (d == 0 ? 0.025 : 0.35), "%s, %s: logits are off by %g",
+                              mm_kernels_name(k), mm_dtype_name(dtypes[d]), off);
+                ck_assert_msg(far <= (_i == 2 ? B * T / 20 : 0), "%s, %s: %d rows are off those of the weights held",
+                              mm_kernels_name(k), mm_dtype_name(dtypes[d]), far);
                 float *two = logits_of(q, B, T, ids, 3, mm_kernels_name(k));
                 ck_assert_mem_eq(got, two, (size_t)n * sizeof(float));
             }

@@ -60,6 +60,8 @@ void mmi_c_narrow_blocks(void *y, const float *x, int32_t dtype, int64_t n);
 void mmi_c_quantize(void *q, const float *x, int64_t K);
 void mmi_c_gemv_blocks(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
                        int64_t K);
+void mmi_c_gemm_blocks(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
+                       int64_t K, float *scratch);
 
 /* adamw.c */
 void mmi_c_adamw(float *w, float *m, float *v, const float *g, int64_t n, double grad_scale, double lr, double beta1,

@@ -79,7 +79,8 @@ static void narrow_q8_0(unsigned char *block, const float *x, float most)
 
 static unsigned nibble(float x, float factor)
 {
-    int q = factor != 0 ? (int)(x * factor + 8.5f) : 8; /* never negative: x * factor is -8 at least, but for rounding */
+    int q =
+        factor != 0 ? (int)(x * factor + 8.5f) : 8; /* never negative: x * factor is -8 at least, but for rounding */
     return (unsigned)(q < 15 ? q : 15);
 }
 
@@ -108,11 +109,15 @@ void mmi_c_quantize(void *q, const float *x, int64_t K)
 {
     int8_t *numbers = q;
     float *scales = (float *)(void *)(numbers + K);
+    int32_t *totals = (int32_t *)(void *)(scales + K / MMI_BLOCK);
     for (int64_t b = 0; b < K / MMI_BLOCK; b++, x += MMI_BLOCK, numbers += MMI_BLOCK) {
         scales[b] = fabsf(extreme(x)) / 127.0f;
         float factor = inverse(scales[b]);
-        for (int i = 0; i < MMI_BLOCK; i++)
+        totals[b] = 0;
+        for (int i = 0; i < MMI_BLOCK; i++) {
             numbers[i] = factor > 0 ? (int8_t)rintf(x[i] * factor) : 0;
+            totals[b] += numbers[i];
+        }
     }
 }
 
@@ -139,8 +144,15 @@ void mmi_c_gemv_blocks(float *y, int64_t ldy, const void *x, const void *w, int3
             for (int64_t i = 0; i < M; i++) {
                 const int8_t *numbers = (const int8_t *)x + i * mmi_quantized_row(K);
                 const float *scales = (const float *)(const void *)(numbers + K);
-                y[i * ldy + j] += (scale * scales[b]) * (float)dot_block(q, numbers + b * MMI_BLOCK);
+                y[i * ldy + j] = fmaf(scale * scales[b], (float)dot_block(q, numbers + b * MMI_BLOCK), y[i * ldy + j]);
             }
         }
     }
+}
+
+void mmi_c_gemm_blocks(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
+                       int64_t K, float *scratch)
+{
+    (void)scratch;
+    mmi_c_gemv_blocks(y, ldy, x, w, dtype, M, N, K);
 }

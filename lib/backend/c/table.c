@@ -29,6 +29,8 @@ void mmi_kernels_init_c(mmi_kernels *k)
         .gemm_scratch = mmi_c_gemm_scratch(),
         .quantize = mmi_c_quantize,
         .gemv_blocks = mmi_c_gemv_blocks,
+        .gemm_blocks = mmi_c_gemm_blocks,
+        .gemm_blocks_scratch = 1, /* it needs none */
         .adamw = mmi_c_adamw,
     };
 }

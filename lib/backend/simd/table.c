@@ -42,7 +42,9 @@ void SIMD(kernels_init)(mmi_kernels *k)
     k->adamw = SIMD(adamw);
 #ifdef __AVX2__
     k->quantize = SIMD(quantize);
-    k->gemv_blocks = SIMD(gemv_blocks);
 #endif
+    k->gemv_blocks = SIMD(gemv_blocks);
+    k->gemm_blocks = SIMD(gemm_blocks);
+    k->gemm_blocks_scratch = SIMD(gemm_blocks_scratch)();
     k->in_place_beats_blas = IN_PLACE_BEATS_BLAS;
 }

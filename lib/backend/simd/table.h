@@ -53,11 +53,16 @@ void SIMD(gemm_slice)(float *c, int64_t ldc, const float *a, int64_t ars, int64_
                       int64_t bcs, int64_t M, int64_t N, int64_t K, int32_t accumulate, float *scratch);
 int64_t SIMD(gemm_scratch)(void);
 
-/* blocks.c; the latter two on x86 */
+/* blocks.c; the latter on x86 */
 void SIMD(widen_blocks)(float *y, const void *x, int32_t dtype, int64_t n);
 void SIMD(quantize)(void *q, const float *x, int64_t K);
+
+/* gemv_blocks.c, gemm_blocks.c */
 void SIMD(gemv_blocks)(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
                        int64_t K);
+void SIMD(gemm_blocks)(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
+                       int64_t K, float *scratch);
+int64_t SIMD(gemm_blocks_scratch)(void);
 
 /* adamw.c */
 void SIMD(adamw)(float *w, float *m, float *v, const float *g, int64_t n, double grad_scale, double lr, double beta1,

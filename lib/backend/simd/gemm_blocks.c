@@ -1,0 +1,162 @@
+/* Many rows against weights in blocks. W is laid out anew, some of its rows at a time, so that one vector holds the
+ * same four numbers of VL rows; a block of the result then stays in registers while 32 numbers of each side meet as
+ * whole numbers. */
+#include "backend/simd/blocks.h"
+#include "backend/simd/table.h"
+#include "backend/simd/vi.h"
+
+/* A register block: X_ROWS rows of x by PANEL rows of W. */
+#if defined(__AVX512BW__)
+#define X_ROWS 8
+#define PANEL_VECS 2
+#elif defined(__AVX2__)
+#define X_ROWS 4
+#define PANEL_VECS 2
+#else
+#define X_ROWS 4
+#define PANEL_VECS 4
+#endif
+#define PANEL (PANEL_VECS * VL)
+#define STEPS (MMI_BLOCK / 4)
+#define STEP_BYTES (4 * PANEL)
+
+/* What is laid out at a time: a panel of so many blocks lies in the first-level cache while all rows of x meet it, the
+ * panels of so many rows of W in the second. */
+#define MOST_BLOCKS 16
+#define MOST_ROWS 256
+
+/* One block of PANEL rows of W. */
+typedef struct panel_block {
+    float scales[PANEL];
+    unsigned char numbers[STEPS * STEP_BYTES];
+} panel_block;
+
+int64_t SIMD(gemm_blocks_scratch)(void)
+{
+    return (int64_t)(sizeof(panel_block) / sizeof(float)) * MOST_BLOCKS * (MOST_ROWS / PANEL);
+}
+
+static ALWAYS_INLINE int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The block at w of `count` rows, `distance` bytes apart; rows beyond are 0. */
+static ALWAYS_INLINE void pack_block(panel_block *to, const unsigned char *w, int64_t distance, int64_t count,
+                                     int32_t dtype)
+{
+    uint16_t scales[PANEL] = { 0 };
+    for (int64_t j = 0; j < least(count, PANEL); j++)
+        memcpy(&scales[j], w + j * distance, sizeof scales[j]);
+    for (int j = 0; j < PANEL; j += VL)
+        vf_store(to->scales + j, vf_load_f16(scales + j));
+    for (int64_t j = 0; j < PANEL; j += TURNED_ROWS)
+        turn_blocks(to->numbers + 4 * j, STEP_BYTES, w + j * distance, distance, count - j, dtype);
+}
+
+/* Panel after panel, `blocks` each, of N rows of W. */
+static ALWAYS_INLINE void pack(panel_block *to, const unsigned char *w, int64_t distance, int64_t N, int64_t blocks,
+                               int32_t dtype)
+{
+    for (int64_t j = 0; j < N; j += PANEL)
+        for (int64_t b = 0; b < blocks; b++)
+            pack_block(to++, w + j * distance + b * BLOCK_BYTES(dtype), distance, N - j, dtype);
+}
+
+/* `blocks` blocks of rows of x from block `first` on, against a panel. */
+typedef struct part {
+    float *y;
+    int64_t ldy;
+    const unsigned char *x;
+    const panel_block *w;
+    int64_t K, first, blocks;
+} part;
+
+/* sum [rows, PANEL] += block b of `rows` rows of x · the panel's. */
+static ALWAYS_INLINE void multiply_block(float *sum, const part *t, int64_t b, const int rows, int32_t dtype)
+{
+    const panel_block *w = t->w + b;
+    const int64_t distance = mmi_quantized_row(t->K), at = t->first + b;
+    const unsigned char *numbers = t->x + at * MMI_BLOCK;
+    const unsigned char *scales = t->x + t->K + at * 4, *totals = scales + t->K / MMI_BLOCK * 4;
+    vs s[X_ROWS][PANEL_VECS];
+    UNROLL
+    for (int i = 0; i < rows; i++)
+        UNROLL
+    for (int j = 0; j < PANEL_VECS; j++)
+        s[i][j] = vs_begin(four_bytes(totals + i * distance), dtype);
+    UNROLL
+    for (int k = 0; k < STEPS; k++) {
+        vb weights[PANEL_VECS];
+        UNROLL
+        for (int j = 0; j < PANEL_VECS; j++)
+            weights[j] = vb_load(w->numbers + k * STEP_BYTES + 4 * VL * j);
+        UNROLL
+        for (int i = 0; i < rows; i++) {
+            vb four = vb_set(numbers + i * distance + 4 * k);
+            UNROLL
+            for (int j = 0; j < PANEL_VECS; j++)
+                s[i][j] = vs_dot(s[i][j], weights[j], four, dtype);
+        }
+    }
+    UNROLL
+    for (int i = 0; i < rows; i++) {
+        float scale;
+        memcpy(&scale, scales + i * distance, sizeof scale);
+        UNROLL
+        for (int j = 0; j < PANEL_VECS; j++) {
+            float *to = sum + i * PANEL + j * VL;
+            vf factor = vf_mul(vf_load(w->scales + j * VL), vf_set(scale));
+            vf_store(to, vf_fma(factor, vs_end(s[i][j], four_bytes(totals + i * distance), dtype), vf_load(to)));
+        }
+    }
+}
+
+/* Columns [0, cols) of `rows` rows of y, which are begun with the first block and gone on with after it. */
+static ALWAYS_INLINE void multiply_part(const part *t, const int rows, int64_t cols, int32_t dtype)
+{
+    _Alignas(64) float sum[X_ROWS * PANEL] = { 0 };
+    for (int i = 0; i < rows && t->first > 0; i++)
+        memcpy(sum + i * PANEL, t->y + i * t->ldy, (size_t)cols * sizeof *sum);
+    for (int64_t b = 0; b < t->blocks; b++)
+        multiply_block(sum, t, b, rows, dtype);
+    for (int i = 0; i < rows; i++)
+        memcpy(t->y + i * t->ldy, sum + i * PANEL, (size_t)cols * sizeof *sum);
+}
+
+static ALWAYS_INLINE void multiply_panel(part t, int64_t M, int64_t cols, int32_t dtype)
+{
+    int64_t step = mmi_quantized_row(t.K), i = 0;
+    for (; i + X_ROWS <= M; i += X_ROWS, t.x += X_ROWS * step, t.y += X_ROWS * t.ldy)
+        multiply_part(&t, X_ROWS, cols, dtype);
+    for (; i + 2 <= M; i += 2, t.x += 2 * step, t.y += 2 * t.ldy)
+        multiply_part(&t, 2, cols, dtype);
+    if (i < M)
+        multiply_part(&t, 1, cols, dtype);
+}
+
+static ALWAYS_INLINE void multiply(float *y, int64_t ldy, const unsigned char *x, const unsigned char *w, int32_t dtype,
+                                   int64_t M, int64_t N, int64_t K, panel_block *panels)
+{
+    int64_t blocks = K / MMI_BLOCK, distance = blocks * BLOCK_BYTES(dtype);
+    for (int64_t j = 0; j < N; j += MOST_ROWS)
+        for (int64_t b = 0; b < blocks; b += MOST_BLOCKS) {
+            int64_t rows = least(MOST_ROWS, N - j), count = least(MOST_BLOCKS, blocks - b);
+            pack(panels, w + j * distance + b * BLOCK_BYTES(dtype), distance, rows, count, dtype);
+            for (int64_t p = 0; p < rows; p += PANEL) {
+                part t = { y + j + p, ldy, x, panels + p / PANEL * count, K, b, count };
+                multiply_panel(t, M, least(PANEL, rows - p), dtype);
+            }
+        }
+}
+
+void SIMD(gemm_blocks)(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
+                       int64_t K, float *scratch)
+{
+    if (K == 0) /* no block begins y */
+        mmi_c_gemv_blocks(y, ldy, x, w, dtype, M, N, K);
+    else if (dtype == MM_Q8_0)
+        multiply(y, ldy, x, w, MM_Q8_0, M, N, K, (panel_block *)(void *)scratch);
+    else
+        multiply(y, ldy, x, w, MM_Q4_0, M, N, K, (panel_block *)(void *)scratch);
+}

@@ -1,0 +1,172 @@
+/* A few rows against weights in blocks as they lie: the same block of W_ROWS rows of W at a time, whose sums end up in
+ * the lanes of one vector. */
+#include "backend/simd/blocks.h"
+#include "backend/simd/table.h"
+
+/*     sums, floats                  a vector of W_ROWS numbers
+ *     products(block, x)            sums of products, to be added up across the lanes
+ *     sums_of(r)                    lane i is the sum of r[i]'s lanes
+ *     add_block(sum, …)             sum + scales · scale · (exact - offset · total), rounded as gemv_blocks has it */
+#if defined(__AVX2__)
+
+#define W_ROWS 8
+typedef __m256i sums;
+typedef __m256 floats;
+
+static ALWAYS_INLINE sums sums_zero(void)
+{
+    return _mm256_setzero_si256();
+}
+static ALWAYS_INLINE floats floats_zero(void)
+{
+    return _mm256_setzero_ps();
+}
+static ALWAYS_INLINE void floats_store(float *p, floats v)
+{
+    _mm256_storeu_ps(p, v);
+}
+
+static ALWAYS_INLINE sums products(const unsigned char *block, const unsigned char *numbers, int32_t dtype)
+{
+    __m256i w = block_weights(block, dtype), x = _mm256_loadu_si256((const void *)numbers);
+#if defined(__AVX512VNNI__)
+    return _mm256_dpbusd_epi32(_mm256_setzero_si256(), w, x);
+#else /* vi.h tells why these are exact */
+    __m256i pairs = dtype == MM_Q8_0 ? _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w)) :
+                                       _mm256_maddubs_epi16(w, x);
+    return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+#endif
+}
+
+static ALWAYS_INLINE sums sums_of(const sums r[W_ROWS])
+{
+    __m256i two[4], four[2];
+    UNROLL
+    for (int i = 0; i < 4; i++)
+        two[i] = _mm256_add_epi32(_mm256_unpacklo_epi32(r[2 * i], r[2 * i + 1]),
+                                  _mm256_unpackhi_epi32(r[2 * i], r[2 * i + 1]));
+    UNROLL
+    for (int i = 0; i < 2; i++)
+        four[i] = _mm256_add_epi32(_mm256_unpacklo_epi64(two[2 * i], two[2 * i + 1]),
+                                   _mm256_unpackhi_epi64(two[2 * i], two[2 * i + 1]));
+    return _mm256_add_epi32(_mm256_permute2x128_si256(four[0], four[1], 0x20),
+                            _mm256_permute2x128_si256(four[0], four[1], 0x31));
+}
+
+static ALWAYS_INLINE floats add_block(floats sum, sums exact, const uint16_t scales[W_ROWS], float scale, int32_t total,
+                                      int32_t dtype)
+{
+    if (WEIGHT_OFFSET(dtype) != 0)
+        exact = _mm256_sub_epi32(exact, _mm256_set1_epi32(WEIGHT_OFFSET(dtype) * total));
+    uint64_t four[2] = { 0, 0 }; /* put together outside the vector registers, which have enough to do */
+    UNROLL
+    for (int j = 0; j < W_ROWS; j++)
+        four[j / 4] |= (uint64_t)scales[j] << 16 * (j % 4);
+    __m256 factor =
+        _mm256_mul_ps(_mm256_cvtph_ps(_mm_set_epi64x((int64_t)four[1], (int64_t)four[0])), _mm256_set1_ps(scale));
+    return _mm256_fmadd_ps(factor, _mm256_cvtepi32_ps(exact), sum);
+}
+
+#else /* Arm */
+
+#define W_ROWS 4
+typedef vs sums;
+typedef vf floats;
+
+static ALWAYS_INLINE sums sums_zero(void)
+{
+    return vdupq_n_s32(0);
+}
+static ALWAYS_INLINE floats floats_zero(void)
+{
+    return vf_zero();
+}
+static ALWAYS_INLINE void floats_store(float *p, floats v)
+{
+    vf_store(p, v);
+}
+
+static ALWAYS_INLINE sums products(const unsigned char *block, const unsigned char *numbers, int32_t dtype)
+{
+    vb w[2];
+    block_weights(w, block, dtype);
+    return vs_dot(vs_dot(sums_zero(), w[0], vb_load(numbers), dtype), w[1], vb_load(numbers + MMI_BLOCK / 2), dtype);
+}
+
+static ALWAYS_INLINE sums sums_of(const sums r[W_ROWS])
+{
+    return vpaddq_s32(vpaddq_s32(r[0], r[1]), vpaddq_s32(r[2], r[3]));
+}
+
+static ALWAYS_INLINE floats add_block(floats sum, sums exact, const uint16_t scales[W_ROWS], float scale, int32_t total,
+                                      int32_t dtype)
+{
+    return vf_fma(vf_mul(vf_load_f16(scales), vf_set(scale)), vs_end(exact, total, dtype), sum);
+}
+
+#endif
+
+/* Row j of W_ROWS: every third has a pointer, the two after it are reached by the addressing mode. */
+static ALWAYS_INLINE const unsigned char *row_of(const unsigned char *const third[], int64_t distance, int j)
+{
+    return third[j / 3] + j % 3 * distance;
+}
+
+/* Dot products of a row of x and n of W, n at most W_ROWS. `ahead` is what will be read next: rows are too short for
+ * the hardware to see that they go on. */
+static ALWAYS_INLINE floats dots(const unsigned char *x, const unsigned char *w, const unsigned char *ahead, int n,
+                                 int32_t dtype, int64_t K)
+{
+    const int64_t blocks = K / MMI_BLOCK, distance = blocks * BLOCK_BYTES(dtype), step = W_ROWS * BLOCK_BYTES(dtype);
+    const unsigned char *scales = x + K, *totals = scales + 4 * blocks;
+    const unsigned char *third[3] = { w, w + 3 * distance, w + 6 * distance };
+    floats sum = floats_zero();
+    for (int64_t b = 0; b < blocks; b++) {
+        for (int64_t line = 0; line < step; line += 64)
+            __builtin_prefetch(ahead + b * step + line);
+        sums each[W_ROWS];
+        uint16_t halves[W_ROWS] = { 0 };
+        UNROLL
+        for (int j = 0; j < W_ROWS; j++) {
+            each[j] = sums_zero();
+            if (j < n) {
+                const unsigned char *block = row_of(third, distance, j);
+                each[j] = products(block, x + b * MMI_BLOCK, dtype);
+                memcpy(&halves[j], block, sizeof halves[j]);
+            }
+        }
+        float scale;
+        memcpy(&scale, scales + 4 * b, sizeof scale);
+        sum = add_block(sum, sums_of(each), halves, scale, four_bytes(totals + 4 * b), dtype);
+        UNROLL
+        for (int j = 0; j < 3; j++)
+            third[j] += BLOCK_BYTES(dtype);
+    }
+    return sum;
+}
+
+static ALWAYS_INLINE void multiply(float *y, int64_t ldy, const unsigned char *x, const unsigned char *w, int32_t dtype,
+                                   int64_t M, int64_t N, int64_t K)
+{
+    const int64_t size = K / MMI_BLOCK * BLOCK_BYTES(dtype), step = mmi_quantized_row(K);
+    int64_t j = 0;
+    for (; j + W_ROWS <= N; j += W_ROWS, w += W_ROWS * size) {
+        const unsigned char *ahead = j + 2 * W_ROWS <= N ? w + W_ROWS * size : w;
+        for (int64_t i = 0; i < M; i++)
+            floats_store(y + i * ldy + j, dots(x + i * step, w, ahead, W_ROWS, dtype, K));
+    }
+    for (int64_t i = 0; i < M && j < N; i++) {
+        float last[W_ROWS];
+        floats_store(last, dots(x + i * step, w, w, (int)(N - j), dtype, K));
+        memcpy(y + i * ldy + j, last, (size_t)(N - j) * sizeof *y);
+    }
+}
+
+void SIMD(gemv_blocks)(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
+                       int64_t K)
+{
+    if (dtype == MM_Q8_0)
+        multiply(y, ldy, x, w, MM_Q8_0, M, N, K);
+    else
+        multiply(y, ldy, x, w, MM_Q4_0, M, N, K);
+}

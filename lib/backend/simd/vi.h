@@ -1,0 +1,208 @@
+/* Products of whole numbers for weights in blocks: a vector meets four numbers of each of VL rows of W with the same
+ * four of a row of x, one 32-bit sum per row of W. vf.h has the floats.
+ *
+ *     vb                        4 · VL bytes: weights as pack_block() leaves them, or vb_set(): four of x, VL times
+ *     vs_begin(total)           the sums of a block before its first numbers
+ *     vs_dot(s, w, x)           add four products to each
+ *     vs_end(s, total)          the exact sums as floats
+ *     WEIGHT_OFFSET(dtype)      what pack_block() adds to a weight, to make it unsigned; 0 where it stays signed
+ *
+ * `total` is the sum of the block's numbers of x: Σ (w + offset) x = Σ w x + offset · Σ x. `dtype` is a constant
+ * wherever these are used. */
+#ifndef MMI_BACKEND_SIMD_VI_H
+#define MMI_BACKEND_SIMD_VI_H
+
+#include <string.h>
+
+#include <minimind/view.h>
+
+#include "backend/simd/vf.h"
+
+static ALWAYS_INLINE int32_t four_bytes(const void *p)
+{
+    int32_t bytes;
+    memcpy(&bytes, p, sizeof bytes);
+    return bytes;
+}
+
+#if defined(__AVX2__)
+
+#if defined(__AVX512BW__)
+typedef __m512i vb, vs;
+static ALWAYS_INLINE vb vb_load(const void *p)
+{
+    return _mm512_loadu_si512(p);
+}
+static ALWAYS_INLINE vb vb_set(const void *p)
+{
+    return _mm512_set1_epi32(four_bytes(p));
+}
+static ALWAYS_INLINE vs vs_set(int32_t x)
+{
+    return _mm512_set1_epi32(x);
+}
+static ALWAYS_INLINE vs vs_sub(vs a, vs b)
+{
+    return _mm512_sub_epi32(a, b);
+}
+static ALWAYS_INLINE vf vs_float(vs s)
+{
+    return _mm512_cvtepi32_ps(s);
+}
+#else
+typedef __m256i vb, vs;
+static ALWAYS_INLINE vb vb_load(const void *p)
+{
+    return _mm256_loadu_si256(p);
+}
+static ALWAYS_INLINE vb vb_set(const void *p)
+{
+    return _mm256_set1_epi32(four_bytes(p));
+}
+static ALWAYS_INLINE vs vs_set(int32_t x)
+{
+    return _mm256_set1_epi32(x);
+}
+static ALWAYS_INLINE vs vs_sub(vs a, vs b)
+{
+    return _mm256_sub_epi32(a, b);
+}
+static ALWAYS_INLINE vf vs_float(vs s)
+{
+    return _mm256_cvtepi32_ps(s);
+}
+#endif
+
+#if defined(__AVX512VNNI__)
+
+#define WEIGHT_OFFSET(dtype) ((dtype) == MM_Q8_0 ? 128 : 8)
+static ALWAYS_INLINE vs vs_begin(int32_t total, int32_t dtype)
+{
+    return vs_set(-WEIGHT_OFFSET(dtype) * total);
+}
+static ALWAYS_INLINE vs vs_dot(vs s, vb w, vb x, int32_t dtype)
+{
+    (void)dtype;
+    return _mm512_dpbusd_epi32(s, w, x);
+}
+static ALWAYS_INLINE vf vs_end(vs s, int32_t total, int32_t dtype)
+{
+    (void)total, (void)dtype;
+    return vs_float(s);
+}
+
+#else
+
+/* Without an instruction for it, two unsigned and two signed bytes make one sum of 16 bits. q8_0: with |w| as the
+ * unsigned ones, and x taking the sign, two products are below 2^15, and are widened at once. q4_0: with w + 8, at most
+ * 15, all 16 products of a block's lane (16 · 15 · 127 < 2^15) are added up first. */
+#define WEIGHT_OFFSET(dtype) ((dtype) == MM_Q8_0 ? 0 : 8)
+static ALWAYS_INLINE vs vs_begin(int32_t total, int32_t dtype)
+{
+    (void)total, (void)dtype;
+    return vs_set(0);
+}
+#if defined(__AVX512BW__)
+static ALWAYS_INLINE vs vs_add(vs a, vs b)
+{
+    return _mm512_add_epi32(a, b);
+}
+static ALWAYS_INLINE vs vs_add_halves(vs a, vs b)
+{
+    return _mm512_add_epi16(a, b);
+}
+static ALWAYS_INLINE vs vs_pairs(vb w, vb x)
+{
+    return _mm512_maddubs_epi16(w, x);
+}
+static ALWAYS_INLINE vs vs_widen(vs pairs)
+{
+    return _mm512_madd_epi16(pairs, _mm512_set1_epi16(1));
+}
+static ALWAYS_INLINE vb vb_abs(vb w)
+{
+    return _mm512_abs_epi8(w);
+}
+static ALWAYS_INLINE vb vb_sign(vb x, vb w)
+{
+    return _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(w), _mm512_setzero_si512(), x);
+}
+#else
+static ALWAYS_INLINE vs vs_add(vs a, vs b)
+{
+    return _mm256_add_epi32(a, b);
+}
+static ALWAYS_INLINE vs vs_add_halves(vs a, vs b)
+{
+    return _mm256_add_epi16(a, b);
+}
+static ALWAYS_INLINE vs vs_pairs(vb w, vb x)
+{
+    return _mm256_maddubs_epi16(w, x);
+}
+static ALWAYS_INLINE vs vs_widen(vs pairs)
+{
+    return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+}
+static ALWAYS_INLINE vb vb_abs(vb w)
+{
+    return _mm256_abs_epi8(w);
+}
+static ALWAYS_INLINE vb vb_sign(vb x, vb w)
+{
+    return _mm256_sign_epi8(x, w);
+}
+#endif
+static ALWAYS_INLINE vs vs_dot(vs s, vb w, vb x, int32_t dtype)
+{
+    if (dtype == MM_Q8_0)
+        return vs_add(s, vs_widen(vs_pairs(vb_abs(w), vb_sign(x, w))));
+    return vs_add_halves(s, vs_pairs(w, x));
+}
+static ALWAYS_INLINE vf vs_end(vs s, int32_t total, int32_t dtype)
+{
+    if (dtype == MM_Q8_0)
+        return vs_float(s);
+    return vs_float(vs_sub(vs_widen(s), vs_set(WEIGHT_OFFSET(dtype) * total)));
+}
+
+#endif
+
+#else /* Arm: signed bytes by signed bytes */
+
+typedef int8x16_t vb;
+typedef int32x4_t vs;
+#define WEIGHT_OFFSET(dtype) ((void)(dtype), 0)
+
+static ALWAYS_INLINE vb vb_load(const void *p)
+{
+    return vld1q_s8(p);
+}
+static ALWAYS_INLINE vb vb_set(const void *p)
+{
+    return vreinterpretq_s8_s32(vdupq_n_s32(four_bytes(p)));
+}
+static ALWAYS_INLINE vs vs_begin(int32_t total, int32_t dtype)
+{
+    (void)total, (void)dtype;
+    return vdupq_n_s32(0);
+}
+static ALWAYS_INLINE vs vs_dot(vs s, vb w, vb x, int32_t dtype)
+{
+    (void)dtype;
+#if defined(__ARM_FEATURE_DOTPROD)
+    return vdotq_s32(s, w, x);
+#else
+    int32x4_t low = vpaddlq_s16(vmull_s8(vget_low_s8(w), vget_low_s8(x)));
+    return vaddq_s32(s, vpaddq_s32(low, vpaddlq_s16(vmull_high_s8(w, x))));
+#endif
+}
+static ALWAYS_INLINE vf vs_end(vs s, int32_t total, int32_t dtype)
+{
+    (void)total, (void)dtype;
+    return vcvtq_f32_s32(s);
+}
+
+#endif
+
+#endif
