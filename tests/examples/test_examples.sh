@@ -88,6 +88,19 @@ without_tokenizer() {
         cmp "$work/ids" "$work/ids2"
 }
 
+# Every program of bench on the smallest preset, a JSON object a line with what all have in common.
+bench_measures() {
+    (cd "$work" && "$bin/bench" "$@" --preset minillm-tiny --batch-size 1 --max-seq-len 32 --new-tokens 4 --sequences 3 \
+        --repeat 1 --json >"$work/bench" && [ -s "$work/bench" ]) &&
+        ! grep -vqE '^\{"what": "[a-z-]+", "preset": "minillm-tiny", "dtype": "[a-z0-9_]+", "threads": [0-9]+, .*"tokens_per_s": [0-9].*\}$' \
+            "$work/bench" && ! grep -qE 'nan|inf' "$work/bench" && [ -z "$(find "$work" -name 'bench-start-*')" ]
+}
+
+bench_long_context() {
+    (cd "$work" && "$bin/bench" attention --preset minillm-tiny --max-seq-len 512 --repeat 1 --threads 1 --json) |
+        grep -q '"activation_bytes": [0-9]'
+}
+
 truncated_model() {
     mkdir "$work/cut" && cp "$model/config.json" "$work/cut/" &&
         head -c 1000 "$model/model.safetensors" >"$work/cut/model.safetensors"
@@ -96,6 +109,14 @@ truncated_model() {
 for program in bench dataset embed generate make_corpus params pretrain tokenize train_tokenizer; do
     check "$program --help says how it is used" helps $program
 done
+for program in train prefill decode batch scaling kernels start; do
+    check "bench $program gives its figures as JSON" bench_measures $program
+done
+check "bench decode takes other dtypes" bench_measures decode --dtype bf16 --cache-dtype bf16
+check "bench attention goes up to the length it is told" bench_long_context
+check "bench refuses a dtype that there is not" refuses "--dtype" bench decode --dtype q3
+check "bench refuses a number that is none" refuses "--threads" bench decode --threads two
+check "bench refuses a preset that there is not" refuses "no-such" bench decode --preset no-such
 check "embed runs from start to end" "$bin/embed"
 check "make_corpus gives the same bytes for the same seed" same_corpus_twice
 check "make_corpus repeats few texts and leaves no template unexpanded" corpus_is_varied

@@ -1,0 +1,157 @@
+#define _GNU_SOURCE /* dlopen, madvise */
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <threads.h>
+
+#include "bench.h"
+
+/* --- cblas_sgemm, loaded while running: the library's own copy stays as it is --- */
+
+typedef void (*sgemm_fn)(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda,
+                         const float *b, int ldb, float beta, float *c, int ldc);
+
+enum { ROW_MAJOR = 101, AS_IS = 111, TRANSPOSED = 112 };
+
+/* Seconds of one product, the best of three. */
+static double time_product(sgemm_fn sgemm, int ta, int tb, int m, int n, int k, const float *a, const float *b,
+                           float *c)
+{
+    double best = 1e30;
+    for (int i = 0; i < 3; i++) {
+        double start = now();
+        sgemm(ROW_MAJOR, ta, tb, m, n, k, 1, a, ta == AS_IS ? k : m, b, tb == AS_IS ? n : k, 0, c, n);
+        double seconds = now() - start;
+        if (seconds < best)
+            best = seconds;
+    }
+    return best;
+}
+
+/* One matrix over `rows` tokens: y = x Wᵀ, and in training dx = dy W and dW = dyᵀ x. */
+static double time_matrix(sgemm_fn sgemm, int rows, int out, int in, bool training)
+{
+    size_t most = (size_t)rows * (size_t)(out > in ? out : in), n = (size_t)out * (size_t)in;
+    float *x = need(malloc(most * sizeof *x)), *y = need(malloc(most * sizeof *y)), *w = need(malloc(n * sizeof *w));
+    for (size_t i = 0; i < most; i++)
+        x[i] = y[i] = (float)(int)(i % 7) - 3;
+    for (size_t i = 0; i < n; i++)
+        w[i] = (float)(int)(i % 5) - 2;
+    double seconds = time_product(sgemm, AS_IS, TRANSPOSED, rows, out, in, x, w, y);
+    if (training)
+        seconds += time_product(sgemm, AS_IS, AS_IS, rows, in, out, x, w, y) +
+                   time_product(sgemm, TRANSPOSED, AS_IS, out, in, rows, x, y, w);
+    free(x);
+    free(y);
+    free(w);
+    return seconds;
+}
+
+/* Of its routed experts a token uses this share. */
+static double share_of_experts(const mm_config *config)
+{
+    mm_param_count count = MM_PARAM_COUNT_INIT;
+    die_if(mm_count_params(config, &count), "count");
+    if (count.moe_experts == 0)
+        return 1;
+    return 1 - (double)(count.total - count.active) / (double)count.moe_experts;
+}
+
+double sgemm_rate(const mm_config *config, int rows, int threads, bool training)
+{
+    void *library = dlopen("libopenblas.so.0", RTLD_NOW);
+    sgemm_fn sgemm = NULL;
+    void (*set_threads)(int) = NULL;
+    if (library) {
+        *(void **)&sgemm = dlsym(library, "cblas_sgemm");
+        *(void **)&set_threads = dlsym(library, "openblas_set_num_threads");
+    }
+    if (!sgemm || !set_threads)
+        return 0;
+    set_threads(threads);
+    int64_t tensors = 0, layers = 0;
+    int32_t tied = 0;
+    die_if(mm_layout_count(config, &tensors), "layout");
+    die_if(mm_config_get_int(config, "num_hidden_layers", &layers), "config");
+    die_if(mm_config_get_bool(config, "tie_word_embeddings", &tied), "config");
+    double seconds = 0, flops = 0, share = share_of_experts(config);
+    for (int64_t i = 0; i < tensors; i++) { /* one layer and one expert stand for all */
+        mm_tensor_info info = MM_TENSOR_INFO_INIT;
+        die_if(mm_layout_get(config, i, &info), "layout");
+        if (info.rank != 2 || info.layer > 0 || (info.module == MM_MODULE_EMBEDDING && !tied))
+            continue;
+        int n = info.module == MM_MODULE_MOE_EXPERTS ? (int)(rows * share) : rows;
+        double times = info.layer == 0 ? (double)layers : 1;
+        if (n < 1)
+            continue;
+        seconds += times * time_matrix(sgemm, n, (int)info.shape[0], (int)info.shape[1], training);
+        flops += times * (training ? 6.0 : 2.0) * n * (double)info.elements;
+    }
+    return flops / seconds;
+}
+
+/* --- Memory --- */
+
+#define AT_LEAST ((size_t)256 << 20) /* bytes to read for one figure */
+#define LARGE_PAGE ((size_t)2 << 20)
+
+typedef uint64_t words __attribute__((vector_size(32)));
+
+typedef struct part {
+    const words *data;
+    size_t count; /* a multiple of 4 */
+    int times;
+    uint64_t sum; /* so that nothing is optimised away */
+} part;
+
+static int read_part(void *arg)
+{
+    part *p = arg;
+    words a = { 0 }, b = { 0 }, c = { 0 }, d = { 0 };
+    for (int t = 0; t < p->times; t++) {
+        for (size_t i = 0; i < p->count; i += 4) {
+            a += p->data[i];
+            b += p->data[i + 1];
+            c += p->data[i + 2];
+            d += p->data[i + 3];
+        }
+        a[0] += (uint64_t)t;
+    }
+    a += b + c + d;
+    p->sum = a[0] + a[1] + a[2] + a[3];
+    return 0;
+}
+
+void reading_open(reading *r, size_t size)
+{
+    size_t rounded = (size + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE;
+    r->size = size;
+    r->data = need(aligned_alloc(LARGE_PAGE, rounded));
+    madvise(r->data, rounded, MADV_HUGEPAGE); /* as the library asks for its own */
+    memset(r->data, 1, rounded);
+}
+
+double reading_rate(const reading *r, int threads)
+{
+    part parts[MOST_RUNS];
+    thrd_t handles[MOST_RUNS];
+    int n = threads < MOST_RUNS ? threads : MOST_RUNS, started = 1, times = (int)(1 + AT_LEAST / r->size);
+    size_t each = r->size / sizeof(words) / (size_t)n / 4 * 4;
+    double start = now();
+    for (int i = 0; i < n; i++)
+        parts[i] = (part){ (const words *)(const void *)r->data + (size_t)i * each, each, times, 0 };
+    while (started < n && thrd_create(&handles[started], read_part, &parts[started]) == thrd_success)
+        started++;
+    read_part(&parts[0]);
+    for (int i = 1; i < started; i++)
+        thrd_join(handles[i], NULL);
+    return (double)started * (double)each * sizeof(words) * times / (now() - start);
+}
+
+void reading_close(reading *r)
+{
+    free(r->data);
+    r->data = NULL;
+}
