@@ -12,8 +12,11 @@ MMI_OPTIONS_INIT(mm_distill_result, MM_DISTILL_RESULT_INIT)
 static double log_sum_exp(const float *x, int64_t n, double temperature)
 {
     double top = -INFINITY, sum = 0;
-    for (int64_t i = 0; i < n; i++)
-        top = fmax(top, x[i] / temperature);
+    for (int64_t i = 0; i < n; i++) {
+        double scaled = x[i] / temperature;
+        if (scaled > top) /* GCC 12 for Arm breaks down over fmax() here */
+            top = scaled;
+    }
     for (int64_t i = 0; i < n; i++)
         sum += exp(x[i] / temperature - top);
     return top + log(sum);

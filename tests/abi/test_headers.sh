@@ -1,5 +1,5 @@
 #!/bin/sh
-# Each public header compiles by itself, as C11 and as C++17, without a warning; the folders of lib/ and the examples
+# Each public header compiles by itself, as C11, C17 and C++17, without a warning; the folders of lib/ and the examples
 # include what they may; each foreign header has one home.
 #
 #     test_headers.sh SOURCE_ROOT C++ COMPILER…        C++ may be empty
@@ -39,6 +39,7 @@ initialisers() {
 for path in "$root"/include/minimind.h "$root"/include/minimind/*.h; do
     header=${path#"$root"/include/}
     check "<$header> compiles alone as C11" compiles c "$header" "$@" -std=c11 -Wstrict-prototypes
+    check "<$header> compiles alone as C17" compiles c "$header" "$@" -std=c17 -Wstrict-prototypes
     if [ -n "$cxx" ]; then
         check "<$header> compiles alone as C++17" compiles cc "$header" "$cxx" -std=c++17
     else
@@ -71,5 +72,27 @@ structs_are_listed() {
     [ "$listed" -eq "$(cat "$root"/include/minimind/*.h | grep -cE '^#define MM_[A-Z0-9_]+_INIT ')" ] && [ "$listed" -gt 20 ]
 }
 check "every initialiser begins with the size of its struct" structs_are_listed
+# The comment before a declaration says since when it is there; declarations without a line between them share one.
+undated() {
+    awk '
+        FNR == 1 { dated = 0 }
+        /^\/\*\*/ { dated = 0 }
+        /Since: [0-9]+\.[0-9]+/ { dated = 1 }
+        /^MM_API/ && !dated { print FILENAME ": " $0 }
+        /^MM_API/ { open = 1 }
+        !open && !/^ \*|^\/\*\*/ { dated = 0 }
+        open && /;/ { open = 0 }' "$@"
+}
+
+each_has_a_level() {
+    undated "$root"/include/minimind/*.h | nothing
+}
+
+a_level_that_is_missing_is_found() {
+    sed 's/ Since: [0-9.]*//' "$root/include/minimind/library.h" >"$work/undated.h"
+    [ "$(undated "$work/undated.h" | wc -l)" -eq "$(grep -c '^MM_API' "$root/include/minimind/library.h")" ]
+}
+check "every function says since which version it is there" each_has_a_level
+check "one that doesn't is found" a_level_that_is_missing_is_found
 check "every public header is installed and part of <minimind.h>" installed
 finish

@@ -217,7 +217,7 @@ START_TEST(logsumexp_and_softmax_agree_with_double_precision)
                 float *x = edge_random(0, n, &rng, (float)scale);
                 double largest = -INFINITY, sum = 0;
                 for (int64_t i = 0; i < n; i++)
-                    largest = fmax(largest, x[i]);
+                    largest = x[i] > largest ? x[i] : largest;
                 for (int64_t i = 0; i < n; i++)
                     sum += exp(x[i] - largest);
                 double want = n ? largest + log(sum) : -INFINITY;
@@ -266,7 +266,7 @@ START_TEST(softmax_tile_continues_a_running_softmax)
                 memcpy(kept, s, (size_t)n * sizeof *s);
                 double largest = before, sum = 0;
                 for (int64_t i = 0; i < n; i++)
-                    largest = fmax(largest, kept[i]);
+                    largest = kept[i] > largest ? kept[i] : largest;
                 float got = k->softmax_tile(s, &m, n);
                 ck_near(m, largest, 0, k, "maximum", n);
                 for (int64_t i = 0; i < n; i++) {

@@ -372,9 +372,12 @@ static int attempt(int deed, long n)
     long made = atomic_load(&asked), after = atomic_load(&live);
     ck_assert_msg(after <= before, "%s, %ld%s: %ld blocks leak", deeds[deed].name, n, forever ? " on" : "",
                   after - before);
-    /* what is only to make things faster, such as PCRE2's compiler, may go without; directories can't be opened */
-    ck_assert_msg(status == MM_OK || status == MM_ERR_MEMORY || (status == MM_ERR_IO && forever), "%s, %ld%s: %s (%s)",
-                  deeds[deed].name, n, forever ? " on" : "", mm_status_name(status), mm_last_error());
+    /* What is only to make things faster, such as PCRE2's compiler, may go without. Where the C library walks through a
+     * directory to remove it, errno is not always what it was. */
+    bool may_be_io = forever || deeds[deed].run == training_with_checkpoints;
+    ck_assert_msg(status == MM_OK || status == MM_ERR_MEMORY || (status == MM_ERR_IO && may_be_io),
+                  "%s, %ld%s: %s (%s)", deeds[deed].name, n, forever ? " on" : "", mm_status_name(status),
+                  mm_last_error());
     return made >= n;
 }
 

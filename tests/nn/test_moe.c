@@ -51,7 +51,7 @@ static void probabilities(const moe *m, double *p, int64_t n)
     ref_linear(p, m->h64 + n * m->C, m->w64, NULL, 1, m->E, m->C);
     for (int64_t e = 0; e < m->E; e++) {
         p[e] += m->noises[n * m->E + e];
-        most = fmax(most, p[e]);
+        most = p[e] > most ? p[e] : most;
     }
     for (int64_t e = 0; e < m->E; e++)
         sum += p[e] = exp(p[e] - most);
