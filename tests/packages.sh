@@ -19,6 +19,14 @@ package_of() {
         check) echo check ;;
         python) echo python3 ;;
         numpy) echo python3-numpy ;;
+        valgrind) echo valgrind ;;
+        libc-symbols) echo libc6-dbg ;;
+        abidiff) echo abigail-tools ;;
+        clang) echo clang ;;
+        cmake) echo cmake ;;
+        git) echo git ;;
+        aarch64-gcc) echo gcc-aarch64-linux-gnu ;;
+        qemu-aarch64) echo qemu-user ;;
     esac
 }
 
@@ -33,7 +41,9 @@ is_there() {
         c++) command -v c++ || command -v g++ || command -v clang++ ;;
         libc) echo 'int main(void) { return 0; }' | "${CC:-cc}" -x c - -o /dev/null ;;
         ninja) command -v ninja || command -v ninja-build || command -v samu ;;
-        meson | nm | pkg-config) command -v "$1" ;;
+        meson | nm | pkg-config | valgrind | abidiff | clang | cmake | git | qemu-aarch64) command -v "$1" ;;
+        aarch64-gcc) command -v aarch64-linux-gnu-gcc ;;
+        libc-symbols) [ ! -f /etc/debian_version ] || [ -d /usr/lib/debug/.build-id ] ;;
         python) python_for_tests ;;
         numpy) "$(python_for_tests)" -c 'import numpy' ;;
         *) pkg-config --exists "$1" ;;

@@ -10,6 +10,9 @@ usage="usage: tests/run.sh [OPTION...]
 Build libminimind and run its tests. The last line is \"N passed, N failed\".
 
   --sanitize       with the address and undefined-behaviour sanitizers, in build-sanitize
+  --tsan           with the thread sanitizer, in build-tsan: the tests of what threads share
+  --memcheck       under valgrind, in build-memcheck: some tests of each folder
+  --aarch64        compiled for 64-bit Arm and run under qemu, in build-aarch64 (Debian only)
   --no-blas        without OpenBLAS, in build-noblas
   --suite NAME     only the tests of this suite; slow ones run only when --suite slow asks for them
   --werror         a warning fails the build
@@ -17,14 +20,19 @@ Build libminimind and run its tests. The last line is \"N passed, N failed\".
   --help           show this"
 
 build=$root/build
+kind=
 suite=
 blas=openblas
 sanitize=none
+type=release
 werror=false
 named=
 while [ $# -gt 0 ]; do
     case $1 in
-        --sanitize) sanitize=address,undefined ;;
+        --sanitize) kind=sanitize sanitize=address,undefined ;;
+        --tsan) kind=tsan sanitize=thread blas=none suite=threads ;;
+        --memcheck) kind=memcheck type=debugoptimized blas=none suite=memcheck ;;
+        --aarch64) kind=aarch64 blas=none suite=portable ;;
         --no-blas) blas=none ;;
         --werror) werror=true ;;
         --suite | --build-dir)
@@ -37,8 +45,8 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-[ "$blas" = none ] && build=$build-noblas
-[ "$sanitize" = none ] || build=$build-sanitize
+[ "$blas" = none ] && [ -z "$kind" ] && kind=noblas
+[ -z "$kind" ] || build=$build-$kind
 [ -z "$named" ] || build=$named
 
 # A run that breaks off has failed too, and says so in the line that everybody reads.
@@ -86,11 +94,23 @@ show_failures() {
 
 need="cc libc c++ meson ninja nm pkg-config jansson libpcre2-8 check python numpy"
 [ "$blas" = none ] || need="$need openblas"
+[ "$kind" != memcheck ] || need="$need valgrind libc-symbols"
+[ "$kind" != aarch64 ] || need="meson ninja pkg-config aarch64-gcc qemu-aarch64"
 # shellcheck disable=SC2086
 require $need
 
-configure "$build" -Dbuildtype=release -Dtests=enabled -Dexamples=enabled -Dblas="$blas" -Db_sanitize="$sanitize" \
-    -Db_lundef="$([ "$sanitize" = none ] && echo true || echo false)" -Dwerror="$werror" ||
+# For another processor: its packages in a directory of their own, and where Meson finds them.
+set --
+if [ "$kind" = aarch64 ]; then
+    mkdir -p "$build"
+    "$root/tests/cross/sysroot.sh" arm64 "$build/root" libc6-dev libjansson-dev libpcre2-dev check >"$build/root.log" 2>&1 ||
+        { cat "$build/root.log" >&2; stop "the packages of the other architecture could not be had"; }
+    printf "[constants]\nroot = '%s'\n" "$build/root" >"$build/root.ini"
+    set -- --cross-file "$build/root.ini" --cross-file "$root/tests/cross/aarch64-linux-gnu.ini"
+fi
+
+configure "$build" -Dbuildtype="$type" -Dtests=enabled -Dexamples=enabled -Dblas="$blas" -Db_sanitize="$sanitize" \
+    -Db_lundef="$([ "$sanitize" = none ] && echo true || echo false)" -Dwerror="$werror" "$@" ||
     stop "the build could not be configured"
 ninja -C "$build" >"$build/ninja.log" 2>&1 || { cat "$build/ninja.log" >&2; stop "the build failed"; }
 grep -E 'warning:' "$build/ninja.log"
@@ -98,6 +118,10 @@ grep -E 'warning:' "$build/ninja.log"
 [ -d "$root/../shared" ] || echo "There is no ../shared beside this checkout: the tests that need its fixtures are skipped."
 
 if [ -n "$suite" ]; then set -- --suite "$suite"; else set -- --no-suite slow; fi
+case $kind in
+    memcheck) set -- "$@" --setup memcheck ;;
+    tsan | aarch64) set -- "$@" --timeout-multiplier 10 ;;
+esac
 report=$build/meson-logs/testlog.junit.xml
 rm -f "$report"
 (cd "$build" && ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1} meson test --no-rebuild "$@")

@@ -32,6 +32,7 @@ class Cache(Handle):
         return cls._wrap(create(_ffi.mm_cache, lib.mm_cache_load, lib.mm_cache_free, model._native, path(file)))
 
     def save(self, file: str | os.PathLike[str]) -> None:
+        """Write what the sequences hold to a file, for load() and the same model."""
         lib.mm_cache_save(self._native, path(file))
 
     def fork(self, origin: Cache, origin_sequence: int = 0, sequence: int = -1, length: int = -1) -> None:
