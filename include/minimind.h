@@ -31,6 +31,7 @@
 #include <minimind/data.h>
 #include <minimind/objective.h>
 #include <minimind/optim.h>
+#include <minimind/policy.h>
 #include <minimind/value_head.h>
 #include <minimind/comm.h>
 #include <minimind/train.h>

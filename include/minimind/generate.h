@@ -136,8 +136,10 @@ typedef struct mm_generate_result {
     const int32_t *lengths;        /**< [sequences] */
     const int32_t *finish;         /**< [sequences] MM_FINISH_… */
     int64_t stride;                /**< max_new_tokens, or what the context can hold if that is less */
+    const int32_t *stops;          /**< [sequences] the stop id that ended it, where it was one; else -1 */
+    const float *stop_logprobs;    /**< [sequences] as `logprobs`, of that id; else 0. A policy learns when to stop, too */
 } mm_generate_result;
-#define MM_GENERATE_RESULT_INIT { sizeof(mm_generate_result), NULL, NULL, NULL, NULL, 0 }
+#define MM_GENERATE_RESULT_INIT { sizeof(mm_generate_result), NULL, NULL, NULL, NULL, 0, NULL, NULL }
 
 /** Set every field of `result` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
 MM_API void mm_generate_result_init(mm_generate_result *result, size_t struct_size);

@@ -128,7 +128,8 @@ MM_API mm_status mm_group_advantages(double *advantages, const double *rewards, 
 
 enum {
     MM_POLICY_GRPO = 0, /**< min(ρA, clamp(ρ, 1 - ε, 1 + ε)A) (Shao et al., 2024) */
-    MM_POLICY_CISPO = 1 /**< stop-gradient of min(ρ, ε_high), times A · logprob (MiniMax, 2025) */
+    MM_POLICY_CISPO = 1, /**< stop-gradient of min(ρ, ε_high), times A · logprob (MiniMax, 2025) */
+    MM_POLICY_PPO = 2    /**< a trainer's alone (policy.h): advantages come from a value head, the loss is mm_ppo_loss() */
 };
 
 /** Learning from rewards by policy gradients. */
@@ -137,7 +138,7 @@ typedef struct mm_policy_options {
     double beta;         /**< weight of the divergence from the reference, ≥ 0 */
     double epsilon;      /**< of GRPO's clamp, in [0, 1) */
     double epsilon_high; /**< of CISPO's bound, > 0 */
-    int32_t variant;     /**< MM_POLICY_… */
+    int32_t variant;     /**< MM_POLICY_GRPO or MM_POLICY_CISPO */
     int32_t reserved;    /**< 0 */
 } mm_policy_options;
 #define MM_POLICY_OPTIONS_INIT { sizeof(mm_policy_options), 0.02, 0.2, 5.0, MM_POLICY_GRPO, 0 }

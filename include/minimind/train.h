@@ -17,6 +17,7 @@
 
 #include <minimind/data.h>
 #include <minimind/optim.h>
+#include <minimind/policy.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -26,7 +27,8 @@ typedef struct mm_trainer mm_trainer;
 
 /** What a trainer learns from. */
 enum {
-    MM_STAGE_PLAIN = 0 /**< the next token: pretraining on text, fine-tuning on conversations */
+    MM_STAGE_PLAIN = 0, /**< the next token: pretraining on text, fine-tuning on conversations */
+    MM_STAGE_POLICY = 1 /**< rewards for the model's own answers to prompts: GRPO, CISPO, PPO (policy.h) */
 };
 
 /** A number that a stage gives beside the loss, such as DPO's "accuracy". */
@@ -82,9 +84,10 @@ typedef struct mm_trainer_options {
     int32_t threads;           /**< as in mm_context_options */
     int32_t stage;             /**< MM_STAGE_… */
     const char *kernels;       /**< as in mm_context_options */
+    const mm_policy_training *policy; /**< of MM_STAGE_POLICY, which needs one; copied */
 } mm_trainer_options;
 #define MM_TRAINER_OPTIONS_INIT { sizeof(mm_trainer_options), NULL, NULL, NULL, 5e-4, 1.0, 0.9, 0.999, 1e-8, 0.01, 0, \
-                                  1, 0, 8, 0, 0, 1, MM_SCHEDULE_MINIMIND2, 2, 0, MM_STAGE_PLAIN, NULL }
+                                  1, 0, 8, 0, 0, 1, MM_SCHEDULE_MINIMIND2, 2, 0, MM_STAGE_PLAIN, NULL, NULL }
 
 /** Set every field of `options` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
 MM_API void mm_trainer_options_init(mm_trainer_options *options, size_t struct_size);

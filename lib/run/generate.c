@@ -27,6 +27,8 @@ typedef struct run {
     int32_t *ids;              /* [S, max_new_tokens] */
     float *logprobs;           /* [S, max_new_tokens] */
     int32_t *lengths, *finish; /* [S] */
+    int32_t *stops;            /* [S] */
+    float *stop_logprobs;      /* [S] */
     unsigned char *seen;       /* [S, V] */
     float *work;               /* [V] */
     mmi_candidate *candidates; /* [V] */
@@ -86,6 +88,8 @@ static void carve_run(run *r, mmi_carve *c)
     r->logprobs = mmi_carve_take(c, n, sizeof *r->logprobs);
     r->lengths = mmi_carve_take(c, S, sizeof *r->lengths);
     r->finish = mmi_carve_take(c, S, sizeof *r->finish);
+    r->stops = mmi_carve_take(c, S, sizeof *r->stops);
+    r->stop_logprobs = mmi_carve_take(c, S, sizeof *r->stop_logprobs);
     r->seen = mmi_carve_take(c, S * V, 1);
     r->work = mmi_carve_take(c, V, sizeof *r->work);
     r->candidates = mmi_carve_take(c, V, sizeof *r->candidates);
@@ -147,6 +151,8 @@ static void begin(run *r)
         r->sequences[i].twin = find_twin(r, i);
         r->lengths[i] = 0;
         r->finish[i] = MM_FINISH_LENGTH;
+        r->stops[i] = -1;
+        r->stop_logprobs[i] = 0;
         for (int64_t t = 0; t < r->o.prompt_lengths[i]; t++)
             r->seen[i * V + r->o.prompts[i][t]] = 1;
     }
@@ -216,6 +222,8 @@ static mm_status draw(run *r, int64_t i)
     if (stops(r, id)) {
         s->done = true;
         r->finish[i] = MM_FINISH_STOP;
+        r->stops[i] = id;
+        r->stop_logprobs[i] = logprob;
         return MM_OK;
     }
     int64_t at = i * r->o.max_new_tokens + r->lengths[i]++;
@@ -295,5 +303,7 @@ mm_status mm_generate(mm_context *ctx, const mm_generate_options *options, mm_ge
     made.lengths = r.lengths;
     made.finish = r.finish;
     made.stride = r.o.max_new_tokens;
+    made.stops = r.stops;
+    made.stop_logprobs = r.stop_logprobs;
     return mmi_result_write(result, &made, sizeof made, "mm_generate_result");
 }

@@ -14,6 +14,8 @@ static void back_to_boundary(mm_trainer *t)
 {
     t->now = t->boundary;
     mm_zero_grad(t->context);
+    if (t->stage->drop)
+        t->stage->drop(t);
     mm_loader_seek(t->loader, &t->now.data);
 }
 
@@ -28,6 +30,8 @@ static mm_status update(mm_trainer *t)
         back_to_boundary(t);
         return status;
     }
+    if (t->stage->update)
+        t->stage->update(t, step.learning_rate);
     t->last.grad_norm = step.grad_norm;
     t->now.updates++;
     t->boundary = t->now;
@@ -78,7 +82,7 @@ static uint64_t seed_of_step(const mm_trainer *t)
 /* The data of the next micro-step. */
 static mm_status next_work(mm_trainer *t, mmi_work *work)
 {
-    *work = (mmi_work){ MM_BATCH_INIT, MM_PROMPTS_INIT, false, false };
+    *work = (mmi_work){ .batch = MM_BATCH_INIT, .prompts = MM_PROMPTS_INIT };
     mm_status status;
     if (t->stage->next) {
         status = t->stage->next(t, work);
@@ -104,8 +108,10 @@ static mm_status micro_step(mm_trainer *t)
         status = next_work(t, &work);
     if (status != MM_OK)
         return status;
-    if (work.end)
-        return next_epoch(t);
+    if (work.stop)
+        mm_trainer_stop(t);
+    if (work.end || work.stop)
+        return work.end ? next_epoch(t) : MM_OK;
     status = learn(t, &work, &reading);
     if (status != MM_OK)
         return status;
@@ -124,7 +130,7 @@ static bool finished(const mm_trainer *t)
 {
     int64_t epoch = t->now.data.epoch;
     return t->now.step >= t->total_steps || epoch >= t->options.epochs ||
-           (epoch + 1 == t->options.epochs && mmi_loader_at_end(t->loader));
+           (epoch + 1 == t->options.epochs && mmi_loader_at_end(t->loader) && t->now.step % mmi_stage_uses(t) == 0);
 }
 
 /* The stage's readings with their names; returns how many. */

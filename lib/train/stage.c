@@ -2,11 +2,16 @@
 
 #include "data/loader.h"
 
-static const mmi_stage *const stages[] = { [MM_STAGE_PLAIN] = &mmi_stage_plain };
+static const mmi_stage *const stages[] = { [MM_STAGE_PLAIN] = &mmi_stage_plain, [MM_STAGE_POLICY] = &mmi_stage_policy };
 
 const mmi_stage *mmi_stage_of(int32_t stage)
 {
     return stage >= 0 && stage < (int32_t)(sizeof stages / sizeof *stages) ? stages[stage] : NULL;
+}
+
+int64_t mmi_stage_uses(const mm_trainer *t)
+{
+    return t->stage->uses ? t->stage->uses(t) : 1;
 }
 
 mm_status mmi_stage_check_rows(const mmi_stage *stage, const mm_loader *loader)

@@ -13,6 +13,7 @@ typedef struct mmi_work {
     mm_batch batch;     /* rows; its seed is the step's */
     mm_prompts prompts; /* or prompts, where the stage asks for them */
     bool end;           /* there is none: the epoch is over */
+    bool stop;          /* there is none: the program wants the run to stop here */
     bool touched;       /* set by learn: the gradients may hold a part of this step, should it fail */
 } mmi_work;
 
@@ -22,17 +23,29 @@ struct mmi_stage {
     int32_t outputs;            /* MM_OUT_… that it needs of the trainer's context */
     const char *const *metrics; /* what it reads beside the loss, mmi_reading.metrics in their order; ends with NULL */
 
+    /* Before there is a context: read and check the stage's options, and say how large a context it needs. */
+    mm_status (*plan)(mm_trainer *t, mm_context_options *context);
+
     /* The context is there, the optimizer isn't. What was made goes to t->stage_data; free() is called after a failure
      * too. */
     mm_status (*create)(mm_trainer *t);
     void (*free)(mm_trainer *t);
 
-    /* The step's data. NULL: the loader's next batch. */
+    /* Micro-steps that learn from the same data, one after the other, so that now.step % uses tells which of them it
+     * is. NULL: 1. */
+    int64_t (*uses)(const mm_trainer *t);
+
+    /* The step's data. NULL: the loader's next batch. After a failure the loader stands where it stood. */
     mm_status (*next)(mm_trainer *t, mmi_work *work);
 
     /* Add `scale` times the gradients of this step's loss to the context's; say what it was like: loss, metrics,
      * tokens. A loss that is not finite is told as it is, before the gradients are touched: the loop deals with it. */
     mm_status (*learn)(mm_trainer *t, mmi_work *work, double scale, mmi_reading *reading);
+
+    /* Parameters of its own go along with the optimizer's step, which has succeeded: this can't fail. And their
+     * gradients are dropped with the others. */
+    void (*update)(mm_trainer *t, double learning_rate);
+    void (*drop)(mm_trainer *t);
 
     /* Those of its options that decide how a run goes on: a checkpoint with others is refused. False: no memory. */
     bool (*options)(mmi_json *to, const mm_trainer *t);
@@ -47,7 +60,10 @@ struct mmi_stage {
     mm_status (*tensors)(mmi_tensor_list *list, const mm_trainer *t);
 };
 
-extern const mmi_stage mmi_stage_plain;
+extern const mmi_stage mmi_stage_plain, mmi_stage_policy;
+
+/* stage->uses, at least 1. */
+int64_t mmi_stage_uses(const mm_trainer *t);
 
 /* The stage of an MM_STAGE_…, or NULL. */
 const mmi_stage *mmi_stage_of(int32_t stage);

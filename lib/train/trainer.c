@@ -16,7 +16,7 @@
 MMI_OPTIONS_INIT(mm_train_progress, MM_TRAIN_PROGRESS_INIT)
 MMI_OPTIONS_INIT(mm_trainer_options, MM_TRAINER_OPTIONS_INIT)
 
-static mm_adamw_options adamw_options(const mm_trainer_options *o)
+mm_adamw_options mmi_trainer_adamw(const mm_trainer_options *o)
 {
     mm_adamw_options a = MM_ADAMW_OPTIONS_INIT;
     a.beta1 = o->beta1;
@@ -43,7 +43,7 @@ static mm_status check_count(const char *name, int64_t value, int64_t lowest)
 
 static mm_status check_options(const mm_trainer_options *o)
 {
-    mm_adamw_options adamw = adamw_options(o);
+    mm_adamw_options adamw = mmi_trainer_adamw(o);
     mm_status status = mmi_adamw_check(&adamw);
     if (status == MM_OK)
         status = check_number("learning_rate", o->learning_rate);
@@ -123,8 +123,9 @@ static mm_status count_steps(mm_trainer *t)
     mm_status status = mmi_loader_count(&t->epoch_steps, t->loader);
     if (status != MM_OK)
         return status;
-    if (t->epoch_steps > INT64_MAX / o->epochs)
+    if (t->epoch_steps > INT64_MAX / o->epochs / mmi_stage_uses(t))
         return mmi_fail(MM_ERR_ARG, "trainer: %lld epochs are too many", (long long)o->epochs);
+    t->epoch_steps *= mmi_stage_uses(t);
     t->total_steps = t->epoch_steps * o->epochs;
     if (o->max_steps > 0 && o->max_steps < t->total_steps)
         t->total_steps = o->max_steps;
@@ -143,7 +144,7 @@ static mm_status copy_strings(mm_trainer *t)
 
 static mm_status build(mm_trainer *t)
 {
-    mm_adamw_options adamw = adamw_options(&t->options);
+    mm_adamw_options adamw = mmi_trainer_adamw(&t->options);
     mm_context_options c = MM_CONTEXT_OPTIONS_INIT;
     c.mode = MM_TRAIN;
     c.max_batch = mmi_loader_batch_rows(t->loader);
@@ -152,6 +153,8 @@ static mm_status build(mm_trainer *t)
     c.threads = t->options.threads;
     c.kernels = t->options.kernels;
     mm_status status = copy_strings(t);
+    if (status == MM_OK && t->stage->plan)
+        status = t->stage->plan(t, &c);
     if (status == MM_OK)
         status = mm_context_create(t->model, &c, &t->context);
     if (status == MM_OK && t->stage->create)

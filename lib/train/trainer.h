@@ -51,6 +51,9 @@ struct mm_trainer {
     atomic_int stop;                   /* lock-free, so that a signal handler may set it */
 };
 
+/* AdamW as the options have it. */
+mm_adamw_options mmi_trainer_adamw(const mm_trainer_options *options);
+
 /* What the gradients hold. */
 static inline int64_t mmi_trainer_accumulated(const mm_trainer *t)
 {

@@ -156,6 +156,39 @@ class Training(Case):
         self.assertRaises(minimind.ArgumentError, minimind.schedule_lr, 99, 0, 1, 1e-3)
 
 
+class Policies(Case):
+    def make(self, policy, **options):
+        self.model, tokenizer = tiny_model(), byte_tokenizer()
+        rows = [{"question": f"{i}+1=", "answer": f"#### {i + 1}"} for i in range(6)]
+        loader = minimind.Loader(minimind.Dataset(self.put_rows("prompts.jsonl", rows)), tokenizer, batch=3, max_length=24,
+                                 kind=minimind.MM_ROW_PROMPT, template_name="minillm")
+        return minimind.Trainer(self.model, loader, policy=policy, **{
+            "epochs": 2, "accumulation_steps": 1, "threads": 1, "learning_rate": 1e-3, **options})
+
+    def test_answers_are_rewarded_by_a_function(self):
+        seen = []
+        for variant in (minimind.MM_POLICY_GRPO, minimind.MM_POLICY_CISPO, minimind.MM_POLICY_PPO):
+            policy = minimind.Policy(lambda answer: seen.append(answer) or float((answer.ids % 2 == 0).mean()),
+                                     variant=variant, group=4, max_new_tokens=5, reference=tiny_model(7))
+            with self.make(policy) as trainer:
+                end = trainer.run()
+            self.assertEqual(end.step, 4)
+            self.assertGreater(end.metrics["kl"], 0)
+            self.assertEqual(len(seen), 2 * 6 * 4 * (variant + 1))
+        self.assertIn(f"{seen[0].row}+1=", seen[0].prompt)
+        self.assertEqual(seen[0].reference, str(seen[0].row + 1))
+        self.assertEqual([answer.sample for answer in seen[:5]], [0, 1, 2, 3, 0])
+
+    def test_an_exception_of_the_reward_comes_through(self):
+        with self.make(minimind.Policy(lambda answer: 1 / 0, max_new_tokens=2)) as trainer:
+            self.assertRaises(ZeroDivisionError, trainer.run)
+            self.assertEqual(trainer.progress().step, 0)
+        with self.make(minimind.Policy(lambda answer: math.nan, max_new_tokens=2)) as trainer:
+            self.assertRaisesRegex(minimind.NumericError, "prompts.jsonl", trainer.run)
+        self.assertRaises(minimind.ArgumentError, self.make, minimind.Policy(len, group=1))
+        self.assertRaises(TypeError, minimind.Policy, len, no_such_option=1)
+
+
 class Objectives(Case):
     def setUp(self):
         super().setUp()

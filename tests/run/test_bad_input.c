@@ -381,7 +381,7 @@ START_TEST(generate_held_wrong_is_refused_and_the_cache_stays)
     mm_context *context = context_of(model, MM_EVAL, 2, 8, MM_OUT_LAST_LOGITS);
     mm_context *without = context_of(model, MM_EVAL, 2, 8, MM_OUT_LOGITS);
     mm_cache *cache = NULL, *foreign = NULL, *narrow = NULL;
-    mm_generate_result r = MM_GENERATE_RESULT_INIT, broken = { 2, NULL, NULL, NULL, NULL, 0 };
+    mm_generate_result r = MM_GENERATE_RESULT_INIT, broken = { 2, NULL, NULL, NULL, NULL, 0, NULL, NULL };
     int32_t ids[64] = { 1, 2, 3, 4 }, bad_ids[3] = { 1, 53, 2 }, lengths[2] = { 3, 2 }, none[2] = { 3, 0 }, long_one[2] = { 62, 1 };
     const int32_t *prompts[2] = { ids, ids + 1 }, *bad[2] = { ids, bad_ids }, *missing[2] = { ids, NULL };
     mm_sampling sampling = MM_SAMPLING_INIT, odd = sampling;

@@ -8,8 +8,8 @@
 #define NEW 12
 
 typedef struct made {
-    int32_t lengths[4], finish[4], ids[4][64];
-    float logprobs[4][64];
+    int32_t lengths[4], finish[4], stops[4], ids[4][64];
+    float stop_logprobs[4], logprobs[4][64];
 } made;
 
 /* Up to four prompts over the vocabulary. */
@@ -50,6 +50,8 @@ static made generate(mm_context *context, const mm_generate_options *o)
     for (int32_t i = 0; i < o->sequences; i++) {
         m.lengths[i] = r.lengths[i];
         m.finish[i] = r.finish[i];
+        m.stops[i] = r.stops[i];
+        m.stop_logprobs[i] = r.stop_logprobs[i];
         ck_assert(m.lengths[i] >= 0 && m.lengths[i] <= o->max_new_tokens && m.lengths[i] <= 64);
         memcpy(m.ids[i], r.ids + i * o->max_new_tokens, (size_t)m.lengths[i] * sizeof(int32_t));
         memcpy(m.logprobs[i], r.logprobs + i * o->max_new_tokens, (size_t)m.lengths[i] * sizeof(float));
@@ -210,6 +212,8 @@ START_TEST(a_stop_id_ends_its_sequence_and_is_not_part_of_it)
             end++;
         ck_assert_int_eq(stopped.lengths[i], end);
         ck_assert_int_eq(stopped.finish[i], end < NEW ? MM_FINISH_STOP : MM_FINISH_LENGTH);
+        ck_assert_int_eq(stopped.stops[i], end < NEW ? all.ids[i][end] : -1);
+        ck_assert_float_eq_tol(stopped.stop_logprobs[i], end < NEW ? all.logprobs[i][end] : 0, 1e-5);
         ck_assert(memcmp(stopped.ids[i], all.ids[i], (size_t)end * sizeof(int32_t)) == 0);
     }
     ck_assert_int_eq(stopped.finish[0], MM_FINISH_STOP);

@@ -83,11 +83,13 @@ MM_REDUCE_SUM = 0
 MM_REDUCE_MEAN = 1
 MM_POLICY_GRPO = 0
 MM_POLICY_CISPO = 1
+MM_POLICY_PPO = 2
 MM_SCHEDULE_CONSTANT = 0
 MM_SCHEDULE_MINIMIND2 = 1
 MM_SCHEDULE_MINIMIND3 = 2
 MM_SCHEDULE_COSINE = 3
 MM_STAGE_PLAIN = 0
+MM_STAGE_POLICY = 1
 
 
 class mm_allocator(Structure):
@@ -339,6 +341,8 @@ class mm_generate_result(Structure):
         ("lengths", POINTER(c_int32)),
         ("finish", POINTER(c_int32)),
         ("stride", c_int64),
+        ("stops", POINTER(c_int32)),
+        ("stop_logprobs", POINTER(c_float)),
     ]
 
 
@@ -622,6 +626,49 @@ class mm_step(Structure):
     ]
 
 
+class mm_answer(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("prompt", c_char_p),
+        ("text", c_char_p),
+        ("reference", c_char_p),
+        ("ids", POINTER(c_int32)),
+        ("prompt_length", c_size_t),
+        ("text_length", c_size_t),
+        ("reference_length", c_size_t),
+        ("count", c_int64),
+        ("row", c_int64),
+        ("sample", c_int32),
+        ("finish", c_int32),
+    ]
+
+
+mm_reward_fn = CFUNCTYPE(c_int32, c_void_p, POINTER(mm_answer), POINTER(c_double))
+
+
+class mm_policy_training(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("reward", mm_reward_fn),
+        ("user", c_void_p),
+        ("reference", POINTER(mm_model)),
+        ("beta", c_double),
+        ("epsilon", c_double),
+        ("epsilon_high", c_double),
+        ("gamma", c_double),
+        ("lambda", c_double),
+        ("value_clip", c_double),
+        ("value_weight", c_double),
+        ("value_rate", c_double),
+        ("temperature", c_float),
+        ("top_p", c_float),
+        ("variant", c_int32),
+        ("group", c_int32),
+        ("max_new_tokens", c_int32),
+        ("updates", c_int32),
+    ]
+
+
 class mm_value_head(Structure):
     """Opaque."""
 
@@ -722,6 +769,7 @@ class mm_trainer_options(Structure):
         ("threads", c_int32),
         ("stage", c_int32),
         ("kernels", c_char_p),
+        ("policy", POINTER(mm_policy_training)),
     ]
 
 
@@ -1019,6 +1067,8 @@ FUNCTIONS = {
     "mm_optimizer_save": (mm_status, [POINTER(mm_optimizer), c_char_p]),
     "mm_optimizer_load": (mm_status, [POINTER(mm_optimizer), c_char_p]),
     "mm_schedule_lr": (mm_status, [c_int32, c_int64, c_int64, c_int64, c_double, POINTER(c_double)]),
+    "mm_answer_init": (None, [POINTER(mm_answer), c_size_t]),
+    "mm_policy_training_init": (None, [POINTER(mm_policy_training), c_size_t]),
     "mm_value_head_create": (mm_status, [
         POINTER(mm_model),
         POINTER(mm_adamw_options),

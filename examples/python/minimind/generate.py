@@ -50,11 +50,13 @@ class Cache(Handle):
 
 @dataclass
 class Generated:
-    """What a prompt was continued with; `finish` is an MM_FINISH_… number."""
+    """What a prompt was continued with; `finish` is an MM_FINISH_… number, `stop` the stop id that was drawn, if one was."""
 
     ids: np.ndarray
     logprobs: np.ndarray
     finish: int
+    stop: int | None = None
+    stop_logprob: float = 0.0
 
 
 def generate(context: Context, prompts: Sequence[IntArray], *, max_new_tokens: int = 128, cache: Cache | None = None,
@@ -106,7 +108,7 @@ def generate(context: Context, prompts: Sequence[IntArray], *, max_new_tokens: i
 def _sequence(result: Any, i: int) -> Generated:
     begin, end = i * result.stride, i * result.stride + result.lengths[i]
     return Generated(np.array(result.ids[begin:end], dtype=np.int32), np.array(result.logprobs[begin:end], dtype=np.float32),
-                     result.finish[i])
+                     result.finish[i], result.stops[i] if result.stops[i] >= 0 else None, result.stop_logprobs[i])
 
 
 _END = object()

@@ -3,8 +3,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Callable
+
+import numpy as np
 
 from . import _ffi
 from ._library import Handle, as_dict, create, lib, path, struct
@@ -24,6 +27,57 @@ def _progress(told: Any) -> Progress:
     return Progress(**fields)
 
 
+@dataclass
+class Answer:
+    """What the policy answered: `text` and `ids` without special tokens and without the stop id; `finish` is an MM_FINISH_…
+    number, `sample` tells the answers to one prompt apart."""
+
+    prompt: str
+    text: str
+    reference: str | None
+    ids: np.ndarray
+    row: int
+    sample: int
+    finish: int
+
+
+class Policy:
+    """Learning from rewards, for Trainer(policy=…) and a loader of prompts.
+
+        Policy(lambda answer: float(answer.text == answer.reference), variant=minimind.MM_POLICY_PPO, group=8)
+
+    `options`: the fields of mm_policy_training, such as beta, max_new_tokens, updates; `reference`, a Model, stands in for a
+    copy of the policy. An exception of the reward's stops the run and is raised by Trainer.run()."""
+
+    def __init__(self, reward: Callable[[Answer], float], *, reference: Model | None = None, **options: Any) -> None:
+        self.raised: list[BaseException] = []
+
+        def told(user: Any, answer: Any, out: Any) -> int:
+            try:
+                out[0] = float(reward(_answer(answer.contents)))
+                return 0
+            except BaseException as error:
+                self.raised.append(error)
+                return 1
+
+        if "lambda_" in options:
+            options["lambda"] = options.pop("lambda_")
+        self._struct = struct(_ffi.mm_policy_training, reward=_ffi.mm_reward_fn(told), **options)
+        self._reference = reference._native if reference is not None else None
+        if self._reference is not None:
+            self._struct.reference = self._reference._as_parameter_
+
+
+def _answer(told: Any) -> Answer:
+    def decoded(name: str) -> str:   # by address: as bytes it would end at a NUL
+        place = ctypes.addressof(told) + getattr(_ffi.mm_answer, name).offset
+        text = ctypes.string_at(ctypes.c_void_p.from_address(place).value, getattr(told, name + "_length"))
+        return text.decode("utf-8", "replace")
+
+    return Answer(decoded("prompt"), decoded("text"), None if told.reference is None else decoded("reference"),
+                  np.array(told.ids[:told.count], dtype=np.int32), told.row, told.sample, told.finish)
+
+
 class Trainer(Handle):
     """Trains a model on a loader's batches.
 
@@ -33,16 +87,18 @@ class Trainer(Handle):
 
     def __init__(self, model: Model, loader: Loader, tokenizer: Tokenizer | None = None, *,
                  output: str | os.PathLike[str] | None = None, on_step: Callable[[Progress], Any] | None = None,
-                 **options: Any) -> None:
+                 policy: Policy | None = None, **options: Any) -> None:
         """`on_step(progress)` may return True to stop, as stop() does; an exception of its stops too and is raised by
         run(). `options`: the fields of mm_trainer_options, such as epochs, max_steps, schedule."""
-        self._raised: list[BaseException] = []
+        self._raised: list[BaseException] = policy.raised if policy is not None else []
         told = _teller(on_step, self._raised)
         wanted = struct(_ffi.mm_trainer_options, on_step=told, **options)
         if output is not None:
             wanted.output = path(output)
+        if policy is not None:
+            wanted.stage, wanted.policy = _ffi.MM_STAGE_POLICY, ctypes.pointer(policy._struct)
         self._handle = create(_ffi.mm_trainer, lib.mm_trainer_create, lib.mm_trainer_free, model._native, loader._native,
-                              tokenizer._native if tokenizer is not None else None, ctypes.byref(wanted), keep=told)
+                              tokenizer._native if tokenizer is not None else None, ctypes.byref(wanted), keep=(told, policy))
 
     def run(self) -> Progress:
         """Train to the end or until stopped, then save. Calling it again goes on."""

@@ -1,0 +1,310 @@
+/* Learning from rewards: answers to a batch of prompts, what they earned, and a loss that makes the better ones
+ * likelier. */
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/random.h"
+#include "data/loader.h"
+#include "train/policy.h"
+#include "train/stage.h"
+
+/* In the order of `metrics`. */
+enum { REWARD, DEVIATION, KL, CLIPPED, LENGTH, STOPPED, VALUE_LOSS, STEP_KL };
+static const char *const metrics[] = { "reward",  "reward_deviation", "kl",      "clipped", "answer_length",
+                                       "stopped", "value_loss",       "step_kl", NULL };
+
+static mm_status plan(mm_trainer *t, mm_context_options *context)
+{
+    if (!t->options.policy)
+        return mmi_fail(MM_ERR_ARG, "trainer: MM_STAGE_POLICY needs mm_trainer_options.policy");
+    mmi_policy *p = mmi_calloc(1, sizeof *p);
+    if (!p)
+        return mmi_fail_memory(sizeof *p, "a stage");
+    t->stage_data = p;
+    mm_status status = mmi_policy_plan(p, t);
+    t->options.policy = NULL; /* the program's; it has been copied */
+    if (status != MM_OK)
+        return status;
+    context->max_batch = (int32_t)p->rows;
+    context->max_length = (int32_t)p->length;
+    if (p->o.variant == MM_POLICY_PPO)
+        context->outputs |= MM_OUT_HIDDEN;
+    return MM_OK;
+}
+
+static mm_status create(mm_trainer *t)
+{
+    return mmi_policy_make(t->stage_data, t);
+}
+
+static void free_policy(mm_trainer *t)
+{
+    mmi_policy_free(t->stage_data);
+}
+
+/* --- Answers --- */
+
+static int64_t uses(const mm_trainer *t)
+{
+    const mmi_policy *p = t->stage_data;
+    return p->o.updates;
+}
+
+/* Answers depend on the step and the rank, and within a step on their row and position. */
+static uint64_t seed_of_answers(const mm_trainer *t)
+{
+    const mm_loader_options *o = mmi_loader_options(t->loader);
+    uint32_t block[4];
+    mmi_random_block(block, o->seed, MMI_STREAM(MMI_STREAM_SAMPLE, UINT32_MAX - (uint32_t)o->rank),
+                     (uint64_t)t->now.step);
+    return (uint64_t)block[1] << 32 | block[0];
+}
+
+static mm_batch batch_of(const mmi_rollout *r, int32_t mode, int32_t outputs)
+{
+    mm_batch b = MM_BATCH_INIT;
+    b.ids = r->ids;
+    b.targets = r->targets;
+    b.batch = (int32_t)r->rows;
+    b.length = (int32_t)r->length;
+    b.mode = mode;
+    b.outputs = outputs;
+    return b;
+}
+
+static mm_status ask_reference(mmi_policy *p)
+{
+    mmi_rollout *r = &p->rollout;
+    mm_batch batch = batch_of(r, MM_EVAL, MM_OUT_LOGPROBS);
+    mm_output out = MM_OUTPUT_INIT;
+    mm_status status = mm_forward(p->reference_context, &batch, &out);
+    if (status == MM_OK)
+        memcpy(r->ref_logprobs, out.logprobs.data, (size_t)(r->rows * r->length) * sizeof *r->ref_logprobs);
+    return status;
+}
+
+static mm_status answer(mmi_policy *p, mm_trainer *t, mmi_work *work)
+{
+    mm_dataset *dataset = (mm_dataset *)mmi_loader_dataset(t->loader);
+    mmi_rollout *r = &p->rollout;
+    p->sampling.seed = seed_of_answers(t);
+    mm_status status = mmi_rollout_write(r, t->context, &work->prompts, p->o.group, &p->sampling, p->o.max_new_tokens,
+                                         mmi_loader_options(t->loader)->pad_id);
+    if (status == MM_OK)
+        status = mmi_rollout_reward(r, mmi_loader_tokenizer(t->loader), dataset, &work->prompts, p->o.group,
+                                    p->o.reward, p->o.user, &work->stop);
+    if (status == MM_OK && !work->stop && p->reference)
+        status = ask_reference(p);
+    if (status != MM_OK)
+        mmi_fail_within(status, "step %lld", (long long)t->now.step + 1);
+    return status;
+}
+
+static mm_status next(mm_trainer *t, mmi_work *work)
+{
+    mmi_policy *p = t->stage_data;
+    mm_status status = MM_OK;
+    if (t->now.step % p->o.updates == 0) {
+        p->rollout.rows = 0;
+        status = mm_loader_next_prompts(t->loader, &work->prompts);
+        work->end = status == MM_OK && work->prompts.at_end;
+        if (status == MM_OK && work->prompts.count > 0)
+            status = answer(p, t, work);
+        if (status != MM_OK || work->stop)
+            mm_loader_seek(t->loader, &t->now.data);
+    }
+    work->batch = batch_of(&p->rollout, MM_TRAIN, MM_OUT_LOGPROBS | (p->head ? MM_OUT_HIDDEN : 0));
+    return status;
+}
+
+/* --- Learning --- */
+
+/* Of the answers themselves. */
+static void read_answers(const mmi_policy *p, double *m)
+{
+    const mmi_rollout *r = &p->rollout;
+    int32_t G = p->o.group;
+    for (int64_t first = 0; first < r->rows; first += G) {
+        double mean = 0, variance = 0;
+        for (int64_t i = first; i < first + G; i++)
+            mean += r->rewards[i] / G;
+        for (int64_t i = first; i < first + G; i++)
+            variance += pow(r->rewards[i] - mean, 2) / G;
+        m[REWARD] += mean * G / (double)r->rows;
+        m[DEVIATION] += sqrt(variance) * G / (double)r->rows;
+    }
+    for (int64_t i = 0; i < r->rows; i++) {
+        m[LENGTH] += (double)r->answer_lengths[i] / (double)r->rows;
+        m[STOPPED] += (r->finish[i] == MM_FINISH_STOP) / (double)r->rows;
+    }
+}
+
+static mm_status compare_within_groups(mmi_policy *p, const mm_output *out, mmi_reading *reading)
+{
+    mmi_rollout *r = &p->rollout;
+    mm_policy_options o = MM_POLICY_OPTIONS_INIT;
+    mm_policy_result result = MM_POLICY_RESULT_INIT;
+    o.variant = p->o.variant;
+    o.beta = p->o.beta;
+    o.epsilon = p->o.epsilon;
+    o.epsilon_high = p->o.epsilon_high;
+    for (int64_t i = 0; i < r->rows; i++)
+        p->rewards[i] = r->rewards[i];
+    mm_status status = mm_group_advantages(p->advantages, p->rewards, r->rows, p->o.group);
+    if (status == MM_OK)
+        status = mm_policy_loss(&o, r->rows, r->length, out->logprobs.data, r->old_logprobs,
+                                p->reference ? r->ref_logprobs : NULL, r->mask, p->advantages, p->d_logprobs, &result);
+    reading->loss = result.loss;
+    reading->metrics[KL] = result.mean_kl;
+    reading->metrics[CLIPPED] = result.clipped;
+    return status;
+}
+
+/* An answer's reward stands at its last token. */
+static mm_status expect(mmi_policy *p)
+{
+    mmi_rollout *r = &p->rollout;
+    mm_gae_options o = MM_GAE_OPTIONS_INIT;
+    o.gamma = p->o.gamma;
+    o.lambda = p->o.lambda;
+    for (int64_t i = 0; i < r->rows; i++) {
+        double left = r->rewards[i];
+        for (int64_t at = (i + 1) * r->length; at-- > i * r->length;) {
+            p->token_rewards[at] = r->mask[at] ? left : 0;
+            left = r->mask[at] ? 0 : left;
+        }
+    }
+    return mm_gae(&o, r->rows, r->length, p->token_rewards, r->old_values, r->mask, p->advantages, p->returns);
+}
+
+static mm_status compare_with_values(mmi_policy *p, const mm_output *out, bool first, mmi_reading *reading)
+{
+    mmi_rollout *r = &p->rollout;
+    mm_ppo_options o = MM_PPO_OPTIONS_INIT;
+    mm_ppo_result result = MM_PPO_RESULT_INIT;
+    o.beta = p->o.beta;
+    o.epsilon = p->o.epsilon;
+    o.value_clip = p->o.value_clip;
+    o.value_weight = p->o.value_weight;
+    mm_status status = mm_value_head_forward(p->head, &out->hidden, p->values);
+    if (status == MM_OK && first) /* the policy is still the one that answered */
+        memcpy(r->old_values, p->values, (size_t)(r->rows * r->length) * sizeof *p->values);
+    if (status == MM_OK)
+        status = expect(p);
+    if (status == MM_OK)
+        status = mm_ppo_loss(&o, r->rows, r->length, out->logprobs.data, r->old_logprobs,
+                             p->reference ? r->ref_logprobs : NULL, p->values, r->old_values, r->mask, p->advantages,
+                             p->returns, p->d_logprobs, p->d_values, &result);
+    reading->loss = result.loss;
+    reading->metrics[KL] = result.mean_kl;
+    reading->metrics[CLIPPED] = result.clipped;
+    reading->metrics[VALUE_LOSS] = result.value_loss;
+    reading->metrics[STEP_KL] = result.step_kl;
+    return status;
+}
+
+static mm_status go_back(mmi_policy *p, mm_trainer *t, const mm_output *out, double scale)
+{
+    mm_backward_options back = MM_BACKWARD_OPTIONS_INIT;
+    back.loss_scale = back.aux_scale = scale;
+    back.d_logprobs = p->d_logprobs;
+    mm_status status = MM_OK;
+    if (p->head) {
+        status = mm_value_head_backward(p->head, &out->hidden, p->d_values, scale, p->d_hidden);
+        back.d_hidden = p->d_hidden;
+    }
+    return status == MM_OK ? mm_backward(t->context, &back) : status;
+}
+
+static mm_status learn(mm_trainer *t, mmi_work *work, double scale, mmi_reading *reading)
+{
+    mmi_policy *p = t->stage_data;
+    mm_output out = MM_OUTPUT_INIT;
+    reading->loss = 0;
+    reading->tokens = mmi_work_tokens(work);
+    memset(reading->metrics, 0, sizeof reading->metrics);
+    if (p->rollout.rows == 0) /* a rank that was left without a prompt */
+        return MM_OK;
+    mm_status status = mm_forward(t->context, &work->batch, &out);
+    if (status != MM_OK)
+        return status;
+    read_answers(p, reading->metrics);
+    status = p->head ? compare_with_values(p, &out, t->now.step % p->o.updates == 0, reading) :
+                       compare_within_groups(p, &out, reading);
+    reading->loss += out.aux_loss;
+    if (status == MM_ERR_NUMERIC) {
+        reading->loss = NAN;
+        return MM_OK;
+    }
+    if (status != MM_OK)
+        return status;
+    work->touched = true;
+    return go_back(p, t, &out, scale);
+}
+
+static void update(mm_trainer *t, double learning_rate)
+{
+    mmi_policy *p = t->stage_data;
+    mm_step step = MM_STEP_INIT;
+    step.learning_rate = learning_rate * p->o.value_rate;
+    step.max_grad_norm = t->options.max_grad_norm;
+    if (p->head && mm_value_head_step(p->head, &step) != MM_OK)
+        mm_value_head_zero_grad(p->head); /* beyond a float: the head stays as it is */
+}
+
+static void drop(mm_trainer *t)
+{
+    mmi_policy *p = t->stage_data;
+    if (p->head)
+        mm_value_head_zero_grad(p->head);
+}
+
+/* --- Checkpoints --- */
+
+static bool options(mmi_json *to, const mm_trainer *t)
+{
+    return mmi_policy_options(to, t->stage_data);
+}
+
+static bool save(mmi_json *to, const mm_trainer *t)
+{
+    return mmi_policy_save(to, t->stage_data);
+}
+
+static mm_status open(mm_trainer *t, const mmi_json *from, const char *directory)
+{
+    return mmi_policy_open(t->stage_data, from, directory);
+}
+
+static void take(mm_trainer *t)
+{
+    mmi_policy_take(t->stage_data);
+}
+
+static mm_status tensors(mmi_tensor_list *list, const mm_trainer *t)
+{
+    mmi_policy *p = t->stage_data;
+    mm_status status = p->head ? mmi_value_head_tensors(list, p->head) : MM_OK;
+    return status == MM_OK && p->o.updates > 1 ? mmi_rollout_tensors(list, &p->rollout) : status;
+}
+
+const mmi_stage mmi_stage_policy = {
+    .name = "policy",
+    .kinds = 1 << MM_ROW_PROMPT,
+    .outputs = MM_OUT_LOGPROBS | MM_OUT_LAST_LOGITS,
+    .metrics = metrics,
+    .plan = plan,
+    .create = create,
+    .free = free_policy,
+    .uses = uses,
+    .next = next,
+    .learn = learn,
+    .update = update,
+    .drop = drop,
+    .options = options,
+    .save = save,
+    .open = open,
+    .take = take,
+    .tensors = tensors,
+};

@@ -1,0 +1,463 @@
+/* Learning from rewards: answers, what is learnt from them, and runs that go on where they stopped. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../data/texts.h"
+#include "data/loader.h"
+#include "tiny.h"
+#include "train/rollout.h"
+
+/* Prompts of several lengths; the reference of row i is i + 1 letters a. */
+static const char *put_prompts(int rows)
+{
+    char *text = calloc(1, 200 * (size_t)rows);
+    ck_assert_ptr_nonnull(text);
+    for (int i = 0; i < rows; i++)
+        sprintf(text + strlen(text),
+                "{\"conversations\": [{\"role\": \"user\", \"content\": \"%.*s%d\"}, {\"role\": \"assistant\", "
+                "\"content\": "
+                "\"%.*s\"}]}\n",
+                i % 5, "hello", i, i + 1, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa");
+    const char *path = put_file(scratch_directory(), "prompts.jsonl", text, strlen(text));
+    free(text);
+    return path;
+}
+
+/* The share of ids that are even: something a model can learn in a few steps. */
+static double even_share(const mm_answer *a)
+{
+    double even = 0;
+    for (int64_t i = 0; i < a->count; i++)
+        even += a->ids[i] % 2 == 0;
+    return a->count > 0 ? even / (double)a->count : 0;
+}
+
+static int32_t reward_even(void *user, const mm_answer *a, double *reward)
+{
+    (void)user;
+    *reward = even_share(a);
+    return 0;
+}
+
+static mm_policy_training training_of(int32_t variant)
+{
+    mm_policy_training p = MM_POLICY_TRAINING_INIT;
+    p.reward = reward_even;
+    p.variant = variant;
+    p.group = 4;
+    p.max_new_tokens = 6;
+    return p;
+}
+
+/* 7 prompts in batches of 3: 3 steps an epoch. */
+static tiny_options options_for(const mm_policy_training *policy, const char *rows)
+{
+    tiny_options o = tiny_defaults(rows);
+    o.loader.kind = MM_ROW_PROMPT;
+    o.loader.template_name = "minillm";
+    o.trainer.stage = MM_STAGE_POLICY;
+    o.trainer.policy = policy;
+    o.trainer.accumulation_steps = 1;
+    o.trainer.epochs = 2;
+    return o;
+}
+
+static double metric(const mm_train_progress *p, const char *name)
+{
+    for (int64_t i = 0; i < p->metric_count; i++)
+        if (strcmp(p->metrics[i].name, name) == 0)
+            return p->metrics[i].value;
+    ck_abort_msg("no metric %s", name);
+    return NAN;
+}
+
+/* --- Answers --- */
+
+/* A rollout of 2 prompts by 8 answers, drawn with filters, and the context that wrote it. */
+typedef struct written {
+    mm_model *model;
+    mm_context *context;
+    mmi_rollout rollout;
+    int32_t prompts[2][9], lengths[2];
+} written;
+
+static void write_rollout(written *w, float temperature)
+{
+    mm_context_options c = MM_CONTEXT_OPTIONS_INIT;
+    mm_prompts prompts = MM_PROMPTS_INIT;
+    mm_sampling sampling = MM_SAMPLING_INIT;
+    test_rng rng = { 5 };
+    const int32_t *ids[2] = { w->prompts[0], w->prompts[1] };
+    w->model = tiny_model(3);
+    c.max_batch = 16, c.max_length = 60, c.outputs = MM_OUT_LAST_LOGITS | MM_OUT_LOGPROBS, c.threads = 1;
+    ck_ok(mm_context_create(w->model, &c, &w->context));
+    for (int i = 0; i < 18; i++)
+        w->prompts[i / 9][i % 9] = rng_between(&rng, 3, 258);
+    w->lengths[0] = 9, w->lengths[1] = 2;
+    prompts.ids = ids, prompts.lengths = w->lengths, prompts.count = 2;
+    sampling.temperature = temperature, sampling.top_p = 0.95f, sampling.seed = 4;
+    ck_ok(mmi_rollout_make(&w->rollout, 16, 48));
+    ck_ok(mmi_rollout_write(&w->rollout, w->context, &prompts, 8, &sampling, 40, 0));
+}
+
+static void end_rollout(written *w)
+{
+    mmi_rollout_free(&w->rollout);
+    mm_context_free(w->context);
+    mm_model_free(w->model);
+}
+
+START_TEST(a_row_is_its_prompt_and_answer_and_learns_the_answer_with_its_stop_id)
+{
+    written w;
+    write_rollout(&w, 1);
+    const mmi_rollout *r = &w.rollout;
+    int stopped = 0;
+    ck_assert_int_eq(r->rows, 16);
+    for (int64_t i = 0; i < r->rows; i++) {
+        const int32_t *ids = r->ids + i * r->length, *targets = r->targets + i * r->length,
+                      *mask = r->mask + i * r->length;
+        int64_t P = w.lengths[i / 8], end = P - 1 + r->answer_lengths[i];
+        ck_assert(end <= r->length);
+        ck_assert_mem_eq(ids, w.prompts[i / 8], (size_t)P * sizeof *ids);
+        for (int64_t t = 0; t < r->length; t++) {
+            ck_assert_int_eq(mask[t], t >= P - 1 && t < end);
+            ck_assert_int_eq(targets[t] != -100, mask[t]);
+            if (t + 1 < end && mask[t])
+                ck_assert_int_eq(ids[t + 1], targets[t]);
+            ck_assert(t < end || ids[t] == 0);
+            ck_assert(mask[t] || r->old_logprobs[i * r->length + t] == 0);
+        }
+        stopped += r->finish[i] == MM_FINISH_STOP;
+        ck_assert_int_eq(targets[end - 1] == 2, r->finish[i] == MM_FINISH_STOP);
+    }
+    ck_assert_int_gt(stopped, 0);
+    end_rollout(&w);
+}
+END_TEST
+
+START_TEST(the_logprobs_kept_are_the_policy_s_own_at_temperature_one)
+{
+    written w;
+    write_rollout(&w, 0.7f);
+    const mmi_rollout *r = &w.rollout;
+    mm_batch b = MM_BATCH_INIT;
+    mm_output out = MM_OUTPUT_INIT;
+    b.ids = r->ids, b.targets = r->targets, b.batch = (int32_t)r->rows, b.length = (int32_t)r->length;
+    b.outputs = MM_OUT_LOGPROBS;
+    ck_ok(mm_forward(w.context, &b, &out));
+    for (int64_t i = 0; i < r->rows * r->length; i++)
+        if (r->mask[i])
+            ck_assert_float_eq_tol(r->old_logprobs[i], ((float *)out.logprobs.data)[i], 2e-5f);
+    end_rollout(&w);
+}
+END_TEST
+
+/* What the callback was told. */
+typedef struct told {
+    int64_t calls, stop_at, nan_at; /* -1: never */
+    int32_t sample;                 /* of the last answer */
+} told;
+
+static int32_t look(void *user, const mm_answer *a, double *reward)
+{
+    told *t = user;
+    int64_t call = t->calls++;
+    ck_assert_uint_eq(a->struct_size, sizeof *a);
+    ck_assert_uint_eq(strlen(a->prompt), a->prompt_length);
+    ck_assert_uint_eq(a->text[a->text_length], 0);
+    ck_assert_uint_eq(a->reference_length, (size_t)a->row + 1);
+    ck_assert_int_eq(a->reference[a->row + 1], 0);
+    ck_assert_ptr_nonnull(strstr(a->prompt, "user"));
+    ck_assert(a->sample == 0 || a->sample == t->sample + 1); /* from 0 again when a step is tried again */
+    t->sample = a->sample;
+    ck_assert(a->finish == MM_FINISH_STOP ? a->count < 6 : a->count == 6);
+    *reward = call == t->nan_at ? NAN : even_share(a);
+    return call == t->stop_at;
+}
+
+START_TEST(every_answer_is_shown_with_its_prompt_and_reference)
+{
+    told t = { .stop_at = -1, .nan_at = -1 };
+    mm_policy_training policy = training_of(MM_POLICY_GRPO);
+    policy.reward = look;
+    policy.user = &t;
+    tiny_options o = options_for(&policy, put_prompts(7));
+    tiny_run run;
+    mm_train_progress p = MM_TRAIN_PROGRESS_INIT;
+    tiny_start(&run, &o);
+    ck_ok(mm_trainer_progress(run.trainer, &p));
+    ck_assert_int_eq(p.total_steps, 6);
+    ck_ok(mm_trainer_run(run.trainer));
+    ck_assert_int_eq(t.calls, 2 * 7 * 4);
+    ck_ok(mm_trainer_progress(run.trainer, &p));
+    ck_assert_int_eq(p.step, 6);
+    ck_assert(metric(&p, "answer_length") > 0 && metric(&p, "answer_length") <= 6);
+    ck_assert(metric(&p, "kl") > 0 && metric(&p, "reward") > 0 && metric(&p, "reward_deviation") > 0);
+    tiny_end(&run);
+}
+END_TEST
+
+/* --- Learning --- */
+
+typedef struct curve {
+    double rewards[200];
+    int n;
+} curve;
+
+static int32_t keep_reward(void *user, const mm_train_progress *p)
+{
+    curve *c = user;
+    c->rewards[c->n++] = metric(p, "reward");
+    return 0;
+}
+
+static double mean(const double *x, int n)
+{
+    double sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += x[i] / n;
+    return sum;
+}
+
+START_TEST(what_is_rewarded_is_said_more_often)
+{
+    curve c = { .n = 0 };
+    mm_policy_training policy = training_of(_i);
+    policy.updates = _i == MM_POLICY_PPO ? 2 : 1;
+    policy.group = 8;
+    tiny_options o = options_for(&policy, put_prompts(7));
+    o.trainer.learning_rate = 2e-3;
+    o.trainer.schedule = MM_SCHEDULE_CONSTANT;
+    o.trainer.epochs = _i == MM_POLICY_PPO ? 10 : 20;
+    o.trainer.on_step = keep_reward;
+    o.trainer.user = &c;
+    tiny_run run;
+    tiny_start(&run, &o);
+    ck_ok(mm_trainer_run(run.trainer));
+    ck_assert_int_eq(c.n, 60);
+    double first = mean(c.rewards, 10), last = mean(c.rewards + 50, 10);
+    ck_assert_msg(last > first + 0.2, "%g after %g", last, first);
+    tiny_end(&run);
+}
+END_TEST
+
+START_TEST(the_number_of_threads_changes_nothing)
+{
+    mm_policy_training policy = training_of(MM_POLICY_PPO);
+    tiny_options o = options_for(&policy, put_prompts(7));
+    tiny_run one, three;
+    tiny_start(&one, &o);
+    ck_ok(mm_trainer_run(one.trainer));
+    o.trainer.threads = 3;
+    tiny_start(&three, &o);
+    ck_ok(mm_trainer_run(three.trainer));
+    tiny_check_same(&three, &one);
+    tiny_end(&one);
+    tiny_end(&three);
+}
+END_TEST
+
+/* --- Going on --- */
+
+static int32_t stop_at(void *user, const mm_train_progress *p)
+{
+    return p->step == *(const int64_t *)user;
+}
+
+/* A run that was never stopped, and one that is stopped at `step`, thrown away and resumed. */
+static void check_resume(const tiny_options *options, int64_t step)
+{
+    tiny_options o = *options;
+    tiny_run whole, part;
+    char output[600];
+    snprintf(output, sizeof output, "%s/run", scratch_directory());
+    tiny_start(&whole, &o);
+    ck_ok(mm_trainer_run(whole.trainer));
+    o.trainer.output = output;
+    o.trainer.on_step = stop_at;
+    o.trainer.user = &step;
+    tiny_start(&part, &o);
+    ck_ok(mm_trainer_run(part.trainer));
+    ck_assert_int_eq(tiny_steps(&part), step);
+    tiny_end(&part);
+    o.trainer.on_step = NULL;
+    tiny_start(&part, &o);
+    ck_ok(mm_trainer_resume(part.trainer, output));
+    ck_ok(mm_trainer_run(part.trainer));
+    tiny_check_same(&part, &whole);
+    tiny_end(&part);
+    tiny_end(&whole);
+}
+
+START_TEST(a_resumed_run_ends_with_the_same_bits)
+{
+    test_rng rng = { 70 + (unsigned)_i };
+    mm_policy_training policy = training_of(_i % 3);
+    policy.updates = _i < 3 ? 1 : 3;
+    tiny_options o = options_for(&policy, put_prompts(7));
+    o.trainer.accumulation_steps = _i < 3 ? 2 : 1;
+    check_resume(&o, rng_between(&rng, 1, _i < 3 ? 5 : 17));
+}
+END_TEST
+
+START_TEST(a_callback_that_stops_leaves_the_run_before_its_step)
+{
+    told never = { .stop_at = -1, .nan_at = -1 }, once = { .stop_at = 17, .nan_at = -1 };
+    mm_policy_training policy = training_of(MM_POLICY_GRPO);
+    policy.reward = look;
+    policy.user = &never;
+    tiny_options o = options_for(&policy, put_prompts(7));
+    tiny_run whole, part;
+    tiny_start(&whole, &o);
+    ck_ok(mm_trainer_run(whole.trainer));
+    policy.user = &once;
+    tiny_start(&part, &o);
+    ck_ok(mm_trainer_run(part.trainer));
+    ck_assert_int_eq(tiny_steps(&part), 1); /* 12 answers in the first step */
+    ck_ok(mm_trainer_run(part.trainer));
+    tiny_check_same(&part, &whole);
+    tiny_end(&whole);
+    tiny_end(&part);
+}
+END_TEST
+
+START_TEST(a_reward_that_is_not_finite_is_named_and_the_step_can_be_tried_again)
+{
+    told never = { .stop_at = -1, .nan_at = -1 }, once = { .stop_at = -1, .nan_at = 17 };
+    mm_policy_training policy = training_of(MM_POLICY_CISPO);
+    policy.reward = look;
+    policy.user = &never;
+    tiny_options o = options_for(&policy, put_prompts(7));
+    tiny_run whole, part;
+    o.loader.shuffle = 0;
+    tiny_start(&whole, &o);
+    ck_ok(mm_trainer_run(whole.trainer));
+    policy.user = &once;
+    tiny_start(&part, &o);
+    ck_status(mm_trainer_run(part.trainer), MM_ERR_NUMERIC);
+    ck_error_mentions("step 2");
+    ck_error_mentions("prompts.jsonl:5"); /* the second prompt of the second batch */
+    ck_error_mentions("answer 1");
+    ck_ok(mm_trainer_run(part.trainer));
+    tiny_check_same(&part, &whole);
+    tiny_end(&whole);
+    tiny_end(&part);
+}
+END_TEST
+
+/* --- Held wrong --- */
+
+START_TEST(a_checkpoint_of_other_options_or_another_reference_is_refused)
+{
+    char output[600];
+    int64_t step = 2;
+    mm_policy_training policy = training_of(MM_POLICY_GRPO);
+    tiny_options o = options_for(&policy, put_prompts(7));
+    tiny_run run;
+    snprintf(output, sizeof output, "%s/run", scratch_directory());
+    o.trainer.output = output;
+    o.trainer.on_step = stop_at;
+    o.trainer.user = &step;
+    tiny_start(&run, &o);
+    ck_ok(mm_trainer_run(run.trainer));
+    tiny_end(&run);
+    policy.group = 5;
+    tiny_start(&run, &o);
+    ck_status(mm_trainer_resume(run.trainer, output), MM_ERR_FORMAT);
+    ck_error_mentions("group");
+    tiny_end(&run);
+    policy.group = 4;
+    o.weights = 9;
+    tiny_start(&run, &o);
+    ck_status(mm_trainer_resume(run.trainer, output), MM_ERR_FORMAT);
+    ck_error_mentions("reference_hash");
+    tiny_end(&run);
+    policy.reference = tiny_model(1); /* that of the saved run, under its own name */
+    tiny_start(&run, &o);
+    mm_model_free(policy.reference);
+    ck_ok(mm_trainer_resume(run.trainer, output));
+    tiny_end(&run);
+}
+END_TEST
+
+static void refuse(const tiny_options *o, mm_status expected, const char *words)
+{
+    tiny_run run;
+    ck_status(tiny_try(&run, o), expected);
+    ck_error_mentions(words);
+    tiny_end(&run);
+}
+
+START_TEST(training_held_wrong_is_named)
+{
+    mm_policy_training policy = training_of(MM_POLICY_GRPO), good = policy;
+    tiny_options o = options_for(&policy, put_prompts(7));
+#define WRONG(field, value, words) policy = good, policy.field = (value), refuse(&o, MM_ERR_ARG, words)
+    WRONG(reward, NULL, "reward");
+    WRONG(variant, 3, "variant");
+    WRONG(group, 1, "group");
+    WRONG(max_new_tokens, 0, "max_new_tokens");
+    WRONG(max_new_tokens, INT32_MAX, "");
+    WRONG(updates, 0, "updates");
+    WRONG(beta, -1, "beta");
+    WRONG(epsilon, 1, "epsilon");
+    WRONG(epsilon_high, 0, "epsilon_high");
+    WRONG(gamma, 2, "gamma");
+    WRONG(lambda, NAN, "lambda");
+    WRONG(value_clip, NAN, "value_clip");
+    WRONG(value_weight, -1, "value_weight");
+    WRONG(value_rate, INFINITY, "value_rate");
+    WRONG(temperature, 0, "temperature");
+    WRONG(top_p, 0, "top_p");
+    policy = good;
+    policy.updates = 2;
+    o.trainer.accumulation_steps = 2;
+    refuse(&o, MM_ERR_ARG, "accumulation_steps");
+    policy = good;
+    o.trainer.policy = NULL;
+    refuse(&o, MM_ERR_ARG, "policy");
+    o.trainer.policy = &policy;
+    o.trainer.stage = MM_STAGE_PLAIN;
+    refuse(&o, MM_ERR_UNSUPPORTED, "prompts");
+    o.trainer.stage = MM_STAGE_POLICY;
+    o.loader.kind = MM_ROW_CHAT;
+    refuse(&o, MM_ERR_UNSUPPORTED, "policy");
+}
+END_TEST
+
+START_TEST(a_reference_of_another_vocabulary_is_refused)
+{
+    mm_policy_training policy = training_of(MM_POLICY_GRPO);
+    tiny_options o = options_for(&policy, put_prompts(7));
+    mm_config *config = tiny_config();
+    ck_ok(mm_config_set_int(config, "vocab_size", 300));
+    ck_ok(mm_model_create(config, 1, &policy.reference));
+    refuse(&o, MM_ERR_ARG, "vocabulary of 300");
+    mm_model_free(policy.reference);
+    mm_config_free(config);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("train/policy");
+    TCase *answers = tcase_create("answers"), *runs = tcase_create("runs");
+    tcase_add_test(answers, a_row_is_its_prompt_and_answer_and_learns_the_answer_with_its_stop_id);
+    tcase_add_test(answers, the_logprobs_kept_are_the_policy_s_own_at_temperature_one);
+    tcase_add_test(answers, every_answer_is_shown_with_its_prompt_and_reference);
+    suite_add_tcase(suite, answers);
+    tcase_add_loop_test(runs, what_is_rewarded_is_said_more_often, MM_POLICY_GRPO, MM_POLICY_PPO + 1);
+    tcase_add_test(runs, the_number_of_threads_changes_nothing);
+    tcase_add_loop_test(runs, a_resumed_run_ends_with_the_same_bits, 0, 6);
+    tcase_add_test(runs, a_callback_that_stops_leaves_the_run_before_its_step);
+    tcase_add_test(runs, a_reward_that_is_not_finite_is_named_and_the_step_can_be_tried_again);
+    tcase_add_test(runs, a_checkpoint_of_other_options_or_another_reference_is_refused);
+    tcase_add_test(runs, training_held_wrong_is_named);
+    tcase_add_test(runs, a_reference_of_another_vocabulary_is_refused);
+    tcase_set_timeout(runs, 60);
+    suite_add_tcase(suite, runs);
+    return run_suite(suite);
+}
