@@ -22,8 +22,9 @@
 #include <minimind/library.h>
 #include <minimind/view.h>
 #include <minimind/config.h>
-#include <minimind/count.h>
 #include <minimind/model.h>
+#include <minimind/adapter.h>
+#include <minimind/count.h>
 #include <minimind/context.h>
 #include <minimind/generate.h>
 #include <minimind/tokenizer.h>

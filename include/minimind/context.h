@@ -11,7 +11,7 @@
 #ifndef MINIMIND_CONTEXT_H
 #define MINIMIND_CONTEXT_H
 
-#include <minimind/model.h>
+#include <minimind/adapter.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -67,8 +67,16 @@ typedef struct mm_context_options {
     mm_parallel_for_fn parallel_for; /**< NULL: threads of the context's own. Else it starts none, and `threads` is how many
                                           workers the host's function has at most */
     void *parallel_for_user;         /**< handed to parallel_for */
+    mm_adapter *adapter; /**< kept alive. In MM_TRAIN the adapter to train: gradients are held for its tensors alone, and
+                              mm_grad() and the others speak of them; the model is frozen and may be mapped. Either way
+                              the context begins with it set, as by mm_context_set_adapters(). NULL: none */
+    const char *trainable; /**< in MM_TRAIN without an adapter: patterns, separated by commas, of the tensors to train,
+                                over names such as "model.layers.0.mlp.up_proj.weight": a `*` stands for any characters,
+                                and a pattern also means names that end in a dot and it, ".weight" or ".bias" left out or
+                                not: "lm_head,layers.7.*". The others are frozen: no gradient is held or computed for
+                                them. NULL: all are trained */
 } mm_context_options;
-#define MM_CONTEXT_OPTIONS_INIT { sizeof(mm_context_options), MM_EVAL, 1, 512, 0, 0, 0, 0, 0, NULL, NULL, NULL }
+#define MM_CONTEXT_OPTIONS_INIT { sizeof(mm_context_options), MM_EVAL, 1, 512, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL }
 
 /** Set every field of `options` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
 MM_API void mm_context_options_init(mm_context_options *options, size_t struct_size);
@@ -81,11 +89,12 @@ MM_API const char *mm_kernels_name(int32_t index);
  * Plan and allocate everything for running `model`.
  *
  * @param model    Kept alive by the context.
- * @param options  Copied; NULL for the defaults.
+ * @param options  Copied, strings included; NULL for the defaults.
  * @param out      Yours: pair it with mm_context_free().
  *
- * @return MM_OK; MM_ERR_ARG, a size out of range or no such kernels; MM_ERR_MEMORY;
- *         MM_ERR_STATE, MM_TRAIN on weights that are mapped or not float32. Since: 0.1
+ * @return MM_OK; MM_ERR_ARG, a size out of range, no such kernels, an adapter for other shapes, or a pattern that means
+ *         nothing; MM_ERR_MEMORY; MM_ERR_STATE, MM_TRAIN on weights that are not float32 or, without an adapter, mapped.
+ *         Since: 0.1
  */
 MM_API mm_status mm_context_create(mm_model *model, const mm_context_options *options, mm_context **out);
 
@@ -94,6 +103,22 @@ MM_API void mm_context_free(mm_context *context);
 
 /** The model it runs, lent. Since: 0.1 */
 MM_API mm_model *mm_context_model(const mm_context *context);
+
+/**
+ * Run with these adapters from now on, instead of those set before: beside each adapted matrix the context computes
+ * weights[i] · alpha/rank · B (A x) for every one. So a policy and its reference can share one model, in two contexts or
+ * in one that changes between them. A pass that was not gone back over yet can't be any more.
+ *
+ * @param adapters  [count], kept alive by the context; made for the model it runs, or for one of the same shapes (such as
+ *                  the float32 model that a quantized one was made from).
+ * @param weights   [count], what each counts; NULL: 1.
+ * @param count     0: none. A context that trains an adapter refuses MM_TRAIN passes while that one is not set.
+ *
+ * @return MM_OK; MM_ERR_ARG; MM_ERR_MEMORY. On failure the adapters are those of before. Setting as many of the same
+ *         sizes again, also after none, allocates nothing. Since: 0.1
+ */
+MM_API mm_status mm_context_set_adapters(mm_context *context, mm_adapter *const *adapters, const float *weights,
+                                         int32_t count);
 
 /** The kernel path it runs on, one of mm_kernels_name(). Static. Since: 0.1 */
 MM_API const char *mm_context_kernels(const mm_context *context);
@@ -157,7 +182,8 @@ MM_API void mm_output_init(mm_output *output, size_t struct_size);
  * @return MM_OK;
  *         MM_ERR_ARG        an id, a target or a shape is out of range, or beyond the plan: nothing was changed but
  *                           `out`, which is empty after any failure;
- *         MM_ERR_STATE      MM_TRAIN on a context planned for MM_EVAL, or with a cache;
+ *         MM_ERR_STATE      MM_TRAIN on a context planned for MM_EVAL, with a cache, or without the adapter that the
+ *                           context trains;
  *         MM_ERR_CANCELLED  a cache stands where it stood before the call.
  *         It allocates nothing. Since: 0.1
  */
@@ -196,10 +222,14 @@ MM_API mm_status mm_backward(mm_context *context, const mm_backward_options *opt
 /** Set all gradients to zero. @return MM_OK; MM_ERR_ARG; MM_ERR_STATE, a context without gradients. Since: 0.1 */
 MM_API mm_status mm_zero_grad(mm_context *context);
 
-/** The gradient of tensor `index`, float32 in the tensor's shape, lent for writing too. Since: 0.1 */
+/**
+ * The gradient of tensor `index` of the model or, where the context trains one, of the adapter: float32 in the tensor's
+ * shape, lent for writing too. @return MM_OK; MM_ERR_ARG, no such tensor; MM_ERR_STATE, a context without gradients, or a
+ * tensor that is frozen. Since: 0.1
+ */
 MM_API mm_status mm_grad(mm_context *context, int64_t index, mm_view *out);
 
-/** Add scale · src's gradients to dst's; both must run the same config. Since: 0.1 */
+/** Add scale · src's gradients to dst's; both must train the same tensors of the same shapes. Since: 0.1 */
 MM_API mm_status mm_grad_add(mm_context *dst, mm_context *src, double scale);
 
 /** The L2 norm of all gradients together. The same bits for any number of threads. Since: 0.1 */

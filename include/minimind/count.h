@@ -10,7 +10,7 @@
 #ifndef MINIMIND_COUNT_H
 #define MINIMIND_COUNT_H
 
-#include <minimind/config.h>
+#include <minimind/adapter.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -98,8 +98,11 @@ typedef struct mm_workload {
     const char *kernels;    /**< NULL: the fastest here */
     int32_t cache_dtype;    /**< of the cache's keys and values, as mm_cache_create() takes it */
     int32_t reserved;       /**< 0 */
+    const mm_adapter_options *adapter; /**< an adapter that the context is made with, and that the optimizer is for;
+                                            NULL: none */
+    const char *trainable;  /**< of context and optimizer */
 } mm_workload;
-#define MM_WORKLOAD_INIT { sizeof(mm_workload), 0, 1, 512, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0 }
+#define MM_WORKLOAD_INIT { sizeof(mm_workload), 0, 1, 512, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, NULL, NULL }
 
 /** Set every field of `workload` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
 MM_API void mm_workload_init(mm_workload *workload, size_t struct_size);
@@ -115,14 +118,15 @@ typedef struct mm_memory {
     int64_t handles;         /**< the model's, context's, optimizer's and cache's own bookkeeping */
     int64_t total;
     int64_t cache_per_token; /**< of one sequence */
+    int64_t adapter;         /**< the adapter's tensors */
 } mm_memory;
-#define MM_MEMORY_INIT { sizeof(mm_memory), 0, 0, 0, 0, 0, 0, 0, 0 }
+#define MM_MEMORY_INIT { sizeof(mm_memory), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** Set every field of `memory` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
 MM_API void mm_memory_init(mm_memory *memory, size_t struct_size);
 
 /**
- * Bytes that a model, a context, an optimizer and a cache for this workload take together: the plan's own total, and
+ * Bytes that a model, an adapter, a context, an optimizer and a cache for this workload take together: the plan's own total, and
  * so what mm_memory_get_usage() then shows, to the byte.
  *
  * @return MM_OK; MM_ERR_ARG, the workload does not fit the config; what mm_config_validate() refuses. Since: 0.1
@@ -133,7 +137,8 @@ MM_API mm_status mm_estimate_memory(const mm_config *config, const mm_workload *
  * Floating-point operations per token, a multiplication and an addition being two.
  *
  * Forward: 2 x the matrix parameters that a token uses (a tied head once) + 2·L·H·D·(T + 1) for causal attention, whose
- * query at t sees t + 1 keys. Backward is twice that. Recomputation, norms and activations are not counted.
+ * query at t sees t + 1 keys; an adapter's parameters count as the matrices' do. Backward is twice that, but once for
+ * matrices that are frozen. Recomputation, norms and activations are not counted.
  */
 typedef struct mm_flops {
     size_t struct_size; /**< sizeof(mm_flops) */

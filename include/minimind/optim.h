@@ -13,15 +13,25 @@ extern "C" {
 
 typedef struct mm_optimizer mm_optimizer;
 
-/** AdamW with decoupled decay (Loshchilov & Hutter, 2019). Every parameter decays, as MiniMind's do. */
+/** What weight decay pulls at. */
+enum {
+    MM_DECAY_ALL = 0,     /**< every parameter, as MiniMind's */
+    MM_DECAY_MATRICES = 1 /**< matrices but the embedding: norms, biases and scalars are exempt, and a tied head with the
+                               embedding */
+};
+
+/** AdamW with decoupled decay (Loshchilov & Hutter, 2019). */
 typedef struct mm_adamw_options {
     size_t struct_size;  /**< sizeof(mm_adamw_options) */
     double beta1;        /**< in [0, 1) */
     double beta2;        /**< in [0, 1) */
     double eps;          /**< > 0 */
     double weight_decay; /**< ≥ 0 */
+    const char *trainable; /**< as in mm_context_options: moments are held for these tensors alone; NULL: all */
+    int32_t decay;       /**< MM_DECAY_… */
+    int32_t reserved;    /**< 0 */
 } mm_adamw_options;
-#define MM_ADAMW_OPTIONS_INIT { sizeof(mm_adamw_options), 0.9, 0.999, 1e-8, 0.01 }
+#define MM_ADAMW_OPTIONS_INIT { sizeof(mm_adamw_options), 0.9, 0.999, 1e-8, 0.01, NULL, MM_DECAY_ALL, 0 }
 
 /** Set every field of `options` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
 MM_API void mm_adamw_options_init(mm_adamw_options *options, size_t struct_size);
@@ -36,6 +46,15 @@ MM_API void mm_adamw_options_init(mm_adamw_options *options, size_t struct_size)
  * @return MM_OK; MM_ERR_ARG; MM_ERR_STATE, weights that cannot be trained; MM_ERR_MEMORY. Since: 0.1
  */
 MM_API mm_status mm_adamw_create(mm_model *model, const mm_adamw_options *options, mm_optimizer **out);
+
+/**
+ * AdamW for an adapter, beside a model that stays as it is: two moments for each of the adapter's numbers. Its steps take
+ * contexts whose options name this adapter.
+ *
+ * @param adapter  Kept alive by the optimizer.
+ * @return as mm_adamw_create(). Since: 0.1
+ */
+MM_API mm_status mm_adamw_create_adapter(mm_adapter *adapter, const mm_adamw_options *options, mm_optimizer **out);
 
 /** NULL is fine. Since: 0.1 */
 MM_API void mm_optimizer_free(mm_optimizer *optimizer);
@@ -53,9 +72,11 @@ typedef struct mm_step {
 MM_API void mm_step_init(mm_step *step, size_t struct_size);
 
 /**
- * Update the model's weights from the context's gradients, which are left as they are.
+ * Update the model's or the adapter's weights from the context's gradients, which are left as they are. What the context
+ * holds no gradient for stays as it is.
  *
- * @return MM_OK; MM_ERR_ARG, another model's context, or a number out of range; MM_ERR_STATE, a context for MM_EVAL;
+ * @return MM_OK; MM_ERR_ARG, a context of another model or adapter, or one that trains tensors which the optimizer was told
+ *         to leave out, or a number out of range; MM_ERR_STATE, a context for MM_EVAL;
  *         MM_ERR_NUMERIC, the gradients hold a NaN or an infinity: nothing was changed.
  *
  * Threads: needs optimizer, context and model to itself. Since: 0.1

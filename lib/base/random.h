@@ -10,7 +10,9 @@ enum {
     MMI_STREAM_INIT = 1,
     MMI_STREAM_SHUFFLE = 2,
     MMI_STREAM_DROPOUT = 3,
-    MMI_STREAM_SAMPLE = 4
+    MMI_STREAM_SAMPLE = 4,
+    MMI_STREAM_ADAPTER = 5,        /* A of an adapter */
+    MMI_STREAM_ADAPTER_DROPOUT = 6
 };
 #define MMI_STREAM(purpose, number) (((uint64_t)(purpose) << 32) | (uint32_t)(number))
 

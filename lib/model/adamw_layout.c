@@ -1,7 +1,7 @@
 #include "model/adamw_layout.h"
 
-void mmi_adamw_bytes(const mmi_layout *layout, size_t *state, size_t *handle)
+void mmi_adamw_bytes(int64_t tensors, size_t arena, size_t *state, size_t *handle)
 {
-    *state = 2 * mmi_layout_place(layout, sizeof(float), NULL);
-    *handle = sizeof(struct mm_optimizer) + (size_t)layout->count * sizeof(size_t);
+    *state = 2 * arena;
+    *handle = sizeof(struct mm_optimizer) + (size_t)tensors * sizeof(size_t);
 }

@@ -57,25 +57,26 @@ static job job_for(const mmi_exec *x, const mmi_ffn *f, const float *inner, floa
                   .gated = f->gate.w.data != NULL };
 }
 
-/* One product where the weights lie side by side and have no biases, as gate and up do in the layout. */
-static bool join_gate_up(mmi_param *joined, const mmi_ffn *f)
+/* What reads the network's input: the gate and the up projection, or the latter alone. */
+static int readers(mmi_param w[2], mmi_param b[2], const mmi_ffn *f)
 {
-    return f->gate.w.data && !f->gate_bias.w.data && !f->up_bias.w.data &&
-           mmi_param_join(joined, (mmi_param[]){ f->gate, f->up }, 2);
+    int count = 0;
+    if (f->gate.w.data) {
+        w[count] = f->gate;
+        b[count++] = f->gate_bias;
+    }
+    w[count] = f->up;
+    b[count++] = f->up_bias;
+    return count;
 }
 
 void mmi_ffn_forward(const mmi_exec *x, float *y, float *inner, float *mid, const float *h, const mmi_ffn *f, int64_t N,
                      float *panel, float *delta)
 {
     int64_t C = f->up.w.cols, F = f->up.w.rows, ld = mmi_ffn_inner(f);
-    mmi_param joined, none = { 0 };
-    if (join_gate_up(&joined, f)) {
-        mmi_linear_forward(x, inner, ld, h, C, joined, none, N, panel);
-    } else {
-        if (f->gate.w.data)
-            mmi_linear_forward(x, inner, ld, h, C, f->gate, f->gate_bias, N, panel);
-        mmi_linear_forward(x, inner + (ld - F), ld, h, C, f->up, f->up_bias, N, panel);
-    }
+    mmi_param w[2], b[2];
+    int count = readers(w, b, f);
+    mmi_linear_group_forward(x, inner, ld, h, C, w, b, count, N, panel);
     job j = job_for(x, f, inner, mid, N);
     mmi_pool_run(x->pool, mmi_pieces(N, ROWS), activate_rows, &j);
     mmi_dropout_apply(x, mid, N * F, f->dropout);
@@ -86,7 +87,8 @@ void mmi_ffn_backward(const mmi_exec *x, float *dh, float *d_inner, float *mid, 
                       const float *inner, const mmi_ffn *f, int64_t N)
 {
     int64_t C = f->up.w.cols, F = f->up.w.rows, ld = mmi_ffn_inner(f);
-    mmi_param down = f->down, joined, none = { 0 };
+    mmi_param down = f->down, none = { 0 }, w[2], b[2];
+    int count = readers(w, b, f);
     down.grad = NULL; /* it needs mid, which only the activation's backward pass makes again */
     mmi_linear_backward(x, mid, F, dy, C, NULL, 0, down, none, N, false);
     mmi_dropout_apply(x, mid, N * F, f->dropout);
@@ -95,11 +97,5 @@ void mmi_ffn_backward(const mmi_exec *x, float *dh, float *d_inner, float *mid, 
     mmi_pool_run(x->pool, mmi_pieces(N, ROWS), activate_rows_backward, &j);
     mmi_dropout_apply(x, mid, N * F, f->dropout);
     mmi_linear_backward(x, NULL, 0, dy, C, mid, F, f->down, f->down_bias, N, false);
-    if (join_gate_up(&joined, f)) {
-        mmi_linear_backward(x, dh, C, d_inner, ld, h, C, joined, none, N, false);
-        return;
-    }
-    mmi_linear_backward(x, dh, C, d_inner + (ld - F), ld, h, C, f->up, f->up_bias, N, false);
-    if (f->gate.w.data)
-        mmi_linear_backward(x, dh, C, d_inner, ld, h, C, f->gate, f->gate_bias, N, true);
+    mmi_linear_group_backward(x, dh, C, d_inner, ld, h, C, w, b, count, N);
 }

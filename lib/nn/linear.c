@@ -15,9 +15,11 @@ typedef struct bias_job {
     int64_t N, C;
 } bias_job;
 
-bool mmi_param_join(mmi_param *joined, const mmi_param *parts, int count)
+/* The matrices alone; `joined` has the first one's gradient. */
+static bool join_weights(mmi_param *joined, const mmi_param *parts, int count)
 {
     *joined = parts[0];
+    joined->loras = NULL;
     for (int i = 1; i < count; i++) {
         const mmi_param *p = &parts[i];
         int64_t taken = joined->w.rows * joined->w.cols;
@@ -25,11 +27,25 @@ bool mmi_param_join(mmi_param *joined, const mmi_param *parts, int count)
             return false;
         if ((const char *)p->w.data != (const char *)joined->w.data + mmi_dtype_bytes(p->w.dtype, taken))
             return false;
-        if (joined->grad ? p->grad != joined->grad + taken : p->grad != NULL)
-            return false;
         joined->w.rows += p->w.rows;
     }
     return true;
+}
+
+static bool join_gradients(const mmi_param *parts, int count)
+{
+    float *next = parts[0].grad;
+    for (int i = 0; i < count; i++) {
+        if (parts[i].grad != next)
+            return false;
+        next = next ? next + parts[i].w.rows * parts[i].w.cols : NULL;
+    }
+    return true;
+}
+
+bool mmi_param_join(mmi_param *joined, const mmi_param *parts, int count)
+{
+    return join_weights(joined, parts, count) && join_gradients(parts, count);
 }
 
 static void add_rows(void *arg, int64_t piece, int worker)
@@ -50,11 +66,40 @@ static void bias_rows(const mmi_exec *x, float *y, int64_t ldy, mmi_param b, int
     mmi_pool_run(x->pool, mmi_pieces(N, ROWS), add_rows, &j);
 }
 
+static void adapt(const mmi_exec *x, float *y, int64_t ldy, const float *in, int64_t ldin, mmi_param w, int64_t N)
+{
+    if (w.loras)
+        mmi_loras_forward(x, y, ldy, in, ldin, w.loras, N, w.w.rows, w.w.cols);
+}
+
 void mmi_linear_forward(const mmi_exec *x, float *y, int64_t ldy, const float *in, int64_t ldin, mmi_param w,
                         mmi_param b, int64_t N, float *panel)
 {
     mmi_gemm_weight(x, N, w.w.rows, w.w.cols, in, ldin, w.w.data, w.w.dtype, panel, y, ldy);
     bias_rows(x, y, ldy, b, N, w.w.rows);
+    adapt(x, y, ldy, in, ldin, w, N);
+}
+
+static bool has_bias(const mmi_param *b, int count)
+{
+    bool any = false;
+    for (int i = 0; i < count; i++)
+        any |= b[i].w.data != NULL;
+    return any;
+}
+
+void mmi_linear_group_forward(const mmi_exec *x, float *y, int64_t ldy, const float *in, int64_t ldin,
+                              const mmi_param *w, const mmi_param *b, int count, int64_t N, float *panel)
+{
+    mmi_param joined, none = { 0 };
+    bool together = !has_bias(b, count) && join_weights(&joined, w, count);
+    if (together)
+        mmi_linear_forward(x, y, ldy, in, ldin, joined, none, N, panel);
+    for (int i = 0; i < count; y += w[i].w.rows, i++)
+        if (together)
+            adapt(x, y, ldy, in, ldin, w[i], N);
+        else
+            mmi_linear_forward(x, y, ldy, in, ldin, w[i], b[i], N, panel);
 }
 
 void mmi_linear_add(const mmi_exec *x, float *y, const float *in, mmi_param w, mmi_param b, int64_t N, float *panel,
@@ -69,6 +114,7 @@ void mmi_linear_add(const mmi_exec *x, float *y, const float *in, mmi_param w, m
         mmi_pool_run(x->pool, mmi_pieces(N, ROWS), add_rows, &j);
     }
     bias_rows(x, y, C, b, N, C);
+    adapt(x, y, C, in, w.w.cols, w, N);
 }
 
 static void sum_columns(void *arg, int64_t piece, int worker)
@@ -92,5 +138,33 @@ void mmi_linear_backward(const mmi_exec *x, float *din, int64_t lddin, const flo
     if (b.grad) {
         bias_job j = { .x = x, .out = b.grad, .in = dy, .ld = lddy, .N = N, .C = rows };
         mmi_pool_run(x->pool, mmi_pieces(rows, COLUMNS), sum_columns, &j);
+    }
+    if (w.loras)
+        mmi_loras_backward(x, din, lddin, dy, lddy, in, ldin, w.loras, N, rows, cols);
+}
+
+void mmi_linear_group_backward(const mmi_exec *x, float *din, int64_t lddin, const float *dy, int64_t lddy,
+                               const float *in, int64_t ldin, const mmi_param *w, const mmi_param *b, int count,
+                               int64_t N)
+{
+    mmi_param joined, none = { 0 };
+    bool together = !has_bias(b, count) && join_weights(&joined, w, count);
+    bool gradients = together && join_gradients(w, count);
+    if (together) {
+        if (!gradients)
+            joined.grad = NULL;
+        mmi_linear_backward(x, din, lddin, dy, lddy, in, ldin, joined, none, N, false);
+    }
+    for (int i = 0; i < count; dy += w[i].w.rows, i++) {
+        if (!together) {
+            mmi_linear_backward(x, din, lddin, dy, lddy, in, ldin, w[i], b[i], N, i > 0);
+            continue;
+        }
+        mmi_param alone = w[i];
+        alone.loras = NULL;
+        if (!gradients)
+            mmi_linear_backward(x, NULL, 0, dy, lddy, in, ldin, alone, none, N, false);
+        if (w[i].loras)
+            mmi_loras_backward(x, din, lddin, dy, lddy, in, ldin, w[i].loras, N, w[i].w.rows, w[i].w.cols);
     }
 }

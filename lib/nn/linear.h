@@ -4,15 +4,17 @@
 
 #include "backend/exec.h"
 #include "model/model.h"
+#include "nn/lora.h"
 
 /* A parameter and where its gradient is added up. data NULL: this config has none. */
 typedef struct mmi_param {
     mmi_weight w;
     float *grad; /* NULL: not trained */
+    const mmi_loras *loras; /* adapters beside it; NULL: none */
 } mmi_param;
 
 /* Two matrices that read the same rows as one, when their weights (and gradients) lie one behind the other, as the
- * layout puts q, k, v and gate, up. False: they don't, run them one by one. */
+ * layout puts q, k, v and gate, up. Adapters are left out. False: they don't, run them one by one. */
 bool mmi_param_join(mmi_param *joined, const mmi_param *parts, int count);
 
 /* y [N, out] = in [N, in] · Wᵀ + b, rows ldy and ldin apart. `panel`: room for W as float32; NULL where it is. */
@@ -23,7 +25,18 @@ void mmi_linear_forward(const mmi_exec *x, float *y, int64_t ldy, const float *i
 void mmi_linear_add(const mmi_exec *x, float *y, const float *in, mmi_param w, mmi_param b, int64_t N, float *panel,
                     float *delta);
 
-/* din [N, in] = or += dy · W (din NULL: not wanted); dW += dyᵀ · in; db += dy's column sums. */
+/* Up to three matrices that read the same rows, their outputs one beside the other in y: one product where the matrices lie
+ * side by side, as they do without biases. b[i].w.data NULL: no bias. */
+void mmi_linear_group_forward(const mmi_exec *x, float *y, int64_t ldy, const float *in, int64_t ldin,
+                              const mmi_param *w, const mmi_param *b, int count, int64_t N, float *panel);
+
+/* Back: din [N, in] = …, and the gradients += …. */
+void mmi_linear_group_backward(const mmi_exec *x, float *din, int64_t lddin, const float *dy, int64_t lddy,
+                               const float *in, int64_t ldin, const mmi_param *w, const mmi_param *b, int count,
+                               int64_t N);
+
+/* din [N, in] = or += dy · W (din NULL: not wanted); dW += dyᵀ · in; db += dy's column sums. in NULL: the
+ * adapters' gradients aren't wanted, and neither is dW. */
 void mmi_linear_backward(const mmi_exec *x, float *din, int64_t lddin, const float *dy, int64_t lddy, const float *in,
                          int64_t ldin, mmi_param w, mmi_param b, int64_t N, bool accumulate);
 

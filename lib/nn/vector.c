@@ -34,6 +34,15 @@ static void add(void *arg, int64_t piece, int worker)
     j->x->k.axpy(j->y + first, j->a, j->in + first, last - first);
 }
 
+static void scale(void *arg, int64_t piece, int worker)
+{
+    (void)worker;
+    const job *j = arg;
+    int64_t first, last;
+    mmi_piece_rows(piece, PIECE, j->n, &first, &last);
+    j->x->k.scale(j->y + first, j->a, last - first);
+}
+
 static void run(const mmi_exec *x, mmi_piece_fn fn, float *y, float a, const float *in, int64_t n)
 {
     job j = { x, y, in, n, a };
@@ -54,4 +63,10 @@ void mmi_vector_zero(const mmi_exec *x, float *y, int64_t n)
 void mmi_vector_axpy(const mmi_exec *x, float *y, float a, const float *in, int64_t n)
 {
     run(x, add, y, a, in, n);
+}
+
+void mmi_vector_scale(const mmi_exec *x, float *y, float a, int64_t n)
+{
+    if (a != 1)
+        run(x, scale, y, a, NULL, n);
 }

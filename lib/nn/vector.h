@@ -13,4 +13,7 @@ void mmi_vector_zero(const mmi_exec *x, float *y, int64_t n);
 /* y += a · in. */
 void mmi_vector_axpy(const mmi_exec *x, float *y, float a, const float *in, int64_t n);
 
+/* y *= a. */
+void mmi_vector_scale(const mmi_exec *x, float *y, float a, int64_t n);
+
 #endif

@@ -67,7 +67,7 @@ static mm_status go_back(mm_context *ctx, const mm_backward_options *o)
     mmi_vector_zero(&ctx->exec, p->dx, N * C);
     mmi_norm_backward(&ctx->exec, p->dx, p->dh, p->x_final, p->mean_final, p->rstd_final,
                       mmi_context_norm(ctx, MMI_FINAL_NORM, MMI_FINAL_NORM_BIAS, 0), N, C, p->partials);
-    for (int64_t l = ctx->arch->L; l-- > 0;) {
+    for (int64_t l = ctx->arch->L; l-- > ctx->lowest;) { /* below that nothing learns */
         if (mmi_context_take_cancel(ctx))
             return mmi_fail(MM_ERR_CANCELLED, "cancelled before the backward pass of layer %lld", (long long)l);
         if (ctx->limits.checkpointing) { /* what it kept was overwritten by the layers after it */
@@ -77,8 +77,10 @@ static mm_status go_back(mm_context *ctx, const mm_backward_options *o)
         mmi_mlp_backward(ctx, &ctx->pass, l, aux_scale);
         mmi_block_backward(ctx, &ctx->pass, l);
     }
-    mmi_dropout_apply(&ctx->exec, p->dx, N * C, mmi_context_dropout(ctx, &ctx->pass, MMI_SITE_EMBEDDING, 0, 0));
     float *embedding = mmi_context_param(ctx, MMI_EMBED, 0).grad;
+    if (!embedding)
+        return MM_OK;
+    mmi_dropout_apply(&ctx->exec, p->dx, N * C, mmi_context_dropout(ctx, &ctx->pass, MMI_SITE_EMBEDDING, 0, 0));
     mmi_embedding_backward(&ctx->exec, embedding, p->dx, p->ids, N, C);
     return MM_OK;
 }

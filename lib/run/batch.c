@@ -91,6 +91,9 @@ static mm_status check_sizes(const mm_context *ctx, const mm_batch *b)
         return mmi_fail(MM_ERR_ARG, "mode is %d, must be MM_EVAL or MM_TRAIN", b->mode);
     if (b->mode == MM_TRAIN && l->mode != MM_TRAIN)
         return mmi_fail(MM_ERR_STATE, "MM_TRAIN on a context that was planned for MM_EVAL");
+    if (b->mode == MM_TRAIN && ctx->adapter && !mmi_adapters_have(&ctx->adapters, ctx->adapter))
+        return mmi_fail(MM_ERR_STATE, "MM_TRAIN while the adapter that this context trains is not set: see "
+                                      "mm_context_set_adapters()");
     if (!b->ids)
         return mmi_fail(MM_ERR_ARG, "ids is NULL");
     if (b->outputs & ~l->outputs)

@@ -42,20 +42,17 @@ static mmi_attention attention_of(const mm_context *ctx, const mmi_pass *pass, i
     return attention;
 }
 
-/* The three matrices, and as one where they lie side by side. Biases lie between them: joined means none. */
+/* The three matrices that read the norm's output. */
 typedef struct qkv_params {
-    mmi_param w[3], b[3], joined;
-    bool is_joined;
+    mmi_param w[3], b[3];
 } qkv_params;
 
 static qkv_params params_of(const mm_context *ctx, int64_t l)
 {
-    qkv_params p = { .w = { mmi_context_param(ctx, MMI_Q, l), mmi_context_param(ctx, MMI_K, l),
-                            mmi_context_param(ctx, MMI_V, l) },
-                     .b = { mmi_context_param(ctx, MMI_Q_BIAS, l), mmi_context_param(ctx, MMI_K_BIAS, l),
-                            mmi_context_param(ctx, MMI_V_BIAS, l) } };
-    p.is_joined = !p.b[0].w.data && mmi_param_join(&p.joined, p.w, 3);
-    return p;
+    return (qkv_params){ .w = { mmi_context_param(ctx, MMI_Q, l), mmi_context_param(ctx, MMI_K, l),
+                                mmi_context_param(ctx, MMI_V, l) },
+                         .b = { mmi_context_param(ctx, MMI_Q_BIAS, l), mmi_context_param(ctx, MMI_K_BIAS, l),
+                                mmi_context_param(ctx, MMI_V_BIAS, l) } };
 }
 
 static mmi_norm_params head_norm(const mm_context *ctx, mmi_role role, int64_t l)
@@ -105,11 +102,7 @@ static void project(mm_context *ctx, const mmi_pass *pass, int64_t l)
     float *qkv = ctx->plan.layers[l].qkv;
     int64_t ld = row_width(a), N = pass->N;
     qkv_params p = params_of(ctx, l);
-    if (p.is_joined)
-        mmi_linear_forward(x, qkv, ld, ctx->plan.h, a->C, p.joined, (mmi_param){ 0 }, N, ctx->plan.panel);
-    else
-        for (int64_t i = 0, at = 0; i < 3; at += p.w[i].w.rows, i++)
-            mmi_linear_forward(x, qkv + at, ld, ctx->plan.h, a->C, p.w[i], p.b[i], N, ctx->plan.panel);
+    mmi_linear_group_forward(x, qkv, ld, ctx->plan.h, a->C, p.w, p.b, 3, N, ctx->plan.panel);
     if (a->qk_norm)
         head_norms(ctx, pass, l);
     if (ctx->plan.cos)
@@ -143,11 +136,7 @@ static void project_backward(mm_context *ctx, const mmi_pass *pass, int64_t l)
     if (a->qk_norm)
         head_norms_backward(ctx, pass, l);
     qkv_params p = params_of(ctx, l);
-    if (p.is_joined)
-        mmi_linear_backward(x, dh, a->C, d, ld, h, a->C, p.joined, (mmi_param){ 0 }, N, false);
-    else
-        for (int64_t i = 0, at = 0; i < 3; at += p.w[i].w.rows, i++)
-            mmi_linear_backward(x, dh, a->C, d + at, ld, h, a->C, p.w[i], p.b[i], N, i > 0);
+    mmi_linear_group_backward(x, dh, a->C, d, ld, h, a->C, p.w, p.b, 3, N);
 }
 
 void mmi_block_add(const mm_context *ctx, float *to, float *branch, int64_t n, mmi_dropout dropout)

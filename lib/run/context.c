@@ -27,6 +27,11 @@ static mmi_weight_kinds kinds_of(const mm_model *model, int64_t count)
     return kinds;
 }
 
+mmi_trained mmi_context_trained(const mm_context *ctx)
+{
+    return (mmi_trained){ .layout = ctx->layout, .adapter = ctx->adapter };
+}
+
 size_t mmi_context_handle_bytes(const mmi_layout *layout)
 {
     return sizeof(mm_context) + (size_t)layout->count * sizeof(size_t);
@@ -53,7 +58,24 @@ static void fill_tables(mm_context *ctx)
         mmi_sinusoid_table(ctx->plan.sinusoid, ctx->limits.max_context, ctx->arch->C);
 }
 
-static mm_status allocate(mm_context *ctx)
+/* Where gradients lie, and how far down they reach. */
+static void place_gradients(mm_context *ctx, const char *trainable)
+{
+    mmi_trained trained = { .layout = ctx->layout, .adapter = ctx->adapter, .patterns = trainable };
+    ctx->grads_size = mmi_trained_place(&trained, ctx->adapter ? NULL : ctx->offsets);
+    ctx->lowest = ctx->arch->L;
+    for (int64_t i = mmi_trained_count(&trained); i-- > 0;) {
+        mmi_tensor t;
+        mmi_trained_tensor(&trained, i, &t);
+        if (!ctx->adapter && ctx->offsets[i] == MMI_FROZEN)
+            continue;
+        int64_t layer = t.role == MMI_EMBED ? 0 : t.layer;
+        if (layer >= 0 && layer < ctx->lowest)
+            ctx->lowest = layer;
+    }
+}
+
+static mm_status allocate(mm_context *ctx, const char *trainable)
 {
     mmi_carve carve = { 0 };
     if (!mmi_plan_place(&ctx->plan, &carve, ctx->arch, ctx->layout, &ctx->limits))
@@ -65,7 +87,7 @@ static mm_status allocate(mm_context *ctx)
     carve = (mmi_carve){ .base = ctx->arena };
     mmi_plan_place(&ctx->plan, &carve, ctx->arch, ctx->layout, &ctx->limits);
     if (ctx->limits.mode == MM_TRAIN) {
-        ctx->grads_size = mmi_layout_place(ctx->layout, sizeof(float), ctx->offsets);
+        place_gradients(ctx, trainable);
         ctx->grads = mmi_calloc(1, ctx->grads_size);
         if (!ctx->grads)
             return mmi_fail_memory(ctx->grads_size, "gradients");
@@ -77,29 +99,58 @@ static mm_status allocate(mm_context *ctx)
                              mmi_pool_create(l->threads, &ctx->exec.pool);
 }
 
+/* Whether gradients of what is to be trained can be had at all. */
+static mm_status check_trained(const mm_model *model, const mm_context_options *o, mmi_weight_kinds kinds)
+{
+    const mmi_trained trained = { .layout = mmi_model_layout(model), .patterns = o->trainable };
+    if (o->mode != MM_TRAIN)
+        return o->trainable ? mmi_fail(MM_ERR_ARG, "trainable is for MM_TRAIN: in MM_EVAL nothing is trained") : MM_OK;
+    if (kinds.wide || kinds.blocks)
+        return mmi_fail(MM_ERR_STATE, "the model can't be trained, nor an adapter beside it: its weights are not "
+                                      "float32");
+    if (o->adapter)
+        return o->trainable ? mmi_fail(MM_ERR_ARG, "trainable and adapter exclude each other: beside an adapter the "
+                                                   "whole model is frozen") :
+                              MM_OK;
+    if (!mmi_model_can_train(model))
+        return mmi_fail(MM_ERR_STATE, "the model can't be trained: its weights are mapped from a file");
+    return mmi_trained_check(&trained);
+}
+
+static mm_status read_options(mm_context_options *o, mmi_limits *limits, const mm_model *model,
+                              const mm_context_options *given)
+{
+    *o = (mm_context_options)MM_CONTEXT_OPTIONS_INIT;
+    mmi_weight_kinds kinds = kinds_of(model, mmi_model_layout(model)->count);
+    mm_status status = mmi_options_read(o, sizeof *o, given, "mm_context_options");
+    if (status == MM_OK)
+        status = mmi_limits_read(limits, mmi_model_arch(model), o, kinds);
+    return status == MM_OK ? check_trained(model, o, kinds) : status;
+}
+
 mm_status mm_context_create(mm_model *model, const mm_context_options *options, mm_context **out)
 {
     if (!model || !out)
         return mmi_fail(MM_ERR_ARG, "mm_context_create: model or out is NULL");
-    const mmi_arch *arch = mmi_model_arch(model);
     const mmi_layout *layout = mmi_model_layout(model);
-    mmi_weight_kinds kinds = kinds_of(model, layout->count);
+    mm_context_options o;
     mmi_limits limits;
-    mm_status status = mmi_limits_read(&limits, arch, options, kinds);
-    if (status == MM_OK && limits.mode == MM_TRAIN && !mmi_model_can_train(model))
-        status = mmi_fail(MM_ERR_STATE, "the model can't be trained: its weights are %s",
-                          kinds.wide || kinds.blocks ? "not float32" : "mapped from a file");
+    mm_status status = read_options(&o, &limits, model, options);
     if (status != MM_OK)
         return status;
     mm_context *ctx = mmi_calloc(1, mmi_context_handle_bytes(layout));
     if (!ctx)
         return mmi_fail_memory(mmi_context_handle_bytes(layout), "a context");
     ctx->model = mmi_model_hold(model);
-    ctx->arch = arch;
+    ctx->arch = mmi_model_arch(model);
     ctx->layout = layout;
     ctx->limits = limits;
     ctx->widened = UINT64_MAX;
-    status = allocate(ctx);
+    if (o.adapter && limits.mode == MM_TRAIN)
+        ctx->adapter = mmi_adapter_hold(o.adapter);
+    status = allocate(ctx, o.trainable);
+    if (status == MM_OK && o.adapter)
+        status = mm_context_set_adapters(ctx, &o.adapter, NULL, 1);
     if (status != MM_OK) {
         mm_context_free(ctx);
         return status;
@@ -120,6 +171,8 @@ void mm_context_free(mm_context *ctx)
     mm_cache_free(ctx->generation.cache);
     mmi_free(ctx->generation.block);
     mmi_pool_free(ctx->exec.pool);
+    mmi_adapters_close(&ctx->adapters);
+    mm_adapter_free(ctx->adapter);
     mmi_free(ctx->grads);
     mmi_free(ctx->arena);
     mm_model_free(ctx->model);
@@ -159,8 +212,9 @@ mmi_param mmi_context_expert(const mm_context *ctx, mmi_role role, int64_t layer
     if (index < 0)
         return p;
     p.w = mmi_model_weight(ctx->model, index);
+    p.loras = mmi_adapters_beside(&ctx->adapters, index);
     if (ctx->grads)
-        p.grad = ctx->grads + ctx->offsets[index] / sizeof(float);
+        p.grad = ctx->adapter ? NULL : mmi_context_grads(ctx, index);
     else if (p.w.dtype != MM_F32 && p.w.rows == 1) {
         mmi_tensor t;
         mmi_layout_tensor(ctx->layout, index, &t);
@@ -213,7 +267,13 @@ const mmi_exec *mmi_context_exec(const mm_context *ctx)
     return &ctx->exec;
 }
 
+bool mmi_context_has_grads(const mm_context *ctx)
+{
+    return ctx->grads != NULL;
+}
+
 float *mmi_context_grads(const mm_context *ctx, int64_t index)
 {
-    return ctx->grads ? ctx->grads + ctx->offsets[index] / sizeof(float) : NULL;
+    size_t offset = ctx->adapter ? ctx->adapter->offsets[index] : ctx->offsets[index];
+    return ctx->grads && offset != MMI_FROZEN ? ctx->grads + offset / sizeof(float) : NULL;
 }

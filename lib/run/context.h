@@ -4,11 +4,13 @@
 
 #include <stdatomic.h>
 
+#include "model/trained.h"
 #include "nn/embedding.h"
 #include "nn/linear.h"
 #include "nn/norm.h"
 #include "nn/rope.h"
 #include "nn/vector.h"
+#include "run/adapters.h"
 #include "run/cache.h"
 #include "run/plan.h"
 
@@ -39,6 +41,8 @@ struct mm_context {
     mmi_exec exec;
     mmi_plan plan;
     void *arena;
+    mm_adapter *adapter;  /* held: the one that is trained; NULL: the model itself */
+    mmi_adapters adapters; /* those it runs with */
     float *grads;         /* NULL: planned for evaluation */
     uint64_t widened;     /* the model's version that plan.vectors holds */
     atomic_int cancelled; /* lock-free, so that a signal handler may set it */
@@ -47,8 +51,13 @@ struct mm_context {
     double aux_loss; /* of the last pass */
     mmi_generation generation;
     size_t grads_size;
-    size_t offsets[]; /* [tensors] bytes into grads, and into plan.vectors for vectors of wide weights */
+    int64_t lowest;   /* the lowest layer with something to learn in or below it; L: only behind the layers */
+    size_t offsets[]; /* [tensors of the model] bytes into grads, MMI_FROZEN where the model's own has none; in evaluation
+                         into plan.vectors, for vectors of wide weights */
 };
+
+/* What it trains. Its patterns are not kept: offsets tell which tensors have gradients. */
+mmi_trained mmi_context_trained(const mm_context *ctx);
 
 /* What the handle takes, for the estimate. */
 size_t mmi_context_handle_bytes(const mmi_layout *layout);
@@ -80,7 +89,8 @@ mm_status mmi_run_forward(mm_context *ctx, const mmi_pass *pass);
 /* True, once, after mm_cancel(). */
 bool mmi_context_take_cancel(mm_context *ctx);
 
-/* What the optimizer runs with, and the gradient of tensor `index` (NULL in evaluation). */
+/* What the optimizer runs with, and the gradient of tensor `index` of what is trained (NULL in evaluation, or frozen). */
+bool mmi_context_has_grads(const mm_context *ctx);
 const mmi_exec *mmi_context_exec(const mm_context *ctx);
 float *mmi_context_grads(const mm_context *ctx, int64_t index);
 

@@ -38,7 +38,45 @@ static mm_status read_workload(mm_workload *out, mmi_arch *arch, mmi_limits *lim
     status = mmi_limits_read(limits, arch, &o, kinds);
     if (status == MM_OK && out->dtype != MM_F32 && (out->mode == MM_TRAIN || out->optimizer))
         status = mmi_fail(MM_ERR_ARG, "dtype is %s, a model in training has f32", mm_dtype_name(out->dtype));
+    if (status == MM_OK && out->trainable && (out->mode != MM_TRAIN || out->adapter))
+        status = mmi_fail(MM_ERR_ARG, "trainable is for MM_TRAIN without an adapter");
     return status;
+}
+
+/* An adapter, what a context needs to run with it, and its share of gradients and moments; or the model's own of these.
+ */
+static mm_status add_trained(mm_memory *m, const mmi_arch *arch, const mmi_layout *layout, const mmi_limits *limits,
+                             const mm_workload *w)
+{
+    const mmi_trained trained = { .layout = layout, .patterns = w->trainable };
+    mm_status status = mmi_trained_check(&trained);
+    int64_t tensors = layout->count;
+    size_t arena = 0, state, handle;
+    mmi_adapter_cost cost;
+    if (status == MM_OK && w->adapter)
+        status = mmi_adapter_measure(&cost, layout, w->adapter);
+    if (status != MM_OK)
+        return status;
+    if (w->adapter) {
+        size_t room = mmi_adapters_bytes(arch, layout, limits, &cost, 1);
+        if (room == SIZE_MAX)
+            return mmi_fail(MM_ERR_ARG, "an adapter of rank %lld is beyond this machine here", (long long)cost.rank);
+        tensors = 2 * cost.pairs;
+        arena = cost.arena;
+        m->adapter = (int64_t)cost.arena;
+        m->activations += (int64_t)room;
+        m->handles += (int64_t)cost.handle;
+    } else if (limits->mode == MM_TRAIN || w->optimizer) {
+        arena = mmi_trained_place(&trained, NULL);
+    }
+    if (limits->mode == MM_TRAIN)
+        m->gradients = (int64_t)arena;
+    if (w->optimizer) {
+        mmi_adamw_bytes(tensors, arena, &state, &handle);
+        m->optimizer = (int64_t)state;
+        m->handles += (int64_t)handle;
+    }
+    return MM_OK;
 }
 
 static mm_status add_cache(mm_memory *m, const mmi_arch *a, const mm_workload *w)
@@ -80,34 +118,44 @@ mm_status mm_estimate_memory(const mm_config *config, const mm_workload *workloa
     m.weights = (int64_t)cost.weights;
     m.activations = (int64_t)carve.used;
     m.handles = (int64_t)(cost.handle + mmi_context_handle_bytes(&layout) + mmi_pool_bytes(limits.threads));
-    if (limits.mode == MM_TRAIN)
-        m.gradients = (int64_t)mmi_layout_place(&layout, sizeof(float), NULL);
-    if (w.optimizer) {
-        size_t state, handle;
-        mmi_adamw_bytes(&layout, &state, &handle);
-        m.optimizer = (int64_t)state;
-        m.handles += (int64_t)handle;
-    }
+    if ((status = add_trained(&m, &arch, &layout, &limits, &w)) != MM_OK)
+        return status;
     if ((status = add_cache(&m, &arch, &w)) != MM_OK)
         return status;
-    m.total = m.weights + m.gradients + m.optimizer + m.activations + m.cache + m.handles;
+    m.total = m.weights + m.adapter + m.gradients + m.optimizer + m.activations + m.cache + m.handles;
     return mmi_result_write(out, &m, sizeof m, "mm_memory");
 }
 
-/* Parameters that stand in a product for each token: matrices, without the embedding unless it is also the head, and of
- * the routed experts only the top k. */
-static double matrix_parameters(const mmi_layout *layout, const mmi_arch *a)
+/* The share of a tensor's parameters that stand in a product for one token: of matrices, without the embedding unless
+ * it is also the head, all; of the routed experts only the top k. */
+static double share_of(const mmi_tensor *t, const mmi_arch *a)
 {
-    double sum = 0;
+    if (t->rank != 2 || (t->role == MMI_EMBED && !a->tied))
+        return 0;
+    return t->module == MM_MODULE_MOE_EXPERTS ? (double)a->top_k / (double)a->E : 1;
+}
+
+typedef struct parameters {
+    double matrices, learning, adapter; /* per token; learning: matrices that are trained */
+} parameters;
+
+static mm_status count_parameters(parameters *out, const mmi_layout *layout, const mmi_arch *a, const mm_workload *w)
+{
+    const mmi_trained trained = { .layout = layout, .patterns = w->trainable };
+    mm_status status = mmi_trained_check(&trained);
+    if (status != MM_OK)
+        return status;
     for (int64_t i = 0; i < layout->count; i++) {
         mmi_tensor t;
         mmi_layout_tensor(layout, i, &t);
-        if (t.rank != 2 || (t.role == MMI_EMBED && !a->tied))
-            continue;
-        double share = t.module == MM_MODULE_MOE_EXPERTS ? (double)a->top_k / (double)a->E : 1;
-        sum += share * (double)t.elements;
+        double active = share_of(&t, a) * (double)t.elements;
+        out->matrices += active;
+        if (!w->adapter && mmi_trained_learns(&trained, i))
+            out->learning += active;
+        if (w->adapter && mmi_adapter_targets(layout, i, w->adapter))
+            out->adapter += share_of(&t, a) * (double)(t.shape[0] + t.shape[1]) * w->adapter->rank;
     }
-    return sum;
+    return MM_OK;
 }
 
 mm_status mm_estimate_flops(const mm_config *config, const mm_workload *workload, mm_flops *out)
@@ -115,15 +163,21 @@ mm_status mm_estimate_flops(const mm_config *config, const mm_workload *workload
     mm_workload w;
     mmi_arch a;
     mmi_limits limits;
+    parameters p = { 0 };
+    mmi_adapter_cost cost;
     mm_status status = read_workload(&w, &a, &limits, config, workload);
     if (status != MM_OK)
         return status;
     mmi_layout layout;
     mmi_layout_create(&layout, &a);
+    if (w.adapter && (status = mmi_adapter_measure(&cost, &layout, w.adapter)) != MM_OK)
+        return status;
+    if ((status = count_parameters(&p, &layout, &a, &w)) != MM_OK)
+        return status;
     double attention = 2.0 * (double)(a.L * a.H * a.D) * (double)(w.max_length + 1);
     mm_flops f = MM_FLOPS_INIT;
-    f.forward = 2 * matrix_parameters(&layout, &a) + attention;
-    f.backward = 2 * f.forward;
+    f.forward = 2 * (p.matrices + p.adapter) + attention;
+    f.backward = 2 * (p.matrices + p.learning) + 4 * p.adapter + 2 * attention;
     f.total = f.forward + f.backward;
     f.attention = 3 * attention;
     return mmi_result_write(out, &f, sizeof f, "mm_flops");

@@ -78,6 +78,8 @@ static mm_status run_layers(mm_context *ctx, const mmi_pass *pass)
 mm_status mmi_run_forward(mm_context *ctx, const mmi_pass *pass)
 {
     ctx->can_go_back = false;
+    ctx->adapters.room.seed = pass->seed;
+    ctx->adapters.room.training = pass->mode == MM_TRAIN;
     widen_vectors(ctx);
     if (ctx->exec.blas)
         mmi_blas_enter();

@@ -30,10 +30,14 @@ mm_status mm_grad(mm_context *ctx, int64_t index, mm_view *out)
     if (!out)
         return mmi_fail(MM_ERR_ARG, "mm_grad: out is NULL");
     mm_view view;
-    if ((status = mm_model_tensor(ctx->model, index, &view)) != MM_OK)
+    status = ctx->adapter ? mm_adapter_tensor(ctx->adapter, index, &view) : mm_model_tensor(ctx->model, index, &view);
+    if (status != MM_OK)
         return status;
     view.data = mmi_context_grads(ctx, index);
     view.dtype = MM_F32;
+    if (!view.data)
+        return mmi_fail(MM_ERR_STATE, "mm_grad: tensor %lld is frozen: the context's trainable leaves it out",
+                        (long long)index);
     *out = view;
     return MM_OK;
 }
@@ -45,16 +49,13 @@ typedef struct job {
     double *sums;
 } job;
 
-static bool same_shapes(const mmi_layout *a, const mmi_layout *b)
+/* The same tensors at the same places. */
+static bool train_alike(const mm_context *a, const mm_context *b)
 {
-    bool same = a->count == b->count;
-    for (int64_t i = 0; same && i < a->count; i++) {
-        mmi_tensor x, y;
-        mmi_layout_tensor(a, i, &x);
-        mmi_layout_tensor(b, i, &y);
-        same = x.role == y.role && x.rank == y.rank && x.shape[0] == y.shape[0] && x.shape[1] == y.shape[1];
-    }
-    return same;
+    mmi_trained x = mmi_context_trained(a), y = mmi_context_trained(b);
+    if (!x.adapter != !y.adapter || !mmi_trained_alike(&x, &y))
+        return false;
+    return x.adapter || memcmp(a->offsets, b->offsets, (size_t)x.layout->count * sizeof *a->offsets) == 0;
 }
 
 mm_status mm_grad_add(mm_context *dst, mm_context *src, double scale)
@@ -64,8 +65,8 @@ mm_status mm_grad_add(mm_context *dst, mm_context *src, double scale)
         status = check_has_grads(src, "mm_grad_add");
     if (status != MM_OK)
         return status;
-    if (!same_shapes(dst->layout, src->layout))
-        return mmi_fail(MM_ERR_ARG, "mm_grad_add: the two contexts run different configs");
+    if (!train_alike(dst, src))
+        return mmi_fail(MM_ERR_ARG, "mm_grad_add: the two contexts train different tensors, or run different configs");
     mmi_vector_axpy(&dst->exec, dst->grads, (float)scale, src->grads, (int64_t)(dst->grads_size / sizeof(float)));
     return MM_OK;
 }

@@ -172,7 +172,8 @@ static const float *half_backward(mm_context *ctx, const mmi_pass *pass, int64_t
     if (!scalar.w.data)
         return d;
     double share = role == MMI_SHARED_WEIGHT ? 1.0 / (double)ctx->arch->shared_experts : 1;
-    *scalar.grad += (float)(share * dot_all(ctx, d, sum, N, C));
+    if (scalar.grad)
+        *scalar.grad += (float)(share * dot_all(ctx, d, sum, N, C));
     mmi_vector_zero(&ctx->exec, scaled, N * C);
     mmi_vector_axpy(&ctx->exec, scaled, half_weight(ctx, role, l), d, N * C);
     return scaled;

@@ -93,6 +93,11 @@ static int64_t most_rows(const mmi_arch *a, int64_t N)
     return grouped_rows(a, N) > N ? grouped_rows(a, N) : N;
 }
 
+int64_t mmi_plan_rows(const mmi_arch *a, const mmi_limits *limits)
+{
+    return most_rows(a, (int64_t)limits->max_batch * limits->max_length);
+}
+
 static int64_t network_width(const mmi_arch *a)
 {
     return a->moe ? a->expert_F : a->F;

@@ -82,6 +82,9 @@ typedef struct mmi_plan {
     float *vectors; /* every vector as float32; only with wide weights */
 } mmi_plan;
 
+/* Rows that a product sees at most: of the largest batch, each token as often as it goes to an expert. */
+int64_t mmi_plan_rows(const mmi_arch *arch, const mmi_limits *limits);
+
 /* Lay the plan out. False: its size overflows. */
 bool mmi_plan_place(mmi_plan *plan, mmi_carve *carve, const mmi_arch *arch, const mmi_layout *layout,
                     const mmi_limits *limits);

@@ -24,10 +24,10 @@ mm_status mmi_optimizer_note_steps(mmi_tensor_list *list, int64_t steps)
 
 mm_status mmi_optimizer_tensors(mmi_tensor_list *list, mm_optimizer *optimizer)
 {
-    const mmi_layout *layout = mmi_model_layout(optimizer->model);
-    mm_status status = mmi_tensors_add_all(list, layout, "exp_avg.", get_m, optimizer);
+    mmi_trained trained = mmi_optimizer_trained(optimizer);
+    mm_status status = mmi_tensors_add_all(list, &trained, "exp_avg.", get_m, optimizer);
     if (status == MM_OK)
-        status = mmi_tensors_add_all(list, layout, "exp_avg_sq.", get_v, optimizer);
+        status = mmi_tensors_add_all(list, &trained, "exp_avg_sq.", get_v, optimizer);
     return status == MM_OK ? mmi_optimizer_note_steps(list, optimizer->steps) : status;
 }
 

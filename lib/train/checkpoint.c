@@ -31,7 +31,8 @@ static float *get_gradient(void *context, int64_t index)
 
 mm_status mmi_checkpoint_gradients(mmi_tensor_list *list, const mm_trainer *t)
 {
-    return mmi_tensors_add_all(list, mmi_model_layout(t->model), "grad.", get_gradient, t->context);
+    mmi_trained trained = mmi_context_trained(t->context);
+    return mmi_tensors_add_all(list, &trained, "grad.", get_gradient, t->context);
 }
 
 static char *join(const char *directory, const char *name)

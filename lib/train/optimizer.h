@@ -15,7 +15,10 @@ mm_status mmi_adamw_check(const mm_adamw_options *options);
 mm_status mmi_step_check(const mm_step *s, const char *what);
 double mmi_step_scale(const mm_step *s);
 
-/* The two moments of tensor `index`. */
+/* What it updates; offsets tell what of it is frozen. */
+mmi_trained mmi_optimizer_trained(const mm_optimizer *optimizer);
+
+/* The two moments of tensor `index`; NULL: frozen. */
 float *mmi_adamw_m(const mm_optimizer *optimizer, int64_t index);
 float *mmi_adamw_v(const mm_optimizer *optimizer, int64_t index);
 

@@ -104,7 +104,8 @@ static void close_saved(saved *s)
 
 static mm_status list_weights(mmi_tensor_list *list, const mm_trainer *t)
 {
-    return mmi_tensors_add_all(list, mmi_model_layout(t->model), "", get_weight, t->model);
+    const mmi_trained all = { .layout = mmi_model_layout(t->model) };
+    return mmi_tensors_add_all(list, &all, "", get_weight, t->model);
 }
 
 static mm_status list_moments(mmi_tensor_list *list, const mm_trainer *t)

@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 
-#define NAME_SIZE 160
+#define NAME_SIZE (MMI_TRAINED_NAME_SIZE + 16) /* with a prefix */
 
 void mmi_tensors_free(mmi_tensor_list *list)
 {
@@ -33,18 +33,21 @@ mm_status mmi_tensors_add(mmi_tensor_list *list, const char *name, int32_t rank,
     return MM_OK;
 }
 
-mm_status mmi_tensors_add_all(mmi_tensor_list *list, const mmi_layout *layout, const char *prefix,
+mm_status mmi_tensors_add_all(mmi_tensor_list *list, const mmi_trained *trained, const char *prefix,
                               float *(*get)(void *owner, int64_t index), void *owner)
 {
     char name[NAME_SIZE];
     size_t used = strlen(prefix);
     memcpy(name, prefix, used);
     mm_status status = MM_OK;
-    for (int64_t i = 0; i < layout->count && status == MM_OK; i++) {
+    for (int64_t i = 0; i < mmi_trained_count(trained) && status == MM_OK; i++) {
+        float *data = get(owner, i);
+        if (!data)
+            continue;
         mmi_tensor tensor;
-        mmi_layout_tensor(layout, i, &tensor);
-        mmi_layout_name(layout, i, name + used, sizeof name - used);
-        status = mmi_tensors_add(list, name, tensor.rank, tensor.shape, get(owner, i));
+        mmi_trained_tensor(trained, i, &tensor);
+        mmi_trained_name(trained, i, name + used);
+        status = mmi_tensors_add(list, name, tensor.rank, tensor.shape, data);
     }
     return status;
 }

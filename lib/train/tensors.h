@@ -3,8 +3,8 @@
 #ifndef MMI_TRAIN_TENSORS_H
 #define MMI_TRAIN_TENSORS_H
 
-#include "model/layout.h"
 #include "model/safetensors.h"
+#include "model/trained.h"
 
 #define MMI_NOTES_MAX 4
 
@@ -20,8 +20,9 @@ void mmi_tensors_free(mmi_tensor_list *list);
 /* One more tensor; `name` is copied, `data` is not. */
 mm_status mmi_tensors_add(mmi_tensor_list *list, const char *name, int32_t rank, const int64_t *shape, float *data);
 
-/* One for every parameter of a layout, under a prefix ("exp_avg.") and the parameter's name. */
-mm_status mmi_tensors_add_all(mmi_tensor_list *list, const mmi_layout *layout, const char *prefix,
+/* One for every tensor that is trained, under a prefix ("exp_avg.") and its name; those for which `get` gives NULL are
+ * left out. */
+mm_status mmi_tensors_add_all(mmi_tensor_list *list, const mmi_trained *trained, const char *prefix,
                               float *(*get)(void *owner, int64_t index), void *owner);
 
 /* A line of the file's metadata; both strings are copied. */

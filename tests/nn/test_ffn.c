@@ -84,7 +84,7 @@ static ffn prepare(ffn f, test_rng *rng)
 
 static mmi_param param(const ffn *f, int p, int64_t rows, int64_t cols)
 {
-    return f->sizes[p] ? (mmi_param){ { f->w[p], MM_F32, rows, cols }, f->grad[p] } : (mmi_param){ 0 };
+    return f->sizes[p] ? (mmi_param){ { f->w[p], MM_F32, rows, cols }, f->grad[p], NULL } : (mmi_param){ 0 };
 }
 
 static void work(void *arg, const mmi_exec *x)

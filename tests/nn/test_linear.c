@@ -86,9 +86,9 @@ static linear prepare(int64_t N, int64_t in, int64_t out, bool biased, bool accu
 static void work(void *arg, const mmi_exec *x)
 {
     linear *l = arg;
-    mmi_param w = { { l->w, MM_F32, l->out, l->in }, l->dw }, b = { { 0 }, NULL };
+    mmi_param w = { { l->w, MM_F32, l->out, l->in }, l->dw, NULL }, b = { { 0 }, NULL, NULL };
     if (l->biased)
-        b = (mmi_param){ { l->b, MM_F32, 1, l->out }, l->db };
+        b = (mmi_param){ { l->b, MM_F32, 1, l->out }, l->db, NULL };
     memcpy(l->added, l->added0, (size_t)(l->N * l->out) * sizeof(float));
     memcpy(l->dw, l->dw0, (size_t)(l->out * l->in) * sizeof(float));
     memcpy(l->db, l->db0, (size_t)l->out * sizeof(float));
@@ -164,7 +164,7 @@ START_TEST(gradients_that_nobody_wants_are_left_out)
     test_rng rng = { 20 };
     linear l = prepare(11, 9, 10, true, false, &rng);
     mmi_exec x = exec_create(mmi_path_get(0), 2, FOR_PRODUCTS);
-    mmi_param w = { { l.w, MM_F32, l.out, l.in }, NULL }, b = { { l.b, MM_F32, 1, l.out }, NULL };
+    mmi_param w = { { l.w, MM_F32, l.out, l.in }, NULL, NULL }, b = { { l.b, MM_F32, 1, l.out }, NULL, NULL };
     work(&l, &x);
     float *before = take_copy(l.all, l.size);
     mmi_linear_backward(&x, NULL, 0, l.weights, l.ldy, NULL, 0, w, b, l.N, false);
@@ -190,7 +190,7 @@ START_TEST(narrow_weights_give_the_products_of_what_they_hold)
                     e.k.narrow(narrow, w, dtype, out * in);
                     e.k.widen(held, narrow, dtype, out * in);
                     ref_linear(y64, x64, take_doubles(held, out * in), b64, N, out, in);
-                    mmi_param pw = { { narrow, dtype, out, in }, NULL }, pb = { { b, MM_F32, 1, out }, NULL };
+                    mmi_param pw = { { narrow, dtype, out, in }, NULL, NULL }, pb = { { b, MM_F32, 1, out }, NULL, NULL };
                     float *panel = take_floats(out * in, NAN), *delta = take_floats(N * out, NAN);
                     mmi_linear_forward(&e, y, out, x, in, pw, pb, N, panel);
                     ck_close(y, y64, N * out, 1e-6, mmi_path_get(p)->name);
@@ -209,7 +209,7 @@ END_TEST
 START_TEST(matrices_join_only_when_they_and_their_gradients_lie_in_a_row)
 {
     float w[64], g[64];
-    mmi_param first = { { w, MM_F32, 2, 4 }, g }, second = { { w + 8, MM_F32, 3, 4 }, g + 8 }, joined;
+    mmi_param first = { { w, MM_F32, 2, 4 }, g, NULL }, second = { { w + 8, MM_F32, 3, 4 }, g + 8, NULL }, joined;
     ck_assert(mmi_param_join(&joined, (mmi_param[]){ first, second }, 2));
     ck_assert_int_eq(joined.w.rows, 5);
     ck_assert_ptr_eq(joined.grad, g);

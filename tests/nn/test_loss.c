@@ -80,7 +80,7 @@ static head prepare(head h, int counted_percent, test_rng *rng)
 static void work(void *arg, const mmi_exec *x)
 {
     head *h = arg;
-    mmi_param w = { { h->w, MM_F32, h->V, h->C }, h->dw };
+    mmi_param w = { { h->w, MM_F32, h->V, h->C }, h->dw, NULL };
     mmi_head_scratch s = { take_floats(h->chunk * h->V, NAN), take_floats(h->chunk * h->C, NAN),
                            take_floats(h->chunk * h->C, NAN), take(h->chunk, sizeof(int32_t)), h->chunk };
     for (int64_t i = 0; i < h->N; i++)
@@ -147,7 +147,7 @@ START_TEST(logits_that_exist_already_are_read_instead_of_made)
         logits[i] = (float)h.logits64[i];
     for (int32_t p = 0; p < mmi_path_count(); p++) {
         mmi_exec x = exec_create(mmi_path_get(p), 2, FOR_PRODUCTS);
-        mmi_param w = { { NULL, MM_F32, h.V, h.C }, NULL };
+        mmi_param w = { { NULL, MM_F32, h.V, h.C }, NULL, NULL };
         mmi_head_scratch s = { .rows = take(h.chunk, sizeof(int32_t)), .chunk = h.chunk };
         mmi_head_logprobs(&x, h.logprobs, h.lse, NULL, logits, h.targets, w, h.N, NULL, &s);
         ck_close(h.logprobs, h.logprobs64, h.N, 1e-6, mmi_path_get(p)->name);

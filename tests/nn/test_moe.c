@@ -208,7 +208,7 @@ static void finish(moe *m, test_rng *rng)
 
 static mmi_param param(const moe *m, int64_t offset, int64_t rows, int64_t cols)
 {
-    return (mmi_param){ { m->w + offset, MM_F32, rows, cols }, m->grad + offset };
+    return (mmi_param){ { m->w + offset, MM_F32, rows, cols }, m->grad + offset, NULL };
 }
 
 static mmi_routing routing_of(const moe *m)

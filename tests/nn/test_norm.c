@@ -87,7 +87,7 @@ static mmi_norm_params params(const norm *n)
 {
     mmi_norm_params p = { .weight = { { n->w, MM_F32, 1, n->C }, n->dw }, .eps = EPS };
     if (n->layernorm)
-        p.bias = (mmi_param){ { n->b, MM_F32, 1, n->C }, n->db };
+        p.bias = (mmi_param){ { n->b, MM_F32, 1, n->C }, n->db, NULL };
     return p;
 }
 

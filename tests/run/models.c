@@ -204,7 +204,7 @@ uint64_t allocations(void)
     return usage.count;
 }
 
-mm_context *context_for_workload(mm_model *model, const mm_workload *w)
+mm_context *context_for_workload(mm_model *model, const mm_workload *w, mm_adapter *adapter)
 {
     mm_context_options o = MM_CONTEXT_OPTIONS_INIT;
     mm_context *context = NULL;
@@ -216,6 +216,8 @@ mm_context *context_for_workload(mm_model *model, const mm_workload *w)
     o.threads = w->threads;
     o.checkpointing = w->checkpointing;
     o.kernels = w->kernels;
+    o.adapter = adapter;
+    o.trainable = w->trainable;
     ck_ok(mm_context_create(model, &o, &context));
     return context;
 }

@@ -42,7 +42,7 @@ double forward_backward(mm_context *context, const mm_batch *batch, const mm_bac
 uint64_t bytes_held(void);
 uint64_t allocations(void);
 
-/* A context for the very workload that an estimate was asked about. */
-mm_context *context_for_workload(mm_model *model, const mm_workload *w);
+/* A context for the very workload that an estimate was asked about, with its adapter or NULL. */
+mm_context *context_for_workload(mm_model *model, const mm_workload *w, mm_adapter *adapter);
 
 #endif

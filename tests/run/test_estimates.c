@@ -68,7 +68,7 @@ static void ck_taken(const mm_config *config, const mm_workload *w, const char *
     uint64_t start = bytes_held();
     ck_ok(mm_model_create(config, 1, &model));
     ck_counted(config, model, what);
-    mm_context *context = context_for_workload(model, w);
+    mm_context *context = context_for_workload(model, w, NULL);
     if (w->optimizer)
         ck_ok(mm_adamw_create(model, NULL, &optimizer));
     if (w->cache_sequences)
@@ -137,7 +137,7 @@ START_TEST(memory_taken_is_linear_in_the_length)
         for (int i = 0; i < 5; i++) {
             mm_workload w = workload_of(kind > 0, 512 << i, kind == 2);
             uint64_t before = bytes_held();
-            mm_context *context = context_for_workload(model, &w);
+            mm_context *context = context_for_workload(model, &w, NULL);
             uint64_t taken = bytes_held() - before;
             if (i > 0)
                 per_token[i - 1] = (double)(taken - last) / (256 << i);
@@ -158,7 +158,7 @@ START_TEST(a_run_over_8192_tokens_stays_within_the_estimate)
     mm_workload w = workload_of(MM_TRAIN, 8192, 1);
     mm_memory m = estimate(mm_model_config(model), &w);
     uint64_t before = bytes_held();
-    mm_context *context = context_for_workload(model, &w);
+    mm_context *context = context_for_workload(model, &w, NULL);
     int64_t taken = (int64_t)(bytes_held() - before);
     ck_assert_int_le(taken, m.activations + m.gradients + m.handles);
     mm_batch batch = random_batch(model, 1, 8192, MM_TRAIN, &rng);

@@ -34,7 +34,7 @@ static void ck_exact(const mm_config *config, const mm_workload *w, const char *
     mm_cache *cache = NULL;
     uint64_t start = bytes_held();
     ck_ok(mm_model_create(config, 1, &model));
-    mm_context *context = context_for_workload(model, w);
+    mm_context *context = context_for_workload(model, w, NULL);
     if (w->optimizer)
         ck_ok(mm_adamw_create(model, NULL, &optimizer));
     if (w->cache_sequences)
@@ -113,7 +113,7 @@ START_TEST(mapped_weights_cost_nothing)
     load.map = 1;
     uint64_t start = bytes_held();
     ck_ok(mm_model_load(directory, &load, &mapped));
-    mm_context *context = context_for_workload(mapped, &w);
+    mm_context *context = context_for_workload(mapped, &w, NULL);
     int64_t taken = (int64_t)(bytes_held() - start);
     w.weights_mapped = 0;
     ck_assert_int_lt(taken, estimate(config, &w).total);

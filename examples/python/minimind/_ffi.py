@@ -84,6 +84,8 @@ MM_REDUCE_MEAN = 1
 MM_POLICY_GRPO = 0
 MM_POLICY_CISPO = 1
 MM_POLICY_PPO = 2
+MM_DECAY_ALL = 0
+MM_DECAY_MATRICES = 1
 MM_SCHEDULE_CONSTANT = 0
 MM_SCHEDULE_MINIMIND2 = 1
 MM_SCHEDULE_MINIMIND3 = 2
@@ -139,6 +141,34 @@ class mm_config_key(Structure):
     ]
 
 
+class mm_model(Structure):
+    """Opaque."""
+
+
+class mm_load_options(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("map", c_int32),
+        ("keep_dtype", c_int32),
+    ]
+
+
+class mm_adapter(Structure):
+    """Opaque."""
+
+
+class mm_adapter_options(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("targets", c_char_p),
+        ("seed", c_uint64),
+        ("alpha", c_double),
+        ("dropout", c_double),
+        ("rank", c_int32),
+        ("reserved", c_int32),
+    ]
+
+
 class mm_param_count(Structure):
     _fields_ = [
         ("struct_size", c_size_t),
@@ -188,6 +218,8 @@ class mm_workload(Structure):
         ("kernels", c_char_p),
         ("cache_dtype", c_int32),
         ("reserved", c_int32),
+        ("adapter", POINTER(mm_adapter_options)),
+        ("trainable", c_char_p),
     ]
 
 
@@ -202,6 +234,7 @@ class mm_memory(Structure):
         ("handles", c_int64),
         ("total", c_int64),
         ("cache_per_token", c_int64),
+        ("adapter", c_int64),
     ]
 
 
@@ -212,18 +245,6 @@ class mm_flops(Structure):
         ("backward", c_double),
         ("total", c_double),
         ("attention", c_double),
-    ]
-
-
-class mm_model(Structure):
-    """Opaque."""
-
-
-class mm_load_options(Structure):
-    _fields_ = [
-        ("struct_size", c_size_t),
-        ("map", c_int32),
-        ("keep_dtype", c_int32),
     ]
 
 
@@ -255,6 +276,8 @@ class mm_context_options(Structure):
         ("kernels", c_char_p),
         ("parallel_for", mm_parallel_for_fn),
         ("parallel_for_user", c_void_p),
+        ("adapter", POINTER(mm_adapter)),
+        ("trainable", c_char_p),
     ]
 
 
@@ -614,6 +637,9 @@ class mm_adamw_options(Structure):
         ("beta2", c_double),
         ("eps", c_double),
         ("weight_decay", c_double),
+        ("trainable", c_char_p),
+        ("decay", c_int32),
+        ("reserved", c_int32),
     ]
 
 
@@ -808,16 +834,6 @@ FUNCTIONS = {
     "mm_config_key_get": (mm_status, [c_int32, POINTER(mm_config_key)]),
     "mm_preset_count": (c_int32, []),
     "mm_preset_name": (c_char_p, [c_int32]),
-    "mm_param_count_init": (None, [POINTER(mm_param_count), c_size_t]),
-    "mm_count_params": (mm_status, [POINTER(mm_config), POINTER(mm_param_count)]),
-    "mm_tensor_info_init": (None, [POINTER(mm_tensor_info), c_size_t]),
-    "mm_layout_count": (mm_status, [POINTER(mm_config), POINTER(c_int64)]),
-    "mm_layout_get": (mm_status, [POINTER(mm_config), c_int64, POINTER(mm_tensor_info)]),
-    "mm_workload_init": (None, [POINTER(mm_workload), c_size_t]),
-    "mm_memory_init": (None, [POINTER(mm_memory), c_size_t]),
-    "mm_estimate_memory": (mm_status, [POINTER(mm_config), POINTER(mm_workload), POINTER(mm_memory)]),
-    "mm_flops_init": (None, [POINTER(mm_flops), c_size_t]),
-    "mm_estimate_flops": (mm_status, [POINTER(mm_config), POINTER(mm_workload), POINTER(mm_flops)]),
     "mm_model_create": (mm_status, [POINTER(mm_config), c_uint64, POINTER(POINTER(mm_model))]),
     "mm_load_options_init": (None, [POINTER(mm_load_options), c_size_t]),
     "mm_model_load": (mm_status, [c_char_p, POINTER(mm_load_options), POINTER(POINTER(mm_model))]),
@@ -833,12 +849,40 @@ FUNCTIONS = {
     "mm_model_find": (mm_status, [POINTER(mm_model), c_char_p, POINTER(mm_view)]),
     "mm_model_write": (mm_status, [POINTER(mm_model), c_int64, POINTER(mm_view)]),
     "mm_model_written": (None, [POINTER(mm_model)]),
+    "mm_adapter_options_init": (None, [POINTER(mm_adapter_options), c_size_t]),
+    "mm_adapter_create": (mm_status, [POINTER(mm_model), POINTER(mm_adapter_options), POINTER(POINTER(mm_adapter))]),
+    "mm_adapter_free": (None, [POINTER(mm_adapter)]),
+    "mm_adapter_model": (POINTER(mm_model), [POINTER(mm_adapter)]),
+    "mm_adapter_describe": (mm_status, [POINTER(mm_adapter), POINTER(mm_adapter_options)]),
+    "mm_adapter_tensor_count": (c_int64, [POINTER(mm_adapter)]),
+    "mm_adapter_count_params": (c_int64, [POINTER(mm_adapter)]),
+    "mm_adapter_name": (mm_status, [POINTER(mm_adapter), c_int64, POINTER(c_char), c_size_t, POINTER(c_size_t)]),
+    "mm_adapter_tensor": (mm_status, [POINTER(mm_adapter), c_int64, POINTER(mm_view)]),
+    "mm_adapter_find": (mm_status, [POINTER(mm_adapter), c_char_p, POINTER(mm_view)]),
+    "mm_adapter_write": (mm_status, [POINTER(mm_adapter), c_int64, POINTER(mm_view)]),
+    "mm_adapter_written": (None, [POINTER(mm_adapter)]),
+    "mm_param_count_init": (None, [POINTER(mm_param_count), c_size_t]),
+    "mm_count_params": (mm_status, [POINTER(mm_config), POINTER(mm_param_count)]),
+    "mm_tensor_info_init": (None, [POINTER(mm_tensor_info), c_size_t]),
+    "mm_layout_count": (mm_status, [POINTER(mm_config), POINTER(c_int64)]),
+    "mm_layout_get": (mm_status, [POINTER(mm_config), c_int64, POINTER(mm_tensor_info)]),
+    "mm_workload_init": (None, [POINTER(mm_workload), c_size_t]),
+    "mm_memory_init": (None, [POINTER(mm_memory), c_size_t]),
+    "mm_estimate_memory": (mm_status, [POINTER(mm_config), POINTER(mm_workload), POINTER(mm_memory)]),
+    "mm_flops_init": (None, [POINTER(mm_flops), c_size_t]),
+    "mm_estimate_flops": (mm_status, [POINTER(mm_config), POINTER(mm_workload), POINTER(mm_flops)]),
     "mm_context_options_init": (None, [POINTER(mm_context_options), c_size_t]),
     "mm_kernels_count": (c_int32, []),
     "mm_kernels_name": (c_char_p, [c_int32]),
     "mm_context_create": (mm_status, [POINTER(mm_model), POINTER(mm_context_options), POINTER(POINTER(mm_context))]),
     "mm_context_free": (None, [POINTER(mm_context)]),
     "mm_context_model": (POINTER(mm_model), [POINTER(mm_context)]),
+    "mm_context_set_adapters": (mm_status, [
+        POINTER(mm_context),
+        POINTER(POINTER(mm_adapter)),
+        POINTER(c_float),
+        c_int32,
+    ]),
     "mm_context_kernels": (c_char_p, [POINTER(mm_context)]),
     "mm_cancel": (None, [POINTER(mm_context)]),
     "mm_batch_init": (None, [POINTER(mm_batch), c_size_t]),
@@ -1060,6 +1104,11 @@ FUNCTIONS = {
     "mm_reward_repetition": (mm_status, [POINTER(c_double), POINTER(c_int32), c_int64, c_int64]),
     "mm_adamw_options_init": (None, [POINTER(mm_adamw_options), c_size_t]),
     "mm_adamw_create": (mm_status, [POINTER(mm_model), POINTER(mm_adamw_options), POINTER(POINTER(mm_optimizer))]),
+    "mm_adamw_create_adapter": (mm_status, [
+        POINTER(mm_adapter),
+        POINTER(mm_adamw_options),
+        POINTER(POINTER(mm_optimizer)),
+    ]),
     "mm_optimizer_free": (None, [POINTER(mm_optimizer)]),
     "mm_step_init": (None, [POINTER(mm_step), c_size_t]),
     "mm_optimizer_step": (mm_status, [POINTER(mm_optimizer), POINTER(mm_context), POINTER(mm_step)]),

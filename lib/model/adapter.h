@@ -1,0 +1,57 @@
+/* Adapters from the inside: which matrices have one, and what it takes. */
+#ifndef MMI_MODEL_ADAPTER_H
+#define MMI_MODEL_ADAPTER_H
+
+#include <stdatomic.h>
+
+#include <minimind/adapter.h>
+
+#include "base/status.h"
+#include "model/layout.h"
+#include "model/names.h"
+
+/* Tensor 2i is A of the i-th adapted matrix, 2i + 1 its B. */
+struct mm_adapter {
+    atomic_size_t holds;
+    mm_model *model;            /* held */
+    const mmi_layout *layout;   /* the model's */
+    mm_adapter_options options; /* `targets` in this block */
+    float scale;                /* alpha / rank */
+    int64_t pairs;
+    int64_t *bases;  /* [pairs] the adapted matrices, by their index in the layout */
+    size_t *offsets; /* [2 pairs] bytes into `arena` */
+    float *arena;    /* every tensor at a multiple of 64 bytes */
+};
+
+/* Room for a tensor's name, the prefix of a file included. */
+#define MMI_ADAPTER_NAME_SIZE (MMI_NAME_SIZE + 40)
+
+/* What an adapter with these options takes for a layout, and the sizes that a context with it needs. */
+typedef struct mmi_adapter_cost {
+    int64_t pairs, rank;
+    int64_t widest; /* inputs of the widest matrix */
+    double dropout;
+    size_t handle, arena;
+} mmi_adapter_cost;
+
+/* Checks the options; MM_ERR_ARG names what is wrong. Allocates nothing. */
+mm_status mmi_adapter_measure(mmi_adapter_cost *out, const mmi_layout *layout, const mm_adapter_options *options);
+mmi_adapter_cost mmi_adapter_cost_of(const mm_adapter *adapter);
+
+/* An adapter whose arena is zeroed. */
+mm_status mmi_adapter_new(mm_adapter **out, mm_model *model, const mm_adapter_options *options);
+
+/* Whether checked options ask for an adapter beside tensor `index`. */
+bool mmi_adapter_targets(const mmi_layout *layout, int64_t index, const mm_adapter_options *options);
+
+/* A matrix of a layer, and not its router. */
+bool mmi_adapter_can_target(const mmi_tensor *tensor);
+
+/* Tensor `index`: shape, elements; role, layer and expert are those of its matrix. */
+void mmi_adapter_shape(const mm_adapter *adapter, int64_t index, mmi_tensor *out);
+void mmi_adapter_tensor_name(const mm_adapter *adapter, int64_t index, char *name, size_t size);
+float *mmi_adapter_room(const mm_adapter *adapter, int64_t index);
+
+mm_adapter *mmi_adapter_hold(mm_adapter *adapter);
+
+#endif

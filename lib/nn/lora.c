@@ -1,0 +1,112 @@
+#include "nn/lora.h"
+
+#include <string.h>
+
+#include "backend/gemm.h"
+#include "nn/vector.h"
+
+#define ROWS 32 /* per piece, where rows are copied or added */
+
+typedef struct job {
+    const mmi_exec *x;
+    float *to;
+    const float *from;
+    int64_t ldto, ldfrom, N, C;
+} job;
+
+static void copy_rows(void *arg, int64_t piece, int worker)
+{
+    (void)worker;
+    const job *j = arg;
+    int64_t first, last;
+    mmi_piece_rows(piece, ROWS, j->N, &first, &last);
+    for (int64_t i = first; i < last; i++)
+        memcpy(j->to + i * j->ldto, j->from + i * j->ldfrom, (size_t)j->C * sizeof(float));
+}
+
+static void add_rows(void *arg, int64_t piece, int worker)
+{
+    (void)worker;
+    const job *j = arg;
+    int64_t first, last;
+    mmi_piece_rows(piece, ROWS, j->N, &first, &last);
+    for (int64_t i = first; i < last; i++)
+        j->x->k.add(j->to + i * j->ldto, j->from + i * j->ldfrom, j->C);
+}
+
+static mmi_dropout dropout_of(const mmi_lora *l, const mmi_lora_room *room)
+{
+    return (mmi_dropout){ .p = room->training ? l->dropout : 0, .seed = room->seed, .stream = l->stream };
+}
+
+/* What A reads: the input itself, or a copy of it with some of it dropped, whose rows lie `*ld` apart. */
+static const float *dropped(const mmi_exec *x, const float *in, int64_t *ld, const mmi_lora *l,
+                            const mmi_lora_room *room, int64_t N, int64_t cols)
+{
+    mmi_dropout dropout = dropout_of(l, room);
+    if (dropout.p <= 0)
+        return in;
+    job j = { .x = x, .to = room->in, .from = in, .ldto = cols, .ldfrom = *ld, .N = N, .C = cols };
+    mmi_pool_run(x->pool, mmi_pieces(N, ROWS), copy_rows, &j);
+    mmi_dropout_apply(x, room->in, N * cols, dropout);
+    *ld = cols;
+    return room->in;
+}
+
+/* room->down [N, rank] = scale · in · Aᵀ */
+static void project_down(const mmi_exec *x, const float *in, int64_t ldin, const mmi_lora *l, const mmi_lora_room *room,
+                         int64_t N, int64_t cols)
+{
+    mmi_gemm(x, false, true, N, l->rank, cols, in, ldin, l->a, cols, false, room->down, l->rank);
+    mmi_vector_scale(x, room->down, l->scale, N * l->rank);
+}
+
+void mmi_loras_forward(const mmi_exec *x, float *y, int64_t ldy, const float *in, int64_t ldin, const mmi_loras *l,
+                       int64_t N, int64_t out, int64_t cols)
+{
+    for (int64_t i = 0; i < l->count; i++) {
+        const mmi_lora *one = &l->of[i];
+        int64_t ld = ldin;
+        const float *from = dropped(x, in, &ld, one, l->room, N, cols);
+        project_down(x, from, ld, one, l->room, N, cols);
+        mmi_gemm(x, false, true, N, out, one->rank, l->room->down, one->rank, one->b, one->rank, true, y, ldy);
+    }
+}
+
+/* din += dropout(room->d_down · A) */
+static void add_input_gradient(const mmi_exec *x, float *din, int64_t lddin, const mmi_lora *l,
+                               const mmi_lora_room *room, int64_t N, int64_t cols)
+{
+    mmi_dropout dropout = dropout_of(l, room);
+    bool direct = dropout.p <= 0;
+    mmi_gemm(x, false, false, N, cols, l->rank, room->d_down, l->rank, l->a, cols, direct, direct ? din : room->d_in,
+             direct ? lddin : cols);
+    if (direct)
+        return;
+    mmi_dropout_apply(x, room->d_in, N * cols, dropout);
+    job j = { .x = x, .to = din, .from = room->d_in, .ldto = lddin, .ldfrom = cols, .N = N, .C = cols };
+    mmi_pool_run(x->pool, mmi_pieces(N, ROWS), add_rows, &j);
+}
+
+void mmi_loras_backward(const mmi_exec *x, float *din, int64_t lddin, const float *dy, int64_t lddy, const float *in,
+                        int64_t ldin, const mmi_loras *l, int64_t N, int64_t out, int64_t cols)
+{
+    const mmi_lora_room *room = l->room;
+    for (int64_t i = 0; i < l->count; i++) {
+        const mmi_lora *one = &l->of[i];
+        bool learns = in && one->da;
+        if (!din && !learns)
+            continue;
+        mmi_gemm(x, false, false, N, one->rank, out, dy, lddy, one->b, one->rank, false, room->d_down, one->rank);
+        mmi_vector_scale(x, room->d_down, one->scale, N * one->rank);
+        if (din)
+            add_input_gradient(x, din, lddin, one, room, N, cols);
+        if (!learns)
+            continue;
+        int64_t ld = ldin;
+        const float *from = dropped(x, in, &ld, one, room, N, cols);
+        project_down(x, from, ld, one, room, N, cols);
+        mmi_gemm(x, true, false, out, one->rank, N, dy, lddy, room->down, one->rank, true, one->db, one->rank);
+        mmi_gemm(x, true, false, one->rank, cols, N, room->d_down, one->rank, from, ld, true, one->da, cols);
+    }
+}
