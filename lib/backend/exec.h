@@ -34,6 +34,15 @@ static inline int64_t mmi_pieces(int64_t rows, int64_t step)
     return (rows + step - 1) / step;
 }
 
+/* Rows of `width` floats, `least` or more, whose simple work takes some microseconds: less is done before another thread
+ * has woken, and models with narrow rows would be slower with two threads than with one. */
+#define MMI_WORTHWHILE 16384
+static inline int64_t mmi_rows_worth(int64_t least, int64_t width)
+{
+    int64_t rows = MMI_WORTHWHILE / (width > 0 ? width : 1);
+    return rows > least ? rows : least;
+}
+
 /* Hold OpenBLAS at one thread from enter to leave, and give the host its setting back. Contexts on several threads may
  * overlap: the first in saves, the last out restores. Without BLAS in the build, nothing. */
 void mmi_blas_enter(void);

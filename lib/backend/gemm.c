@@ -119,6 +119,8 @@ static void gemv(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const float
                  int32_t dtype, int64_t ldw, float *Y, int64_t ldy)
 {
     rows r = { x, X, W, Y, NULL, M, N, K, ldx, ldw, ldy, rows_per_piece(K), dtype };
+    if (N > 0 && N * K <= 2 * ELEMENTS_PER_PIECE) /* read before another thread has woken */
+        r.step = N;
     mmi_pool_run(x->pool, mmi_pieces(N, r.step), multiply_rows, &r);
 }
 

@@ -19,6 +19,10 @@
 #define ENOUGH_PIECES 16
 #define SPAN 512
 
+/* A thread is worth waking for so many multiplications of queries with keys, some ten microseconds: a token that sees
+ * few keys, as in decoding, is left to the caller, and of many such tokens several make a piece. */
+#define WORTHWHILE 65536
+
 typedef enum wanted { WANT_Q = 1, WANT_KV = 2 } wanted;
 
 /* One worker's scratch. R rows, at most QUERY_ROWS rounded up to whole tokens. */
@@ -39,8 +43,9 @@ typedef struct job {
     float *out, *lse;    /* forward */
     float *dq, *dk, *dv; /* backward */
     const float *dout, *out_in, *lse_in;
-    int64_t heads;  /* query heads per key head */
-    int64_t tokens; /* per query tile */
+    int64_t heads;         /* query heads per key head */
+    int64_t tokens;        /* per query tile */
+    int64_t pieces, group; /* forward: of so many, each call does a group */
     float scale;
 } job;
 
@@ -200,9 +205,8 @@ static int64_t segment_of(const mmi_attention *a, int64_t piece)
 }
 
 /* A piece: one segment, one key head, one tile of queries against all keys they see. */
-static void forward_piece(void *arg, int64_t piece, int worker)
+static void forward_piece(const job *j, int64_t piece, int worker)
 {
-    const job *j = arg;
     const mmi_attention *a = j->a;
     int64_t index = segment_of(a, piece);
     const mmi_segment *s = &a->segments[index];
@@ -229,6 +233,27 @@ static void forward_piece(void *arg, int64_t piece, int worker)
     finish(&t, j, s, g, last - first);
 }
 
+static void forward_group(void *arg, int64_t index, int worker)
+{
+    const job *j = arg;
+    int64_t first, last;
+    mmi_piece_rows(index, j->group, j->pieces, &first, &last);
+    for (int64_t piece = first; piece < last; piece++)
+        forward_piece(j, piece, worker);
+}
+
+/* Pieces that are together worth a thread. */
+static int64_t group_of(const mmi_attention *a, int64_t pieces)
+{
+    double work = 0;
+    for (int64_t i = 0; i < a->segment_count; i++) {
+        const mmi_segment *s = &a->segments[i];
+        work += (double)s->count * (double)(s->past + s->count) * (double)(a->H * a->D);
+    }
+    double group = work > 0 ? WORTHWHILE * (double)pieces / work : 1;
+    return group < 1 ? 1 : group < (double)pieces ? (int64_t)group : pieces;
+}
+
 static job job_for(const mmi_exec *x, const mmi_attention *a)
 {
     int64_t heads = a->H / a->G;
@@ -240,7 +265,11 @@ void mmi_attention_forward(const mmi_exec *x, float *out, float *lse, const mmi_
     job j = job_for(x, a);
     j.out = out;
     j.lse = lse;
-    mmi_pool_run(x->pool, number_pieces(a, j.tokens), forward_piece, &j);
+    j.pieces = number_pieces(a, j.tokens);
+    if (j.pieces == 0)
+        return;
+    j.group = group_of(a, j.pieces);
+    mmi_pool_run(x->pool, mmi_pieces(j.pieces, j.group), forward_group, &j);
 }
 
 /* s = p = exp(s - lse), then dp = the scores' gradient p * (dp - delta). Keys a row can't see get 0. */

@@ -4,7 +4,7 @@
 
 #include "base/dtype.h"
 
-#define ROWS 64    /* tokens per piece */
+#define ROWS 64    /* tokens per piece at least */
 #define COLUMNS 64 /* of the gradient table, per piece */
 
 typedef struct job {
@@ -13,7 +13,7 @@ typedef struct job {
     const float *in;
     mmi_weight table;
     const int32_t *ids;
-    int64_t N, C;
+    int64_t N, C, step;
 } job;
 
 static void gather(void *arg, int64_t piece, int worker)
@@ -21,7 +21,7 @@ static void gather(void *arg, int64_t piece, int worker)
     (void)worker;
     const job *j = arg;
     int64_t first, last;
-    mmi_piece_rows(piece, ROWS, j->N, &first, &last);
+    mmi_piece_rows(piece, j->step, j->N, &first, &last);
     size_t row = mmi_dtype_bytes(j->table.dtype, j->C);
     for (int64_t i = first; i < last; i++)
         j->x->k.widen(j->out + i * j->C, (const char *)j->table.data + (size_t)j->ids[i] * row, j->table.dtype, j->C);
@@ -29,8 +29,9 @@ static void gather(void *arg, int64_t piece, int worker)
 
 void mmi_embedding_forward(const mmi_exec *x, float *y, mmi_weight table, const int32_t *ids, int64_t N)
 {
-    job j = { .x = x, .out = y, .table = table, .ids = ids, .N = N, .C = table.cols };
-    mmi_pool_run(x->pool, mmi_pieces(N, ROWS), gather, &j);
+    int64_t C = table.cols;
+    job j = { .x = x, .out = y, .table = table, .ids = ids, .N = N, .C = C, .step = mmi_rows_worth(ROWS, C) };
+    mmi_pool_run(x->pool, mmi_pieces(N, j.step), gather, &j);
 }
 
 /* One stripe of columns for all tokens: two tokens of the same id meet in the same piece, in order. */

@@ -1,12 +1,12 @@
 #include "nn/ffn.h"
 
-#define ROWS 16 /* per piece of the activation */
+#define ROWS 16 /* per piece of the activation at least */
 
 typedef struct job {
     const mmi_exec *x;
     float *mid, *d_inner;
     const float *inner;
-    int64_t ld, N, F;
+    int64_t ld, N, F, step;
     int32_t act;
     bool gated;
 } job;
@@ -22,7 +22,7 @@ static void activate_rows(void *arg, int64_t piece, int worker)
     (void)worker;
     const job *j = arg;
     int64_t first, last;
-    mmi_piece_rows(piece, ROWS, j->N, &first, &last);
+    mmi_piece_rows(piece, j->step, j->N, &first, &last);
     for (int64_t i = first; i < last; i++) {
         const float *row = j->inner + i * j->ld;
         j->x->k.activate(j->mid + i * j->F, j->gated ? row : NULL, j->gated ? row + j->F : row, j->act, j->F);
@@ -34,7 +34,7 @@ static void activate_rows_backward(void *arg, int64_t piece, int worker)
     (void)worker;
     const job *j = arg;
     int64_t first, last;
-    mmi_piece_rows(piece, ROWS, j->N, &first, &last);
+    mmi_piece_rows(piece, j->step, j->N, &first, &last);
     for (int64_t i = first; i < last; i++) {
         const float *row = j->inner + i * j->ld;
         float *d = j->d_inner + i * j->ld, *mid = j->mid + i * j->F;
@@ -53,6 +53,7 @@ static job job_for(const mmi_exec *x, const mmi_ffn *f, const float *inner, floa
                   .ld = mmi_ffn_inner(f),
                   .N = N,
                   .F = f->up.w.rows,
+                  .step = mmi_rows_worth(ROWS, f->up.w.rows),
                   .act = f->act,
                   .gated = f->gate.w.data != NULL };
 }
@@ -78,7 +79,7 @@ void mmi_ffn_forward(const mmi_exec *x, float *y, float *inner, float *mid, cons
     int count = readers(w, b, f);
     mmi_linear_group_forward(x, inner, ld, h, C, w, b, count, N, panel);
     job j = job_for(x, f, inner, mid, N);
-    mmi_pool_run(x->pool, mmi_pieces(N, ROWS), activate_rows, &j);
+    mmi_pool_run(x->pool, mmi_pieces(N, j.step), activate_rows, &j);
     mmi_dropout_apply(x, mid, N * F, f->dropout);
     mmi_linear_add(x, y, mid, f->down, f->down_bias, N, panel, delta);
 }
@@ -94,7 +95,7 @@ void mmi_ffn_backward(const mmi_exec *x, float *dh, float *d_inner, float *mid, 
     mmi_dropout_apply(x, mid, N * F, f->dropout);
     job j = job_for(x, f, inner, mid, N);
     j.d_inner = d_inner;
-    mmi_pool_run(x->pool, mmi_pieces(N, ROWS), activate_rows_backward, &j);
+    mmi_pool_run(x->pool, mmi_pieces(N, j.step), activate_rows_backward, &j);
     mmi_dropout_apply(x, mid, N * F, f->dropout);
     mmi_linear_backward(x, NULL, 0, dy, C, mid, F, f->down, f->down_bias, N, false);
     mmi_linear_group_backward(x, dh, C, d_inner, ld, h, C, w, b, count, N);

@@ -16,10 +16,10 @@ typedef struct job {
     float *partials;
 } job;
 
-static int64_t rows_per_piece(int64_t N)
+static int64_t rows_per_piece(int64_t N, int64_t width)
 {
-    int64_t step = (N + MOST_PIECES - 1) / MOST_PIECES;
-    return step < LEAST_ROWS ? LEAST_ROWS : step;
+    int64_t step = (N + MOST_PIECES - 1) / MOST_PIECES, worth = mmi_rows_worth(LEAST_ROWS, width);
+    return step < worth ? worth : step;
 }
 
 int64_t mmi_norm_partials(int64_t C)
@@ -44,7 +44,9 @@ static void forward_rows(void *arg, int64_t piece, int worker)
 void mmi_norm_forward(const mmi_exec *x, float *y, float *mean, float *rstd, const float *in, mmi_norm_params p,
                       int64_t N, int64_t C)
 {
-    job j = { .x = x, .y = y, .mean = mean, .rstd = rstd, .in = in, .N = N, .C = C, .p = p, .step = rows_per_piece(N) };
+    job j = {
+        .x = x, .y = y, .mean = mean, .rstd = rstd, .in = in, .N = N, .C = C, .p = p, .step = rows_per_piece(N, C)
+    };
     mmi_pool_run(x->pool, mmi_pieces(N, j.step), forward_rows, &j);
 }
 
@@ -89,7 +91,7 @@ void mmi_norm_backward(const mmi_exec *x, float *din, const float *dy, const flo
               .C = C,
               .p = p,
               .partials = partials,
-              .step = rows_per_piece(N) };
+              .step = rows_per_piece(N, C) };
     int64_t pieces = mmi_pieces(N, j.step);
     mmi_pool_run(x->pool, pieces, backward_rows, &j);
     add_partials(x, p, partials, pieces, C);
@@ -119,7 +121,7 @@ void mmi_head_norm_forward(const mmi_exec *x, float *y, int64_t ldy, float *rstd
               .C = D,
               .heads = heads,
               .p = p,
-              .step = rows_per_piece(N) };
+              .step = rows_per_piece(N, heads * D) };
     mmi_pool_run(x->pool, mmi_pieces(N, j.step), forward_heads, &j);
 }
 
@@ -153,7 +155,7 @@ void mmi_head_norm_backward(const mmi_exec *x, float *d, int64_t ldd, const floa
               .heads = heads,
               .p = p,
               .partials = partials,
-              .step = rows_per_piece(N) };
+              .step = rows_per_piece(N, heads * D) };
     int64_t pieces = mmi_pieces(N, j.step);
     mmi_pool_run(x->pool, pieces, backward_heads, &j);
     add_partials(x, p, partials, pieces, D);

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #define PI 3.14159265358979323846
-#define ROWS 32 /* tokens per piece */
+#define ROWS 32 /* tokens per piece at least */
 
 /* The pair from which on a wave is longer than the original context (MiniMind2's form). */
 static int64_t first_long_wave(const mmi_arch *a, int64_t half)
@@ -60,7 +60,7 @@ typedef struct job {
     float *y;
     const float *cos, *sin;
     const int32_t *positions;
-    int64_t ld, N, heads, D;
+    int64_t ld, N, heads, D, step;
     bool inverse;
 } job;
 
@@ -69,7 +69,7 @@ static void turn(void *arg, int64_t piece, int worker)
     (void)worker;
     const job *j = arg;
     int64_t first, last, half = j->D / 2;
-    mmi_piece_rows(piece, ROWS, j->N, &first, &last);
+    mmi_piece_rows(piece, j->step, j->N, &first, &last);
     for (int64_t i = first; i < last; i++) {
         int64_t t = j->positions[i];
         j->x->k.rope(j->y + i * j->ld, j->cos + t * half, j->sin + t * half, j->heads, j->D, j->inverse);
@@ -79,6 +79,6 @@ static void turn(void *arg, int64_t piece, int worker)
 void mmi_rope_apply(const mmi_exec *x, float *y, int64_t ld, const float *cos_table, const float *sin_table,
                     const int32_t *positions, int64_t N, int64_t heads, int64_t D, bool inverse)
 {
-    job j = { x, y, cos_table, sin_table, positions, ld, N, heads, D, inverse };
-    mmi_pool_run(x->pool, mmi_pieces(N, ROWS), turn, &j);
+    job j = { x, y, cos_table, sin_table, positions, ld, N, heads, D, mmi_rows_worth(ROWS, heads * D), inverse };
+    mmi_pool_run(x->pool, mmi_pieces(N, j.step), turn, &j);
 }
