@@ -29,6 +29,7 @@ struct mmi_pool {
     int started;
     mmi_parallel_for_fn host; /* NULL: threads of its own */
     void *user;
+    atomic_int numbered; /* workers that have begun */
     _Alignas(64) atomic_uint_fast64_t ticket;
     _Atomic(mmi_piece_fn) fn;
     _Atomic(void *) arg;
@@ -42,12 +43,6 @@ struct mmi_pool {
     pthread_cond_t finished;
     pthread_t handles[];
 };
-
-typedef struct start {
-    mmi_pool *pool;
-    int worker;
-    atomic_bool read;
-} start;
 
 static inline void pause_briefly(void)
 {
@@ -102,10 +97,8 @@ static uint64_t wait_for_job(mmi_pool *pool, uint64_t seen)
 
 static void *run_worker(void *arg)
 {
-    start *s = arg;
-    mmi_pool *pool = s->pool;
-    int worker = s->worker;
-    atomic_store(&s->read, true);
+    mmi_pool *pool = arg;
+    int worker = 1 + atomic_fetch_add(&pool->numbered, 1); /* 0 is the caller; nobody waits for a thread to begin */
     uint64_t seen = 0;
     while (!atomic_load(&pool->quit)) {
         uint64_t job = wait_for_job(pool, seen);
@@ -149,13 +142,9 @@ mm_status mmi_pool_create(int threads, mmi_pool **out)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = 0;
     for (int i = 1; i < threads && error == 0; i++) {
-        start s = { pool, i, false };
-        error = pthread_create(&pool->handles[i - 1], NULL, run_worker, &s);
-        if (error == 0) {
+        error = pthread_create(&pool->handles[i - 1], NULL, run_worker, pool);
+        if (error == 0)
             pool->started++;
-            while (!atomic_load(&s.read))
-                sched_yield();
-        }
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error != 0) {

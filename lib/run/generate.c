@@ -13,7 +13,9 @@ typedef struct sequence {
     int64_t read;  /* prompt tokens fed */
     int64_t start; /* tokens in the cache before this call */
     bool done;
-    int64_t row;  /* of this step's last token, among the rows whose logits are wanted; -1: none */
+    int64_t row;   /* of this step's last token, among the rows whose logits are wanted; -1: none */
+    int32_t drawn; /* this step's token; -1: its logits are not finite */
+    float logprob;
     int64_t twin; /* an earlier sequence with the same prompt, which reads it for both; -1: none, or it has been read */
 } sequence;
 
@@ -30,8 +32,8 @@ typedef struct run {
     int32_t *stops;            /* [S] */
     float *stop_logprobs;      /* [S] */
     unsigned char *seen;       /* [S, V] */
-    float *work;               /* [V] */
-    mmi_candidate *candidates; /* [V] */
+    float *work;               /* [threads, V] */
+    mmi_candidate *candidates; /* [threads, V] */
 } run;
 
 static mm_status check_prompts(const run *r)
@@ -82,7 +84,7 @@ static mm_status check(const run *r)
 
 static void carve_run(run *r, mmi_carve *c)
 {
-    int64_t S = r->o.sequences, V = r->ctx->arch->V, n = S * r->o.max_new_tokens;
+    int64_t S = r->o.sequences, V = r->ctx->arch->V, n = S * r->o.max_new_tokens, threads = r->ctx->limits.threads;
     r->sequences = mmi_carve_take(c, S, sizeof *r->sequences);
     r->ids = mmi_carve_take(c, n, sizeof *r->ids);
     r->logprobs = mmi_carve_take(c, n, sizeof *r->logprobs);
@@ -91,8 +93,8 @@ static void carve_run(run *r, mmi_carve *c)
     r->stops = mmi_carve_take(c, S, sizeof *r->stops);
     r->stop_logprobs = mmi_carve_take(c, S, sizeof *r->stop_logprobs);
     r->seen = mmi_carve_take(c, S * V, 1);
-    r->work = mmi_carve_take(c, V, sizeof *r->work);
-    r->candidates = mmi_carve_take(c, V, sizeof *r->candidates);
+    r->work = mmi_carve_take(c, threads * V, sizeof *r->work);
+    r->candidates = mmi_carve_take(c, threads * V, sizeof *r->candidates);
 }
 
 static mm_status allocate(run *r)
@@ -206,16 +208,29 @@ static bool stops(const run *r, int32_t id)
     return false;
 }
 
-/* Draw sequence i's next token from its row of logits. */
-static mm_status draw(run *r, int64_t i)
+/* A piece: draw sequence i's next token from its row of logits. */
+static void draw(void *arg, int64_t i, int worker)
+{
+    run *r = arg;
+    sequence *s = &r->sequences[i];
+    const mm_context *ctx = r->ctx;
+    int64_t V = ctx->arch->V;
+    if (s->row < 0)
+        return;
+    double uniform =
+        mmi_random_uniform(r->sampling.seed, MMI_STREAM(MMI_STREAM_SAMPLE, i), (uint64_t)r->cache->lengths[i]);
+    s->drawn = mmi_sample(&ctx->exec.k, ctx->plan.last_logits + s->row * V, V, &r->sampling, r->seen + i * V, uniform,
+                          r->work + worker * V, r->candidates + worker * V, &s->logprob);
+}
+
+/* Let sequence i go on with the token it drew. */
+static mm_status go_on(run *r, int64_t i)
 {
     sequence *s = &r->sequences[i];
-    mm_context *ctx = r->ctx;
+    const mm_context *ctx = r->ctx;
     int64_t V = ctx->arch->V, position = r->cache->lengths[i];
-    double uniform = mmi_random_uniform(r->sampling.seed, MMI_STREAM(MMI_STREAM_SAMPLE, i), (uint64_t)position);
-    float logprob = 0;
-    int32_t id = mmi_sample(&ctx->exec.k, ctx->plan.last_logits + s->row * V, V, &r->sampling, r->seen + i * V, uniform,
-                            r->work, r->candidates, &logprob);
+    int32_t id = s->drawn;
+    float logprob = s->logprob;
     if (id < 0)
         return mmi_fail(MM_ERR_NUMERIC, "the logits of sequence %lld at position %lld are not finite", (long long)i,
                         (long long)position);
@@ -262,9 +277,11 @@ static mm_status generate(run *r)
         mm_status status = mmi_run_forward(r->ctx, &pass);
         for (int64_t i = 0; i < r->o.sequences && status == MM_OK; i++)
             status = join_twin(r, &r->sequences[i], i);
+        if (status == MM_OK)
+            mmi_pool_run(r->ctx->exec.pool, r->o.sequences, draw, r);
         for (int64_t i = 0; i < r->o.sequences && status == MM_OK; i++)
             if (r->sequences[i].row >= 0)
-                status = draw(r, i);
+                status = go_on(r, i);
         if (status != MM_OK)
             return status;
     }

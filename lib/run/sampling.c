@@ -107,30 +107,47 @@ static double pop_top_k(mmi_candidate *heap, int64_t V, int64_t k, float top)
     return weight;
 }
 
+/* A logit below which none is among those that top-p keeps: V tokens of less than (1 - top_p) / V each can't make up
+ * the share that it leaves out. Half of that, for rounding. Of a trained model's vocabulary few tokens are left. */
+static float least_useful(int64_t V, const mm_sampling *s, double lse)
+{
+    double share = (1 - (double)s->top_p) / (double)V / 2;
+    return share > 0 ? (float)(lse + log(share)) : -INFINITY;
+}
+
+/* The tokens from `least` on as a heap; how many. */
+static int64_t make_heap(mmi_candidate *heap, const float *logits, int64_t V, float least)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < V; i++)
+        if (logits[i] >= least)
+            heap[n++] = (mmi_candidate){ logits[i], (int32_t)i };
+    for (int64_t i = n / 2; i-- > 0;)
+        sift_down(heap, n, i);
+    return n;
+}
+
 static int32_t draw(const float *logits, int64_t V, const mm_sampling *s, double lse, double uniform,
                     mmi_candidate *heap)
 {
-    for (int64_t i = 0; i < V; i++)
-        heap[i] = (mmi_candidate){ logits[i], (int32_t)i };
-    for (int64_t i = V / 2; i-- > 0;)
-        sift_down(heap, V, i);
-    float top = heap[0].logit;
     bool limited = s->top_k > 0 && s->top_k < V;
-    int64_t k = limited ? s->top_k : V;
-    double all = limited ? pop_top_k(heap, V, k, top) : exp(lse - top); /* what top-p is a share of */
+    int64_t n = make_heap(heap, logits, V, limited ? -INFINITY : least_useful(V, s, lse));
+    int64_t k = limited ? s->top_k : n;
+    float top = heap[0].logit;
+    double all = limited ? pop_top_k(heap, n, k, top) : exp(lse - top); /* what top-p is a share of */
 
     /* From the likeliest down, while top-p wants more and min-p finds it likely enough. */
     double weight = 0;
-    int64_t first = V;
-    while (first > V - k && (first == V || weight < s->top_p * all)) {
+    int64_t first = n;
+    while (first > n - k && (first == n || weight < s->top_p * all)) {
         mmi_candidate c = limited ? heap[first - 1] : pop(heap, first);
         double w = exp((double)c.logit - top);
-        if (first < V && (w < s->min_p || w == 0)) /* what can't come is not kept, not even as the last one */
+        if (first < n && (w < s->min_p || w == 0)) /* what can't come is not kept, not even as the last one */
             break;
         weight += w;
         first--;
     }
-    return walk(heap, first, V, weight, top, uniform);
+    return walk(heap, first, n, weight, top, uniform);
 }
 
 static void penalize(float *logits, int64_t V, const unsigned char *seen, float penalty)

@@ -389,6 +389,45 @@ START_TEST(many_samples_of_one_prompt_are_each_what_they_are_alone)
 }
 END_TEST
 
+START_TEST(sequences_draw_the_same_tokens_with_any_number_of_threads)
+{
+    test_rng rng = { 902 };
+    mm_model *model = model_of(wide_heads, 3);
+    int32_t lengths[9];
+    const int32_t *prompts[9];
+    for (int32_t i = 0; i < 9; i++)
+        prompts[i] = take_ints(&rng, lengths[i] = 1 + i % 4, 0, 66);
+    mm_generate_options o = MM_GENERATE_OPTIONS_INIT;
+    mm_sampling sampling = MM_SAMPLING_INIT;
+    sampling.temperature = 1.5f;
+    sampling.repetition_penalty = 1.2f;
+    sampling.top_k = _i * 20;
+    o.sampling = &sampling;
+    o.prompts = prompts;
+    o.prompt_lengths = lengths;
+    o.sequences = 9;
+    o.max_new_tokens = 10;
+    int32_t *ids = NULL;
+    float *logprobs = NULL;
+    for (int32_t threads = 1; threads <= 4; threads++) {
+        mm_context *context = context_on(model, MM_EVAL, 9, 8, MM_OUT_LAST_LOGITS, threads, NULL);
+        mm_generate_result r = MM_GENERATE_RESULT_INIT;
+        ck_ok(mm_generate(context, &o, &r));
+        for (int32_t i = 0; ids && i < 9; i++)
+            for (int32_t t = 0; t < r.lengths[i]; t++)
+                ck_assert(r.ids[i * r.stride + t] == ids[i * r.stride + t] &&
+                          r.logprobs[i * r.stride + t] == logprobs[i * r.stride + t]);
+        if (!ids) {
+            ids = take(9 * r.stride, sizeof *ids);
+            logprobs = take_copy(r.logprobs, 9 * r.stride);
+            memcpy(ids, r.ids, 9 * (size_t)r.stride * sizeof *ids);
+        }
+        mm_context_free(context);
+    }
+    mm_model_free(model);
+}
+END_TEST
+
 START_TEST(the_contexts_own_cache_is_of_the_dtype_that_was_asked_for)
 {
     mm_model *model = model_of(wide_heads, 3), *odd = tiny_model(0, 1);
@@ -435,6 +474,7 @@ int main(void)
     tcase_add_test(tests, a_cache_is_of_use_to_the_weights_that_made_it_only);
     tcase_add_test(tests, a_damaged_file_is_told_from_a_cache);
     tcase_add_loop_test(tests, many_samples_of_one_prompt_are_each_what_they_are_alone, 0, DTYPES);
+    tcase_add_loop_test(tests, sequences_draw_the_same_tokens_with_any_number_of_threads, 0, 2);
     tcase_add_test(tests, the_contexts_own_cache_is_of_the_dtype_that_was_asked_for);
     return run_suite(suite);
 }
