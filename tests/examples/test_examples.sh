@@ -101,12 +101,22 @@ bench_long_context() {
         grep -q '"activation_bytes": [0-9]'
 }
 
+# A few steps on sums, and from the model they begin with on questions of one's own.
+rewards_are_learnt_from() {
+    "$bin/rl" --lessons 3 --steps 2 --batch 2 --group 2 --work-dir "$work/rl" >"$work/learnt" &&
+        grep -qE '^mean reward: [0-9.]+ in the first tenth of the steps, [0-9.]+ in the last$' "$work/learnt" &&
+        printf '{"question": "How many?", "answer": "Two and two are four. #### 4"}\n' >"$work/questions.jsonl" &&
+        "$bin/rl" --model "$work/rl/lessons" --template minimind2 --data-path "$work/questions.jsonl" --algorithm ppo \
+            --updates 2 --steps 4 --batch 1 --group 3 --min-chars 1 --max-chars 9 --repetition 1 --work-dir "$work/rl2" &&
+        [ -s "$work/rl2/model/model.safetensors" ]
+}
+
 truncated_model() {
     mkdir "$work/cut" && cp "$model/config.json" "$work/cut/" &&
         head -c 1000 "$model/model.safetensors" >"$work/cut/model.safetensors"
 }
 
-for program in bench dataset embed generate make_corpus params pretrain tokenize train_tokenizer; do
+for program in bench dataset embed generate make_corpus params pretrain rl tokenize train_tokenizer; do
     check "$program --help says how it is used" helps $program
 done
 for program in train prefill decode batch scaling kernels start; do
@@ -147,6 +157,11 @@ check "generate refuses a temperature that is no number" refuses "--temperature"
     generate --model "$model" --prompt hi --temperature hot
 check "generate refuses ids that are none" refuses "--prompt-ids" generate --model "$model" --prompt-ids 5,x
 check "generate refuses kernels that there are not" refuses "abacus" generate --model "$model" --prompt hi --kernels abacus
+check "rl learns from rewards, for sums and for questions of one's own" rewards_are_learnt_from
+check "rl refuses an algorithm that there is not" refuses "reinforce" rl --algorithm reinforce --work-dir "$work/rl3"
+check "rl refuses an option that there is not" refuses "--no-such" rl --no-such 1
+check "rl refuses a number that is none" refuses "--steps" rl --steps many
+check "rl names the model that is missing" refuses "/no/such/model" rl --model /no/such/model --work-dir "$work/rl3"
 check "a truncated model can be made" truncated_model
 check "generate names a weight file that is cut short" refuses "model.safetensors" \
     generate --model "$work/cut" --prompt-ids 5
