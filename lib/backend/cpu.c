@@ -31,14 +31,36 @@ static unsigned processor_flags(void)
     if (!bit(b, 5) || !fma || !f16c)
         return 0;
     unsigned flags = MMI_CPU_AVX2;
-    if (bit(b, 16) && bit(b, 17) && bit(b, 30) && bit(b, 31) && (saved & 0xE6) == 0xE6) /* F, DQ, BW, VL */
+    if (bit(b, 16) && bit(b, 17) && bit(b, 30) && bit(b, 31) && (saved & 0xE6) == 0xE6) { /* F, DQ, BW, VL */
         flags |= MMI_CPU_AVX512;
+        if (bit(c, 11))
+            flags |= MMI_CPU_VNNI;
+    }
     return flags;
 }
 #elif defined(__aarch64__)
+#if defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+
+static int has_dot(void)
+{
+    return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+}
+#else
+static int has_dot(void)
+{
+#if defined(__ARM_FEATURE_DOTPROD)
+    return 1; /* the compiler was told so */
+#else
+    return 0;
+#endif
+}
+#endif
+
 static unsigned processor_flags(void)
 {
-    return MMI_CPU_NEON; /* part of the architecture */
+    return MMI_CPU_NEON | (has_dot() ? MMI_CPU_DOT : 0u); /* NEON is part of the architecture */
 }
 #else
 static unsigned processor_flags(void)
@@ -47,14 +69,23 @@ static unsigned processor_flags(void)
 }
 #endif
 
-/* MM_CPU names the best instruction set to use; one that is not known changes nothing. */
+/* MM_CPU names the best instruction set to use; one that is not known changes nothing. x86's are in the order in which
+ * processors got them, and Arm's too; the names of one leave the other with its first. */
 static unsigned cap(void)
 {
+    static const struct {
+        const char *name;
+        unsigned flags;
+    } caps[] = {
+        { "c", 0 },
+        { "avx2", MMI_CPU_AVX2 | MMI_CPU_NEON },
+        { "avx512", MMI_CPU_AVX2 | MMI_CPU_AVX512 | MMI_CPU_NEON },
+        { "neon", MMI_CPU_AVX2 | MMI_CPU_NEON },
+    };
     const char *name = getenv("MM_CPU");
-    if (name && strcmp(name, "c") == 0)
-        return 0;
-    if (name && strcmp(name, "avx2") == 0)
-        return MMI_CPU_AVX2 | MMI_CPU_NEON;
+    for (size_t i = 0; name && i < sizeof caps / sizeof *caps; i++)
+        if (strcmp(name, caps[i].name) == 0)
+            return caps[i].flags;
     return ~0u;
 }
 
@@ -67,8 +98,14 @@ unsigned mmi_cpu_flags(void)
 #if MM_HAVE_AVX512
     built |= MMI_CPU_AVX512;
 #endif
+#if MM_HAVE_VNNI
+    built |= MMI_CPU_VNNI;
+#endif
 #if MM_HAVE_NEON
     built |= MMI_CPU_NEON;
+#endif
+#if MM_HAVE_DOT
+    built |= MMI_CPU_DOT;
 #endif
     return processor_flags() & built & cap();
 }

@@ -20,23 +20,37 @@ void mmi_kernels_init(mmi_kernels *k, unsigned cpu)
     if (cpu & MMI_CPU_AVX512)
         mmi_kernels_init_avx512(k);
 #endif
+#if MM_HAVE_VNNI
+    if (cpu & MMI_CPU_VNNI)
+        mmi_kernels_init_blocks_vnni(k);
+#endif
 #if MM_HAVE_NEON
     if (cpu & MMI_CPU_NEON)
         mmi_kernels_init_neon(k);
 #endif
+#if MM_HAVE_DOT
+    if (cpu & MMI_CPU_DOT)
+        mmi_kernels_init_blocks_dot(k);
+#endif
 }
+
+#define AVX512 (MMI_CPU_AVX2 | MMI_CPU_AVX512)
 
 /* Slowest first. OpenBLAS comes with whatever else the processor has, so its rows differ in that only. */
 static const mmi_path paths[] = {
     { "c", 0, 0 },
     { "avx2", MMI_CPU_AVX2, 0 },
-    { "avx512", MMI_CPU_AVX2 | MMI_CPU_AVX512, 0 },
+    { "avx512", AVX512, 0 },
+    { "vnni", AVX512 | MMI_CPU_VNNI, 0 },
     { "neon", MMI_CPU_NEON, 0 },
+    { "dot", MMI_CPU_NEON | MMI_CPU_DOT, 0 },
 #if MM_HAVE_OPENBLAS
     { "openblas", 0, 1 },
     { "openblas", MMI_CPU_AVX2, 1 },
-    { "openblas", MMI_CPU_AVX2 | MMI_CPU_AVX512, 1 },
+    { "openblas", AVX512, 1 },
+    { "openblas", AVX512 | MMI_CPU_VNNI, 1 },
     { "openblas", MMI_CPU_NEON, 1 },
+    { "openblas", MMI_CPU_NEON | MMI_CPU_DOT, 1 },
 #endif
 };
 #define PATH_COUNT ((int32_t)(sizeof paths / sizeof paths[0]))

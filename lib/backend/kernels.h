@@ -14,13 +14,15 @@
 enum {
     MMI_CPU_AVX2 = 1,   /* with FMA */
     MMI_CPU_AVX512 = 2, /* F, VL, DQ, BW */
-    MMI_CPU_NEON = 4
+    MMI_CPU_NEON = 4,
+    MMI_CPU_VNNI = 8, /* AVX-512's: four products of bytes added to a sum */
+    MMI_CPU_DOT = 16  /* NEON's of the same */
 };
 unsigned mmi_cpu_flags(void);
 
 /* How a matrix is read: element (i, j) at p + i * rs + j * cs. */
 typedef struct mmi_kernels {
-    const char *name; /* "c", "avx2", "avx512", "neon" */
+    const char *name; /* "c", "avx2", "avx512", "vnni", "neon", "dot" */
 
     /* --- Vectors of n --- */
     void (*add)(float *y, const float *x, int64_t n);                 /* y += x */

@@ -68,8 +68,12 @@ START_TEST(mm_cpu_pretends_a_lesser_processor)
     ck_assert_ptr_null(mmi_path_find("neon"));
     ck_assert_ptr_nonnull(mmi_path_find(NULL));
     setenv("MM_CPU", "avx2", 1);
-    ck_assert_uint_eq(mmi_cpu_flags(), all & ~(unsigned)MMI_CPU_AVX512);
+    ck_assert_uint_eq(mmi_cpu_flags(), all & (MMI_CPU_AVX2 | MMI_CPU_NEON));
+    setenv("MM_CPU", "neon", 1);
+    ck_assert_uint_eq(mmi_cpu_flags(), all & (MMI_CPU_AVX2 | MMI_CPU_NEON));
     setenv("MM_CPU", "avx512", 1);
+    ck_assert_uint_eq(mmi_cpu_flags(), all & (MMI_CPU_AVX2 | MMI_CPU_AVX512 | MMI_CPU_NEON));
+    setenv("MM_CPU", "vnni", 1);
     ck_assert_uint_eq(mmi_cpu_flags(), all);
     setenv("MM_CPU", "a processor from the future", 1);
     ck_assert_uint_eq(mmi_cpu_flags(), all);

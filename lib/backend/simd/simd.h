@@ -9,4 +9,8 @@ void mmi_kernels_init_avx2(mmi_kernels *k);
 void mmi_kernels_init_avx512(mmi_kernels *k);
 void mmi_kernels_init_neon(mmi_kernels *k);
 
+/* Extensions, on top of a set: the products with weights in blocks alone. */
+void mmi_kernels_init_blocks_vnni(mmi_kernels *k);
+void mmi_kernels_init_blocks_dot(mmi_kernels *k);
+
 #endif

@@ -11,12 +11,8 @@
 #define IN_PLACE_BEATS_BLAS 0
 #endif
 
-#define TEXT(x) #x
-#define TEXT_OF(x) TEXT(x)
-
 void SIMD(kernels_init)(mmi_kernels *k)
 {
-    k->name = TEXT_OF(MMI_ISA);
     k->add = SIMD(add);
     k->axpy = SIMD(axpy);
     k->scale = SIMD(scale);
@@ -40,11 +36,6 @@ void SIMD(kernels_init)(mmi_kernels *k)
     k->gemm_slice = SIMD(gemm_slice);
     k->gemm_scratch = SIMD(gemm_scratch)();
     k->adamw = SIMD(adamw);
-#ifdef __AVX2__
-    k->quantize = SIMD(quantize);
-#endif
-    k->gemv_blocks = SIMD(gemv_blocks);
-    k->gemm_blocks = SIMD(gemm_blocks);
-    k->gemm_blocks_scratch = SIMD(gemm_blocks_scratch)();
+    SIMD(kernels_init_blocks)(k);
     k->in_place_beats_blas = IN_PLACE_BEATS_BLAS;
 }

@@ -2,6 +2,7 @@
 #ifndef MMI_BACKEND_SIMD_TABLE_H
 #define MMI_BACKEND_SIMD_TABLE_H
 
+#include "backend/kernels.h"
 #include "backend/simd/vf.h"
 
 /* vectors.c */
@@ -32,8 +33,8 @@ void SIMD(rope)(float *x, const float *cos, const float *sin, int64_t n_heads, i
 
 /* activate.c */
 void SIMD(activate)(float *out, const float *gate, const float *up, int32_t act, int64_t n);
-void SIMD(activate_backward)(float *d_gate, float *d_up, float *out, const float *d, const float *gate,
-                             const float *up, int32_t act, int64_t n);
+void SIMD(activate_backward)(float *d_gate, float *d_up, float *out, const float *d, const float *gate, const float *up,
+                             int32_t act, int64_t n);
 
 /* softmax.c */
 float SIMD(logsumexp)(const float *x, int64_t n);
@@ -57,7 +58,8 @@ int64_t SIMD(gemm_scratch)(void);
 void SIMD(widen_blocks)(float *y, const void *x, int32_t dtype, int64_t n);
 void SIMD(quantize)(void *q, const float *x, int64_t K);
 
-/* gemv_blocks.c, gemm_blocks.c */
+/* table_blocks.c, gemv_blocks.c, gemm_blocks.c */
+void SIMD(kernels_init_blocks)(mmi_kernels *k);
 void SIMD(gemv_blocks)(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
                        int64_t K);
 void SIMD(gemm_blocks)(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,

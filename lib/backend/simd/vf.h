@@ -1,5 +1,6 @@
 /* One vector of floats, whatever the instruction set. The kernels in this folder are written against these few
- * functions and compiled once for each set, with MMI_ISA naming it (avx2, avx512, neon).
+ * functions and compiled once for each set, with MMI_ISA naming it (avx2, avx512, neon); the
+ * products with weights in blocks for extensions of them too (vnni, dot).
  *
  *     VL                      lanes of a vector
  *     TILE_ROWS, TILE_VECS    the block of C that a product keeps in registers: rows × vectors
@@ -21,7 +22,9 @@
 
 #define ISA_avx2 1
 #define ISA_avx512 2
+#define ISA_vnni 2
 #define ISA_neon 3
+#define ISA_dot 3
 #define ISA_JOIN(a, b) a##b
 #define ISA_NUMBER(isa) ISA_JOIN(ISA_, isa)
 #if ISA_NUMBER(MMI_ISA) == ISA_avx2

@@ -1,0 +1,17 @@
+#include "backend/simd/simd.h"
+#include "backend/simd/table.h"
+
+#define TEXT(x) #x
+#define TEXT_OF(x) TEXT(x)
+
+/* Part of a set's table, and all that an extension replaces. */
+void SIMD(kernels_init_blocks)(mmi_kernels *k)
+{
+    k->name = TEXT_OF(MMI_ISA);
+#ifdef __AVX2__
+    k->quantize = SIMD(quantize);
+#endif
+    k->gemv_blocks = SIMD(gemv_blocks);
+    k->gemm_blocks = SIMD(gemm_blocks);
+    k->gemm_blocks_scratch = SIMD(gemm_blocks_scratch)();
+}
