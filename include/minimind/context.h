@@ -189,6 +189,16 @@ MM_API void mm_output_init(mm_output *output, size_t struct_size);
  */
 MM_API mm_status mm_forward(mm_context *context, const mm_batch *batch, mm_output *out);
 
+/**
+ * Told while a backward pass goes on: the gradients of tensors [first, first + count) will not be touched by it any more, so
+ * they may be sent to other ranks or looked at from now on. On the thread of mm_backward(); `user` is the options'.
+ *
+ * In this order, each tensor once: the final norm and, untied, the head; the layers from the last to the first; at the end the
+ * embedding, with the layers below which nothing is trained. Frozen tensors are told too. A context that trains an
+ * adapter tells all of its tensors at once, at the end.
+ */
+typedef void (*mm_gradients_fn)(void *user, int64_t first, int64_t count);
+
 /** Where a backward pass starts. With none of the three pointers it starts from the loss. */
 typedef struct mm_backward_options {
     size_t struct_size;      /**< sizeof(mm_backward_options) */
@@ -199,8 +209,10 @@ typedef struct mm_backward_options {
     const float *d_logits;   /**< [B, T, V] or NULL: gradient of the caller's own loss by the logits */
     const float *d_logprobs; /**< [B, T] or NULL: … by the targets' log-probabilities */
     const float *d_hidden;   /**< [B, T, C] or NULL: … by the hidden states, added to what else there is */
+    mm_gradients_fn on_gradients; /**< NULL for none */
+    void *user;              /**< handed to on_gradients */
 } mm_backward_options;
-#define MM_BACKWARD_OPTIONS_INIT { sizeof(mm_backward_options), 1, 1, 0, NULL, NULL, NULL }
+#define MM_BACKWARD_OPTIONS_INIT { sizeof(mm_backward_options), 1, 1, 0, NULL, NULL, NULL, NULL, NULL }
 
 /** Set every field of `options` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
 MM_API void mm_backward_options_init(mm_backward_options *options, size_t struct_size);

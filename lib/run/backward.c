@@ -56,10 +56,27 @@ static void start(mm_context *ctx, const mm_backward_options *o)
         mmi_vector_axpy(&ctx->exec, p->dh, (float)o->loss_scale, o->d_hidden, N * C);
 }
 
+/* The gradients of the model's tensors [first, end) are final. Those of an adapter are told all at the end. */
+static void tell(const mm_context *ctx, const mm_backward_options *o, int64_t first, int64_t end)
+{
+    if (o->on_gradients && end > first && !ctx->adapter)
+        o->on_gradients(o->user, first, end - first);
+}
+
+static void tell_the_end(const mm_context *ctx, const mm_backward_options *o)
+{
+    const mmi_trained trained = mmi_context_trained(ctx);
+    if (o->on_gradients && ctx->adapter)
+        o->on_gradients(o->user, 0, mmi_trained_count(&trained));
+    tell(ctx, o, 0, ctx->layout->layer_first + ctx->lowest * ctx->layout->layer_stride);
+}
+
 static mm_status go_back(mm_context *ctx, const mm_backward_options *o)
 {
     mmi_plan *p = &ctx->plan;
-    int64_t N = ctx->pass.N, C = ctx->arch->C;
+    const mmi_layout *layout = ctx->layout;
+    int64_t N = ctx->pass.N, C = ctx->arch->C, L = ctx->arch->L;
+    int64_t layers_end = layout->layer_first + L * layout->layer_stride;
     /* A batch that counts no target has no loss of any kind; a caller's own start brings the auxiliary loss along. */
     bool from_loss = !o->d_logits && !o->d_logprobs && !o->d_hidden;
     double aux_scale = from_loss && counted_targets(ctx) == 0 ? 0 : o->aux_scale;
@@ -67,7 +84,8 @@ static mm_status go_back(mm_context *ctx, const mm_backward_options *o)
     mmi_vector_zero(&ctx->exec, p->dx, N * C);
     mmi_norm_backward(&ctx->exec, p->dx, p->dh, p->x_final, p->mean_final, p->rstd_final,
                       mmi_context_norm(ctx, MMI_FINAL_NORM, MMI_FINAL_NORM_BIAS, 0), N, C, p->partials);
-    for (int64_t l = ctx->arch->L; l-- > ctx->lowest;) { /* below that nothing learns */
+    tell(ctx, o, layers_end, layout->count);
+    for (int64_t l = L; l-- > ctx->lowest;) { /* below that nothing learns */
         if (mmi_context_take_cancel(ctx))
             return mmi_fail(MM_ERR_CANCELLED, "cancelled before the backward pass of layer %lld", (long long)l);
         if (ctx->limits.checkpointing) { /* what it kept was overwritten by the layers after it */
@@ -76,12 +94,15 @@ static mm_status go_back(mm_context *ctx, const mm_backward_options *o)
         }
         mmi_mlp_backward(ctx, &ctx->pass, l, aux_scale);
         mmi_block_backward(ctx, &ctx->pass, l);
+        tell(ctx, o, layout->layer_first + l * layout->layer_stride,
+             layout->layer_first + (l + 1) * layout->layer_stride);
     }
     float *embedding = mmi_context_param(ctx, MMI_EMBED, 0).grad;
-    if (!embedding)
-        return MM_OK;
-    mmi_dropout_apply(&ctx->exec, p->dx, N * C, mmi_context_dropout(ctx, &ctx->pass, MMI_SITE_EMBEDDING, 0, 0));
-    mmi_embedding_backward(&ctx->exec, embedding, p->dx, p->ids, N, C);
+    if (embedding) {
+        mmi_dropout_apply(&ctx->exec, p->dx, N * C, mmi_context_dropout(ctx, &ctx->pass, MMI_SITE_EMBEDDING, 0, 0));
+        mmi_embedding_backward(&ctx->exec, embedding, p->dx, p->ids, N, C);
+    }
+    tell_the_end(ctx, o);
     return MM_OK;
 }
 

@@ -203,6 +203,52 @@ START_TEST(backward_adds_to_the_gradients_until_they_are_zeroed)
 }
 END_TEST
 
+/* What a callback saw: each tensor's gradients as they were when they were called final. */
+typedef struct seen {
+    mm_context *context;
+    int64_t firsts[16], calls;
+    float *at_the_time[128];
+} seen;
+
+static void look(void *user, int64_t first, int64_t count)
+{
+    seen *s = user;
+    ck_assert_int_lt(s->calls, 16);
+    s->firsts[s->calls++] = first;
+    for (int64_t i = first; i < first + count; i++) {
+        mm_view view;
+        ck_assert_int_lt(i, 128);
+        ck_assert_ptr_null(s->at_the_time[i]); /* each once */
+        ck_ok(mm_grad(s->context, i, &view));
+        s->at_the_time[i] = copy_view(&view);
+    }
+}
+
+START_TEST(gradients_are_called_final_when_they_are_from_the_last_tensor_to_the_first)
+{
+    pair p = pair_of(_i, 511);
+    seen s = { .context = p.a };
+    mm_backward_options options = MM_BACKWARD_OPTIONS_INIT;
+    options.on_gradients = look;
+    options.user = &s;
+    forward_backward(p.a, &p.batch, &options);
+    int64_t layers = 0;
+    ck_ok(mm_config_get_int(mm_model_config(p.model), "num_hidden_layers", &layers));
+    ck_assert_int_eq(s.calls, layers + 2);
+    for (int64_t c = 1; c < s.calls; c++)
+        ck_assert_int_lt(s.firsts[c], s.firsts[c - 1]);
+    ck_assert_int_eq(s.firsts[s.calls - 1], 0);
+    for (int64_t i = 0; i < mm_model_tensor_count(p.model); i++) {
+        mm_view view;
+        ck_ok(mm_grad(p.a, i, &view));
+        ck_assert_ptr_nonnull(s.at_the_time[i]);
+        ck_assert(same_bits(s.at_the_time[i], view.data, view.shape[0] * view.shape[1]));
+    }
+    ck_same_gradients(p.a, p.b, 1, "with a callback");
+    free_pair(&p);
+}
+END_TEST
+
 START_TEST(a_batch_without_a_counted_target_has_no_loss_and_no_gradient)
 {
     pair p = pair_of(_i, 507);
@@ -319,6 +365,7 @@ int main(void)
     tcase_add_test(tests, a_start_at_the_hidden_states_is_added_to_the_other_start);
     tcase_add_test(tests, the_loss_scale_scales_the_gradients);
     tcase_add_test(tests, backward_adds_to_the_gradients_until_they_are_zeroed);
+    tcase_add_loop_test(tests, gradients_are_called_final_when_they_are_from_the_last_tensor_to_the_first, 0, tiny_count);
     tcase_add_loop_test(tests, a_batch_without_a_counted_target_has_no_loss_and_no_gradient, 0, tiny_count);
     tcase_add_test(tests, gradients_of_two_contexts_are_added_with_a_scale);
     tcase_add_test(tests, contexts_of_different_configs_have_no_sum);
