@@ -96,6 +96,7 @@ need="cc libc c++ meson ninja nm pkg-config jansson libpcre2-8 check python nump
 [ "$blas" = none ] || need="$need openblas"
 [ "$kind" != memcheck ] || need="$need valgrind libc-symbols"
 [ "$kind" != aarch64 ] || need="meson ninja pkg-config aarch64-gcc qemu-aarch64"
+[ "$kind" = aarch64 ] || case $suite in slow | mpi) need="$need ompi-c mpirun" ;; esac # ranks over MPI
 # shellcheck disable=SC2086
 require $need
 

@@ -19,6 +19,7 @@ knows() {
         text) echo base text ;;
         data) echo base text data ;;
         train) echo base backend model nn run text data train ;;
+        mpi) echo mpi ;;
         *) return 1 ;;
     esac
 }
@@ -65,6 +66,7 @@ check "jansson.h lives in lib/base/json.c" lives 'jansson\.h' 'lib/base/json\.c:
 check "pthread.h lives in lib/base" lives 'pthread\.h' 'lib/base/'
 check "pcre2.h lives in lib/text" lives 'pcre2\.h' 'lib/text/'
 check "sockets live in lib/train/comm_socket.c" lives '(sys/socket|netinet/[a-z]+|netdb|sys/un)\.h' 'lib/train/comm_socket\.c:'
+check "mpi.h lives in lib/mpi" lives 'mpi\.h' 'lib/mpi/'
 check "public headers include only each other, stddef.h and stdint.h" public_headers_stand_alone
 check "examples include only <minimind.h> and the system's headers" examples_are_strangers
 check "the library neither prints, nor exits, nor reads the environment beyond MM_CPU" no_mutable_environment
