@@ -3,7 +3,7 @@
  * Several processes that train one model together: what they say to each other.
  *
  * A communicator is a small table of functions that a program may fill itself, over whatever its machines are wired with.
- * Two are built in, for processes of one machine and over TCP; libminimind-mpi (minimind/mpi.h) wraps an MPI_Comm.
+ * Two are built in, for processes of one machine and over TCP; libminimind-mpi (minimind-mpi.h) wraps an MPI_Comm.
  *
  * Every function of the table is collective: all ranks call the same ones, in the same order, with the same sizes, and each
  * waits for the others. The sums of the built-in communicators are taken in the order of the ranks, 0 to size - 1, so all

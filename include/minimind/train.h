@@ -11,10 +11,20 @@
  * holds its name, is replaced. Whatever interrupts that, `latest` names a whole checkpoint. (A step that is saved a second
  * time waits as `step-N.old` until the new one is in place; mm_trainer_resume() knows.) state.json holds the size and a
  * hash of every other file.
+ *
+ * Several ranks train one model when each has a trainer with a communicator (comm.h) and a loader for its share of the rows
+ * (`rank` and `world` of mm_loader_options; `batch` is each rank's). Every rank then steps as if one process had taken all their
+ * batches: losses are means over the counted targets of all, gradients are added up while the backward pass goes on, and the
+ * weights stay the same to the bit. All must have the same model, options, data and place, or mm_trainer_run() says what
+ * differs; weights alone may come from rank 0. Rank 0 writes the checkpoints, which any number of ranks can go on from
+ * as long as the batches of all together stay as large. Between two updates there is no whole gradient anywhere: checkpoints
+ * and stopping wait for the next update. When a rank fails or dies, mm_trainer_run() of the others returns a status, with a
+ * message that names it, and stands where the last update left off.
  */
 #ifndef MINIMIND_TRAIN_H
 #define MINIMIND_TRAIN_H
 
+#include <minimind/comm.h>
 #include <minimind/data.h>
 #include <minimind/optim.h>
 #include <minimind/policy.h>
@@ -85,9 +95,10 @@ typedef struct mm_trainer_options {
     int32_t stage;             /**< MM_STAGE_… */
     const char *kernels;       /**< as in mm_context_options */
     const mm_policy_training *policy; /**< of MM_STAGE_POLICY, which needs one; copied */
+    const mm_comm *comm;       /**< other ranks that train along, NULL for none. Borrowed: it must outlive the trainer */
 } mm_trainer_options;
 #define MM_TRAINER_OPTIONS_INIT { sizeof(mm_trainer_options), NULL, NULL, NULL, 5e-4, 1.0, 0.9, 0.999, 1e-8, 0.01, 0, \
-                                  1, 0, 8, 0, 0, 1, MM_SCHEDULE_MINIMIND2, 2, 0, MM_STAGE_PLAIN, NULL, NULL }
+                                  1, 0, 8, 0, 0, 1, MM_SCHEDULE_MINIMIND2, 2, 0, MM_STAGE_PLAIN, NULL, NULL, NULL }
 
 /** Set every field of `options` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
 MM_API void mm_trainer_options_init(mm_trainer_options *options, size_t struct_size);
@@ -128,7 +139,8 @@ MM_API mm_status mm_trainer_resume(mm_trainer *trainer, const char *path);
  * Train to the end, or until stopped; then save. Returns MM_OK in both cases: ask mm_trainer_progress() how far it
  * came. Calling it again goes on.
  *
- * @return MM_OK; MM_ERR_IO, MM_ERR_FORMAT (data or checkpoint); MM_ERR_NUMERIC, a loss or gradient that is not finite:
+ * @return MM_OK; MM_ERR_STATE, ranks that do not fit together; MM_ERR_CANCELLED, another rank gave up;
+ *         MM_ERR_IO, MM_ERR_FORMAT (data or checkpoint, a rank that died); MM_ERR_NUMERIC, a loss or gradient that is not finite:
  *         the weights are those before that update; MM_ERR_MEMORY. The last checkpoint stands. Since: 0.1
  */
 MM_API mm_status mm_trainer_run(mm_trainer *trainer);
@@ -139,7 +151,12 @@ MM_API void mm_trainer_stop(mm_trainer *trainer);
 /** Where the run stands. @return MM_OK; MM_ERR_ARG. Since: 0.1 */
 MM_API mm_status mm_trainer_progress(const mm_trainer *trainer, mm_train_progress *out);
 
-/** Write a checkpoint now. @return MM_OK; MM_ERR_STATE, no output directory; MM_ERR_IO; MM_ERR_MEMORY. Since: 0.1 */
+/**
+ * Write a checkpoint now. Among ranks, rank 0 does so, and the others have nothing to do.
+ *
+ * @return MM_OK; MM_ERR_STATE, no output directory, or, among ranks, between two updates; MM_ERR_IO; MM_ERR_MEMORY.
+ *         Since: 0.1
+ */
 MM_API mm_status mm_trainer_save(mm_trainer *trainer);
 
 #ifdef __cplusplus

@@ -19,6 +19,7 @@
 #include "model/model.h"
 #include "run/context.h"
 #include "train/stage.h"
+#include "train/parallel.h"
 #include "train/state.h"
 
 /* Longest name here: "step-9223372036854775807.tmp". */
@@ -265,6 +266,12 @@ mm_status mm_trainer_save(mm_trainer *t)
         return mmi_fail(MM_ERR_ARG, "mm_trainer_save: trainer is NULL");
     if (!t->output)
         return mmi_fail(MM_ERR_STATE, "mm_trainer_save: the trainer has no output directory");
+    if (!mmi_parallel_can_save(t))
+        return mmi_fail(MM_ERR_STATE, "mm_trainer_save: between two updates no rank has all gradients");
+    if (mmi_parallel_rank(t) > 0) {
+        t->saved_step = t->now.step;
+        return MM_OK;
+    }
     paths p;
     mm_status status = mmi_make_directory(t->output);
     if (status == MM_OK)

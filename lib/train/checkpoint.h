@@ -11,4 +11,7 @@ mm_status mmi_checkpoint_find(char **out, const char *path);
 /* gradients.safetensors: what was accumulated since the last update. */
 mm_status mmi_checkpoint_gradients(mmi_tensor_list *list, const mm_trainer *trainer);
 
+/* All other tensors: weights, the optimizer's, the stage's. */
+mm_status mmi_checkpoint_tensors(mmi_tensor_list *list, const mm_trainer *trainer);
+
 #endif

@@ -7,11 +7,13 @@
 #include "base/random.h"
 #include "data/dataset.h"
 #include "data/loader.h"
+#include "train/parallel.h"
 #include "train/stage.h"
 
 /* Drop what was accumulated and stand where the last update left off. */
 static void back_to_boundary(mm_trainer *t)
 {
+    mmi_parallel_settle(t);
     t->now = t->boundary;
     mm_zero_grad(t->context);
     if (t->stage->drop)
@@ -24,7 +26,9 @@ static mm_status update(mm_trainer *t)
     mm_step step = MM_STEP_INIT;
     step.learning_rate = t->last.learning_rate;
     step.max_grad_norm = t->options.max_grad_norm;
-    mm_status status = mm_optimizer_step(t->optimizer, t->context, &step);
+    mm_status status = mmi_parallel_reduce(t);
+    if (status == MM_OK)
+        status = mm_optimizer_step(t->optimizer, t->context, &step);
     if (status != MM_OK) {
         mmi_fail_within(status, "step %lld", (long long)t->now.step);
         back_to_boundary(t);
@@ -70,12 +74,12 @@ static mm_status next_epoch(mm_trainer *t)
     return MM_OK;
 }
 
-/* Dropout's masks depend on the step's number alone, so a run that was resumed draws the same ones. */
+/* Dropout's masks depend on the step's number and the rank alone, so a run that was resumed draws the same ones. */
 static uint64_t seed_of_step(const mm_trainer *t)
 {
     uint32_t block[4];
     mmi_random_block(block, mmi_loader_options(t->loader)->seed, MMI_STREAM(MMI_STREAM_DROPOUT, UINT32_MAX),
-                     (uint64_t)t->now.step);
+                     (uint64_t)t->now.step | (uint64_t)mmi_parallel_rank(t) << 44);
     return (uint64_t)block[1] << 32 | block[0];
 }
 
@@ -92,6 +96,12 @@ static mm_status next_work(mm_trainer *t, mmi_work *work)
     }
     work->batch.seed = seed_of_step(t);
     return status;
+}
+
+bool mmi_trainer_update_follows(const mm_trainer *t)
+{
+    return mmi_trainer_accumulated(t) + 1 == t->options.accumulation_steps || mmi_loader_at_end(t->loader) ||
+           t->now.step + 1 >= t->total_steps;
 }
 
 /* One batch; or, when the epoch has no more, the turn to the next one. */
@@ -112,6 +122,7 @@ static mm_status micro_step(mm_trainer *t)
         mm_trainer_stop(t);
     if (work.end || work.stop)
         return work.end ? next_epoch(t) : MM_OK;
+    bool updates = mmi_trainer_update_follows(t);
     status = learn(t, &work, &reading);
     if (status != MM_OK)
         return status;
@@ -120,10 +131,7 @@ static mm_status micro_step(mm_trainer *t)
     t->now.epoch_step++;
     t->now.tokens += reading.tokens;
     mm_loader_tell(t->loader, &t->now.data);
-    if (mmi_trainer_accumulated(t) == o->accumulation_steps || mmi_loader_at_end(t->loader) ||
-        t->now.step >= t->total_steps)
-        status = update(t);
-    return status;
+    return updates ? update(t) : MM_OK;
 }
 
 static bool finished(const mm_trainer *t)
@@ -197,7 +205,8 @@ static void report(mm_trainer *t)
 static mm_status train(mm_trainer *t, double end)
 {
     const mm_trainer_options *o = &t->options;
-    while (!finished(t) && !atomic_load(&t->stop)) {
+    bool due = false; /* a checkpoint */
+    while (!finished(t) && !mmi_parallel_stops(t)) {
         int64_t before = t->now.step;
         mm_status status = micro_step(t);
         if (status != MM_OK)
@@ -206,8 +215,11 @@ static mm_status train(mm_trainer *t, double end)
             continue;
         if (t->now.step % o->log_interval == 0)
             report(t);
-        if (o->output && o->save_interval > 0 && t->now.step % o->save_interval == 0)
+        due = due || (o->save_interval > 0 && t->now.step % o->save_interval == 0);
+        if (t->output && due && mmi_parallel_can_save(t)) {
             status = mm_trainer_save(t);
+            due = false;
+        }
         if (status != MM_OK)
             return status;
         if (o->max_seconds > 0 && mmi_now() >= end)
@@ -220,15 +232,21 @@ mm_status mm_trainer_run(mm_trainer *t)
 {
     if (!t)
         return mmi_fail(MM_ERR_ARG, "mm_trainer_run: trainer is NULL");
-    mm_status status = t->output ? mmi_make_directory(t->output) : MM_OK; /* rather now than after hours of work */
-    if (status != MM_OK)
-        return status;
+    bool writes = t->output && mmi_parallel_rank(t) == 0;
+    mm_status status = writes ? mmi_make_directory(t->output) : MM_OK; /* rather now than after hours of work */
     start_measuring(t);
-    status = train(t, mmi_now() + t->options.max_seconds);
+    if (status == MM_OK)
+        status = mmi_parallel_begin(t);
+    if (status == MM_OK)
+        status = train(t, mmi_now() + t->options.max_seconds);
     if (status == MM_OK && t->reported_step != t->now.step)
         report(t);
     if (status == MM_OK && t->output && t->saved_step != t->now.step)
         status = mm_trainer_save(t);
+    if (status != MM_OK && t->parallel) {
+        mmi_parallel_give_up(t, status);
+        back_to_boundary(t); /* what one rank has of an update is worth nothing */
+    }
     atomic_store(&t->stop, 0);
     return status;
 }

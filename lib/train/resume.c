@@ -1,10 +1,10 @@
 /* Going back to a checkpoint: first everything is read and checked, then nothing can fail any more. */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/files.h"
 #include "base/memory.h"
 #include "model/model.h"
+#include "model/show.h"
 #include "train/checkpoint.h"
 #include "train/optimizer.h"
 #include "train/stage.h"
@@ -17,43 +17,16 @@ static float *get_weight(void *model, int64_t index)
 
 /* --- The config --- */
 
-/* The value in force as text; "unset" where the key has none in this family. */
-static void show_value(char *text, size_t size, const mm_config *config, const mm_config_key *key)
-{
-    int64_t integer;
-    int32_t truth;
-    double real;
-    mm_status status;
-    switch (key->type) {
-    case MM_TYPE_INT:
-        if ((status = mm_config_get_int(config, key->name, &integer)) == MM_OK)
-            snprintf(text, size, "%lld", (long long)integer);
-        break;
-    case MM_TYPE_FLOAT:
-        if ((status = mm_config_get_float(config, key->name, &real)) == MM_OK)
-            snprintf(text, size, "%.17g", real);
-        break;
-    case MM_TYPE_BOOL:
-        if ((status = mm_config_get_bool(config, key->name, &truth)) == MM_OK)
-            snprintf(text, size, "%s", truth ? "true" : "false");
-        break;
-    default:
-        status = mm_config_get_string(config, key->name, text, size, NULL);
-    }
-    if (status != MM_OK)
-        snprintf(text, size, "unset");
-}
-
 static mm_status compare_configs(const mm_config *saved, const mm_config *here, const char *directory)
 {
     for (int32_t i = 0; i < mm_config_key_count(); i++) {
         mm_config_key key = MM_CONFIG_KEY_INIT;
-        char a[256], b[256];
+        char a[MMI_SHOWN], b[MMI_SHOWN];
         mm_status status = mm_config_key_get(i, &key);
         if (status != MM_OK)
             return status;
-        show_value(a, sizeof a, saved, &key);
-        show_value(b, sizeof b, here, &key);
+        mmi_config_show(a, saved, &key);
+        mmi_config_show(b, here, &key);
         if (strcmp(a, b) != 0)
             return mmi_fail(MM_ERR_FORMAT, "%s: is a checkpoint of another model: its %s is %s, here it is %s",
                             directory, key.name, a, b);
@@ -111,6 +84,14 @@ static mm_status list_weights(mmi_tensor_list *list, const mm_trainer *t)
 static mm_status list_moments(mmi_tensor_list *list, const mm_trainer *t)
 {
     return mmi_optimizer_tensors(list, t->optimizer);
+}
+
+mm_status mmi_checkpoint_tensors(mmi_tensor_list *list, const mm_trainer *t)
+{
+    mm_status status = list_weights(list, t);
+    if (status == MM_OK)
+        status = list_moments(list, t);
+    return status == MM_OK && t->stage->tensors ? t->stage->tensors(list, t) : status;
 }
 
 static mm_status open_part(part *p, const mm_trainer *t, const char *path,

@@ -20,6 +20,7 @@ typedef struct mmi_work {
 struct mmi_stage {
     const char *name;
     int32_t kinds;              /* of rows that it learns from: 1 << MM_ROW_… added together */
+    bool parallel;              /* it weighs its batch among those of other ranks (parallel.h) */
     int32_t outputs;            /* MM_OUT_… that it needs of the trainer's context */
     const char *const *metrics; /* what it reads beside the loss, mmi_reading.metrics in their order; ends with NULL */
 

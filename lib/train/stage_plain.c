@@ -1,20 +1,27 @@
 /* Pretraining and fine-tuning: the cross-entropy of the next token, over the targets that count. */
 #include <math.h>
 
+#include "train/parallel.h"
 #include "train/stage.h"
 
 static mm_status learn(mm_trainer *t, mmi_work *work, double scale, mmi_reading *reading)
 {
     mm_output out = MM_OUTPUT_INIT;
+    mmi_share share;
     mm_status status = mm_forward(t->context, &work->batch, &out);
+    if (status == MM_OK)
+        status = mmi_parallel_share(&share, t, &out, &work->batch);
     if (status != MM_OK)
         return status;
-    reading->loss = out.loss + out.aux_loss;
-    reading->tokens = mmi_work_tokens(work);
+    reading->loss = share.loss;
+    reading->tokens = share.tokens;
     if (!isfinite(reading->loss))
         return MM_OK;
     mm_backward_options back = MM_BACKWARD_OPTIONS_INIT;
-    back.loss_scale = back.aux_scale = scale;
+    back.loss_scale = scale;
+    back.aux_scale = scale * share.aux_scale;
+    back.normalizer = share.normalizer;
+    mmi_parallel_overlap(&back, t);
     work->touched = true;
     return mm_backward(t->context, &back);
 }
@@ -22,6 +29,7 @@ static mm_status learn(mm_trainer *t, mmi_work *work, double scale, mmi_reading 
 const mmi_stage mmi_stage_plain = {
     .name = "plain",
     .kinds = 1 << MM_ROW_TEXT | 1 << MM_ROW_CHAT,
+    .parallel = true,
     .outputs = MM_OUT_LOSS,
     .learn = learn,
 };

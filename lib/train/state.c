@@ -53,12 +53,12 @@ static bool set_text(mmi_json *object, const char *key, const char *text)
     return mmi_json_set(object, key, text ? mmi_json_new_string(text, strlen(text)) : mmi_json_new_null());
 }
 
-/* Nor are rank and world: every number of ranks sees the same rows. */
+/* Nor are rank and world: every number of ranks sees the same rows, as long as their batches together stay as large. */
 static bool add_data_options(mmi_json *to, const mm_trainer *t)
 {
     const mm_loader_options *o = mmi_loader_options(t->loader);
     const mm_dataset *data = mmi_loader_dataset(t->loader);
-    return set_int(to, "batch_size", o->batch) && set_int(to, "max_length", o->max_length) &&
+    return set_int(to, "batch_size", (int64_t)o->batch * o->world) && set_int(to, "max_length", o->max_length) &&
            set_int(to, "form", o->form) && set_int(to, "kind", o->kind) && set_int(to, "shuffle", o->shuffle) &&
            set_int(to, "strip_empty_think", o->strip_empty_think) && set_text(to, "template_name", o->template_name) &&
            set_int(to, "seed", (int64_t)o->seed) && set_int(to, "bos_id", o->bos_id) &&
@@ -72,7 +72,7 @@ static bool add_stage_options(mmi_json *to, const mm_trainer *t)
     return set_text(to, "stage", t->stage->name) && (!t->stage->options || t->stage->options(to, t));
 }
 
-static mmi_json *deciding_options(const mm_trainer *t)
+mmi_json *mmi_state_options(const mm_trainer *t)
 {
     mmi_json *options = mmi_json_new_object();
     if (options && add_trainer_options(options, &t->options) && add_data_options(options, t) &&
@@ -270,7 +270,7 @@ static bool add_members(mmi_json *state, const mm_trainer *t)
            set_int(state, "version", VERSION) && set_int(state, "step", t->now.step) &&
            mmi_json_set(state, "now", write_place(t->now)) &&
            mmi_json_set(state, "last_update", write_place(t->boundary)) && add_reading(state, t) &&
-           add_stage_state(state, t) && mmi_json_set(state, "options", deciding_options(t)) &&
+           add_stage_state(state, t) && mmi_json_set(state, "options", mmi_state_options(t)) &&
            mmi_json_set(state, "files", mmi_json_new_object());
 }
 
@@ -366,7 +366,7 @@ static mm_status compare_option(const char *key, mmi_json *saved, mmi_json *here
 mm_status mmi_state_check_options(mmi_json *state, const mm_trainer *t, const char *directory)
 {
     mmi_json *saved = mmi_json_get(state, "options");
-    mmi_json *here = deciding_options(t);
+    mmi_json *here = mmi_state_options(t);
     if (!here)
         return mmi_fail_memory(1024, "the options");
     mm_status status = MM_OK;

@@ -8,6 +8,9 @@
 /* Write it into `directory`, last: it names the size and hash of every other file there. */
 mm_status mmi_state_write(const mm_trainer *trainer, const char *directory);
 
+/* The options and the data that decide how a run goes on, a value for each name; NULL: no memory. */
+mmi_json *mmi_state_options(const mm_trainer *trainer);
+
 /* Read it and check it against its own checksum; mmi_json_free it. */
 mm_status mmi_state_read(mmi_json **out, const char *directory);
 

@@ -11,6 +11,7 @@
 #include "model/model.h"
 #include "text/tokenizer.h"
 #include "train/optimizer.h"
+#include "train/parallel.h"
 #include "train/stage.h"
 
 MMI_OPTIONS_INIT(mm_train_progress, MM_TRAIN_PROGRESS_INIT)
@@ -162,6 +163,8 @@ static mm_status build(mm_trainer *t)
     if (status == MM_OK)
         status = mm_adamw_create(t->model, &adamw, &t->optimizer);
     if (status == MM_OK)
+        status = mmi_parallel_create(t);
+    if (status == MM_OK)
         status = mm_zero_grad(t->context);
     if (status == MM_OK)
         status = hash_vocabulary(&t->vocabulary, mmi_loader_tokenizer(t->loader));
@@ -212,6 +215,7 @@ void mm_trainer_free(mm_trainer *t)
 {
     if (!t)
         return;
+    mmi_parallel_free(t);
     if (t->stage->free)
         t->stage->free(t);
     mm_optimizer_free(t->optimizer);

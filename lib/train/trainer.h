@@ -26,6 +26,7 @@ typedef struct mmi_reading {
 } mmi_reading;
 
 typedef struct mmi_stage mmi_stage;
+typedef struct mmi_parallel mmi_parallel;
 
 struct mm_trainer {
     mm_model *model; /* held, as are the next two */
@@ -34,7 +35,8 @@ struct mm_trainer {
     mm_context *context;
     mm_optimizer *optimizer;
     const mmi_stage *stage;
-    void *stage_data; /* the stage's own */
+    void *stage_data;       /* the stage's own */
+    mmi_parallel *parallel; /* NULL: alone */
     mm_trainer_options options;
     char *output, *kernels; /* what the options' strings point to */
     uint64_t vocabulary;    /* hash of the loader's tokenizer */
@@ -59,5 +61,8 @@ static inline int64_t mmi_trainer_accumulated(const mm_trainer *t)
 {
     return t->now.step - t->boundary.step;
 }
+
+/* Once the step's data is there: is the step the last one before an update? */
+bool mmi_trainer_update_follows(const mm_trainer *trainer);
 
 #endif

@@ -19,11 +19,13 @@ mm_config *tiny_config(void)
     return config;
 }
 
-static mm_model *make_model(uint64_t seed, double dropout)
+static mm_model *make_model(uint64_t seed, double dropout, bool moe)
 {
     mm_config *config = tiny_config();
     mm_model *model = NULL;
     ck_ok(mm_config_set_float(config, "dropout", dropout));
+    if (moe)
+        ck_ok(mm_config_set_bool(config, "use_moe", 1));
     ck_ok(mm_model_create(config, seed, &model));
     mm_config_free(config);
     return model;
@@ -31,12 +33,12 @@ static mm_model *make_model(uint64_t seed, double dropout)
 
 mm_model *tiny_model(uint64_t seed)
 {
-    return make_model(seed, 0);
+    return make_model(seed, 0, false);
 }
 
 tiny_options tiny_defaults(const char *rows)
 {
-    tiny_options o = { MM_TRAINER_OPTIONS_INIT, MM_LOADER_OPTIONS_INIT, rows, 1, 0 };
+    tiny_options o = { MM_TRAINER_OPTIONS_INIT, MM_LOADER_OPTIONS_INIT, rows, 1, 0, false };
     o.loader.batch = 3;
     o.loader.max_length = 24;
     o.loader.seed = 11;
@@ -50,7 +52,7 @@ tiny_options tiny_defaults(const char *rows)
 mm_status tiny_try(tiny_run *run, const tiny_options *options)
 {
     memset(run, 0, sizeof *run);
-    run->model = make_model(options->weights, options->dropout);
+    run->model = make_model(options->weights, options->dropout, options->moe);
     run->tokenizer = byte_tokenizer();
     ck_ok(mm_dataset_open(options->path, &run->dataset));
     ck_ok(mm_loader_create(run->dataset, run->tokenizer, &options->loader, &run->loader));

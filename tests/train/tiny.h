@@ -23,6 +23,7 @@ typedef struct tiny_options {
     const char *path; /* rows */
     uint64_t weights; /* seed */
     double dropout;
+    bool moe; /* 4 experts, of which 2 work */
 } tiny_options;
 tiny_options tiny_defaults(const char *rows);
 

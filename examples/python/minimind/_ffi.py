@@ -312,6 +312,9 @@ class mm_output(Structure):
     ]
 
 
+mm_gradients_fn = CFUNCTYPE(None, c_void_p, c_int64, c_int64)
+
+
 class mm_backward_options(Structure):
     _fields_ = [
         ("struct_size", c_size_t),
@@ -321,6 +324,8 @@ class mm_backward_options(Structure):
         ("d_logits", POINTER(c_float)),
         ("d_logprobs", POINTER(c_float)),
         ("d_hidden", POINTER(c_float)),
+        ("on_gradients", mm_gradients_fn),
+        ("user", c_void_p),
     ]
 
 
@@ -796,6 +801,7 @@ class mm_trainer_options(Structure):
         ("stage", c_int32),
         ("kernels", c_char_p),
         ("policy", POINTER(mm_policy_training)),
+        ("comm", POINTER(mm_comm)),
     ]
 
 

@@ -1,0 +1,83 @@
+#include "train/identity.h"
+
+#include <string.h>
+
+#include <minimind/library.h>
+
+#include "base/memory.h"
+#include "model/model.h"
+#include "model/show.h"
+#include "train/state.h"
+
+static bool set_text(mmi_json *object, const char *key, const char *text)
+{
+    return mmi_json_set(object, key, mmi_json_new_string(text, strlen(text)));
+}
+
+static bool set_int(mmi_json *object, const char *key, int64_t value)
+{
+    return mmi_json_set(object, key, mmi_json_new_int(value));
+}
+
+/* The kernels are among them: every rank computes the update for itself, and other kernels round otherwise. */
+static bool add_run(mmi_json *to, const mm_trainer *t)
+{
+    return set_text(to, "library version", mm_version_string()) &&
+           set_text(to, "kernels", mm_context_kernels(t->context)) && set_int(to, "step", t->now.step) &&
+           set_int(to, "update", t->now.updates) && set_int(to, "last update's step", t->boundary.step) &&
+           set_int(to, "total_steps", t->total_steps) && set_int(to, "epoch", t->now.data.epoch) &&
+           set_int(to, "row", t->now.data.row) && set_int(to, "offset", t->now.data.offset);
+}
+
+static bool add_config(mmi_json *to, const mm_config *config)
+{
+    for (int32_t i = 0; i < mm_config_key_count(); i++) {
+        mm_config_key key = MM_CONFIG_KEY_INIT;
+        char value[MMI_SHOWN];
+        if (mm_config_key_get(i, &key) != MM_OK)
+            return false;
+        mmi_config_show(value, config, &key);
+        if (!set_text(to, key.name, value))
+            return false;
+    }
+    return true;
+}
+
+mm_status mmi_identity_make(mmi_json **out, const mm_trainer *t)
+{
+    mmi_json *all = mmi_state_options(t);
+    if (all && add_run(all, t) && add_config(all, mm_model_config(t->model))) {
+        *out = all;
+        return MM_OK;
+    }
+    mmi_json_free(all);
+    return mmi_fail_memory(4096, "the run's options");
+}
+
+static mm_status compare(const char *key, const mmi_json *theirs, const char *them, const mmi_json *own, const char *us)
+{
+    char *a = NULL, *b = NULL;
+    size_t length;
+    mm_status status = mmi_json_write(theirs, 0, &a, &length);
+    if (status == MM_OK)
+        status = mmi_json_write(own, 0, &b, &length);
+    if (status == MM_OK && strcmp(a, b) != 0)
+        status = mmi_fail(MM_ERR_STATE, "ranks that do not fit together: %s of %s is %s, that of %s is %s", key, them,
+                          a, us, b);
+    mmi_free(a);
+    mmi_free(b);
+    return status;
+}
+
+mm_status mmi_identity_compare(mmi_json *theirs, const char *them, mmi_json *own, const char *us)
+{
+    mm_status status = MM_OK;
+    for (void *i = mmi_json_first(own); i && status == MM_OK; i = mmi_json_next(own, i)) {
+        const char *key = mmi_json_key(i);
+        mmi_json *other = mmi_json_get(theirs, key);
+        if (!other)
+            return mmi_fail(MM_ERR_STATE, "ranks that do not fit together: %s knows no %s", them, key);
+        status = compare(key, other, them, mmi_json_value(i), us);
+    }
+    return status;
+}

@@ -1,0 +1,411 @@
+/* Trainers among others: the same run on any number of ranks. */
+#define _XOPEN_SOURCE 700
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "../data/texts.h"
+#include "base/files.h"
+#include "tiny.h"
+#include "world.h"
+
+/* Sums of other shapes round otherwise, and an update divides by the size of a gradient. */
+#define CLOSE 1e-5
+
+#define GLOBAL_BATCH 4
+#define STEPS 64
+
+static char rows[512];
+
+static void start(void)
+{
+    snprintf(rows, sizeof rows, "%s", put_rows(scratch_directory(), "rows.jsonl", 23, 12, 1));
+}
+
+/* What the ranks of a run do, and what came of it. */
+typedef struct plan {
+    tiny_options options; /* of one rank alone */
+    const char *resume;   /* NULL: from the beginning */
+    int64_t stop_at;      /* a step after which rank `stopper` asks to stop; 0: nobody does */
+    int32_t stopper;
+    bool own_weights; /* each rank begins with others */
+    bool own_output;  /* rank N > 0 has the output directory "…-N" */
+    bool own_rate;    /* and a learning rate */
+    mm_status expected[WORLD_MOST];
+    double losses[STEPS];   /* by step, of rank 0 */
+    mm_train_progress last; /* of rank 0 */
+    float *weights[WORLD_MOST];
+    size_t count;
+    char story[WORLD_MOST][512];
+} plan;
+
+typedef struct ear {
+    plan *p;
+    int32_t rank;
+} ear;
+
+static int32_t hear(void *user, const mm_train_progress *progress)
+{
+    ear *e = user;
+    if (e->rank == 0 && progress->step < STEPS)
+        e->p->losses[progress->step] = progress->loss;
+    if (e->rank == 0)
+        e->p->last = *progress;
+    return e->rank == e->p->stopper && progress->step == e->p->stop_at;
+}
+
+static tiny_options options_of(const tiny_options *alone, const mm_comm *comm)
+{
+    tiny_options o = *alone;
+    o.loader.rank = comm->rank;
+    o.loader.world = comm->size;
+    o.loader.batch = alone->loader.batch / comm->size;
+    o.trainer.comm = comm;
+    return o;
+}
+
+static void train_one(const world_rank *self)
+{
+    plan *p = self->shared;
+    ear e = { p, self->rank };
+    tiny_run run;
+    tiny_options o = options_of(&p->options, self->comm);
+    o.trainer.on_step = hear;
+    o.trainer.user = &e;
+    char output[600];
+    snprintf(output, sizeof output, "%s-%d", o.trainer.output ? o.trainer.output : "", self->rank);
+    if (p->own_output && self->rank > 0)
+        o.trainer.output = output;
+    if (p->own_weights)
+        o.weights += (uint64_t)self->rank;
+    if (p->own_rate)
+        o.trainer.learning_rate *= 1 + self->rank;
+    tiny_start(&run, &o);
+    if (p->resume)
+        ck_ok(mm_trainer_resume(run.trainer, p->resume));
+    mm_status status = mm_trainer_run(run.trainer);
+    snprintf(p->story[self->rank], sizeof p->story[0], "%s", status == MM_OK ? "" : mm_last_error());
+    ck_assert_msg(status == p->expected[self->rank], "rank %d: %s: %s", self->rank, mm_status_name(status),
+                  p->story[self->rank]);
+    if (status != MM_OK && o.trainer.output)
+        ck_ok(mm_trainer_save(run.trainer)); /* what was learnt is kept */
+    size_t count;
+    p->weights[self->rank] = tiny_weights(run.model, &count);
+    if (self->rank == 0)
+        p->count = count;
+    tiny_end(&run);
+}
+
+/* The run on so many ranks; all end with the same bits. */
+static void train(plan *p, int32_t size)
+{
+    world_run(WORLD_LOCAL, size, train_one, p);
+    for (int32_t r = 1; r < size; r++)
+        ck_assert_msg(memcmp(p->weights[r], p->weights[0], p->count * sizeof(float)) == 0,
+                      "rank %d differs from rank 0 by %g", r, relative_error(p->weights[r], p->weights[0], p->count));
+}
+
+static void forget(plan *p)
+{
+    for (int r = 0; r < WORLD_MOST; r++) {
+        free(p->weights[r]);
+        p->weights[r] = NULL;
+    }
+}
+
+static plan plan_of(int32_t form)
+{
+    plan p = { .options = tiny_defaults(rows) };
+    p.options.loader.form = form;
+    p.options.loader.batch = GLOBAL_BATCH;
+    p.options.trainer.epochs = 3;
+    p.options.trainer.learning_rate = 1e-3;
+    return p;
+}
+
+static void ck_same_run(const plan *a, const plan *b, int64_t from)
+{
+    ck_assert_int_eq(a->last.step, b->last.step);
+    ck_assert_int_eq(a->last.updates, b->last.updates);
+    ck_assert_int_eq(a->last.epoch, b->last.epoch);
+    for (int64_t s = from; s <= a->last.step && s < STEPS; s++)
+        ck_assert_msg(fabs(a->losses[s] - b->losses[s]) <= CLOSE, "step %d: %.9g and %.9g", (int)s, a->losses[s],
+                      b->losses[s]);
+    ck_assert_double_le(relative_error(a->weights[0], b->weights[0], a->count), CLOSE);
+}
+
+START_TEST(losses_are_those_of_one_rank_with_the_same_global_batch)
+{
+    plan alone = plan_of(_i);
+    train(&alone, 1);
+    ck_assert_int_gt(alone.last.step, 9);
+    for (int32_t size = 2; size <= 4; size *= 2) {
+        plan p = plan_of(_i);
+        train(&p, size);
+        ck_same_run(&p, &alone, 1);
+        plan again = plan_of(_i);
+        again.options.trainer.threads = 3;
+        train(&again, size);
+        ck_assert(memcmp(again.weights[0], p.weights[0], p.count * sizeof(float)) == 0);
+        ck_assert(memcmp(again.losses, p.losses, sizeof p.losses) == 0);
+        forget(&p);
+        forget(&again);
+    }
+    forget(&alone);
+}
+END_TEST
+
+/* From a stop at `stop_at` of a run on `before` ranks, on with `after`. */
+static void change_ranks(const plan *whole, int32_t form, int32_t before, int32_t after, int64_t stop_at)
+{
+    char output[512];
+    snprintf(output, sizeof output, "%s", scratch_directory());
+    plan first = plan_of(form), second = plan_of(form);
+    first.options.trainer.output = output;
+    first.stop_at = stop_at;
+    first.stopper = before - 1;
+    train(&first, before);
+    ck_assert_int_ge(first.last.step, stop_at);
+    ck_assert_int_le(first.last.step, stop_at + 4); /* with its update, if there are others */
+    second.resume = output;
+    second.options.weights = 99;
+    train(&second, after);
+    ck_same_run(&second, whole, first.last.step + 1);
+    if (before == after)
+        ck_assert(memcmp(second.weights[0], whole->weights[0], whole->count * sizeof(float)) == 0);
+    forget(&first);
+    forget(&second);
+}
+
+START_TEST(a_run_goes_on_with_another_number_of_ranks_anywhere)
+{
+    test_rng rng = { (unsigned)time(NULL) };
+    int32_t form = _i;
+    plan alone = plan_of(form), pair = plan_of(form);
+    train(&alone, 1);
+    train(&pair, 2);
+    for (int k = 0; k < 4; k++) {
+        int64_t stop = rng_between(&rng, 1, (int)alone.last.step - 5);
+        change_ranks(&alone, form, 2, 1, stop);
+        change_ranks(&alone, form, 1, 2, stop);
+        change_ranks(&alone, form, 4, 2, stop);
+        change_ranks(&pair, form, 2, 2, stop);
+    }
+    forget(&alone);
+    forget(&pair);
+}
+END_TEST
+
+START_TEST(experts_balance_as_on_one_rank)
+{
+    plan alone = plan_of(MM_ROWS_PAD), p = plan_of(MM_ROWS_PAD);
+    alone.options.moe = p.options.moe = true;
+    /* one update: in the next steps a token may go to another expert for a digit's sake */
+    alone.options.trainer.max_steps = p.options.trainer.max_steps = 3;
+    train(&alone, 1);
+    train(&p, 4);
+    ck_same_run(&p, &alone, 1);
+    ck_assert_double_eq_tol(p.last.grad_norm, alone.last.grad_norm, CLOSE * alone.last.grad_norm);
+    forget(&alone);
+    forget(&p);
+}
+END_TEST
+
+START_TEST(ranks_that_begin_with_other_weights_take_those_of_rank_0)
+{
+    plan p = plan_of(MM_ROWS_PAD), q = plan_of(MM_ROWS_PAD);
+    p.own_weights = true;
+    train(&p, 2);
+    train(&q, 2);
+    ck_assert(memcmp(p.weights[0], q.weights[0], p.count * sizeof(float)) == 0);
+    forget(&p);
+    forget(&q);
+}
+END_TEST
+
+START_TEST(only_rank_0_writes_checkpoints_and_between_updates_nobody)
+{
+    char output[512], second[520];
+    snprintf(output, sizeof output, "%s/out", scratch_directory());
+    snprintf(second, sizeof second, "%s-1", output);
+    plan p = plan_of(MM_ROWS_PAD);
+    p.options.trainer.output = output;
+    p.options.trainer.save_interval = 1; /* with an update every third step */
+    p.own_output = true;
+    train(&p, 2);
+    ck_assert(mmi_is_directory(output));
+    ck_assert(!mmi_file_exists(second));
+    plan q = plan_of(MM_ROWS_PAD);
+    q.resume = output;
+    train(&q, 1);
+    ck_assert_int_eq(q.last.step, 0); /* there was nothing left to do */
+    ck_assert(memcmp(p.weights[0], q.weights[0], p.count * sizeof(float)) == 0);
+    forget(&p);
+    forget(&q);
+}
+END_TEST
+
+START_TEST(a_rank_that_finds_a_bad_line_stops_all_and_the_checkpoint_is_whole)
+{
+    char output[512];
+    plan p = plan_of(MM_ROWS_PAD), q = plan_of(MM_ROWS_PAD);
+    FILE *f = fopen(rows, "a");
+    fprintf(f, "{\"text\": 7}\n"); /* row 23 of 24, rank 1's */
+    fclose(f);
+    snprintf(output, sizeof output, "%s", scratch_directory());
+    p.options.loader.shuffle = q.options.loader.shuffle = 0;
+    p.options.trainer.output = output;
+    p.expected[0] = MM_ERR_CANCELLED;
+    p.expected[1] = MM_ERR_FORMAT;
+    train(&p, 2);
+    ck_assert_ptr_nonnull(strstr(p.story[1], "rows.jsonl:24"));
+    ck_assert_ptr_nonnull(strstr(p.story[0], "rank 1 gave up: "));
+    ck_assert_ptr_nonnull(strstr(p.story[0], "rows.jsonl:24"));
+    q.resume = output;
+    q.options.loader.skip_bad_lines = 1;
+    train(&q, 2);
+    ck_assert_int_eq(q.last.step, 18);
+    forget(&p);
+    forget(&q);
+}
+END_TEST
+
+START_TEST(ranks_of_different_runs_are_told_what_differs)
+{
+    plan p = plan_of(MM_ROWS_PAD);
+    p.own_rate = true;
+    p.expected[0] = MM_ERR_CANCELLED;
+    p.expected[1] = MM_ERR_STATE;
+    world_run(WORLD_TCP4, 2, train_one, &p);
+    ck_assert_msg(strstr(p.story[1], "learning_rate of rank 0 is 0.001, that of rank 1 is 0.002") != NULL, "%s",
+                  p.story[1]);
+    ck_assert_msg(strstr(p.story[0], "rank 1 gave up: ranks that do not fit together: learning_rate") != NULL, "%s",
+                  p.story[0]);
+    forget(&p);
+}
+END_TEST
+
+/* A rank of a run that is not to end: 0 if it ended for the death of rank 1, and what it learnt could be saved. */
+static int train_until_it_fails(const char *place, int32_t rank, int32_t size, void *shared)
+{
+    plan *p = shared;
+    mm_comm *comm = NULL;
+    tiny_run run;
+    if (world_join(WORLD_TCP4, place, rank, size, &comm) != MM_OK)
+        return 10;
+    tiny_options o = options_of(&p->options, comm);
+    tiny_start(&run, &o);
+    mm_status status = mm_trainer_run(run.trainer);
+    bool named = strstr(mm_last_error(), "1") != NULL;
+    if (!named)
+        fprintf(stderr, "# rank %d: %s\n", rank, mm_last_error());
+    bool saved = mm_trainer_save(run.trainer) == MM_OK;
+    tiny_end(&run);
+    mm_comm_free(comm);
+    return status != MM_ERR_IO ? 11 : !named ? 12 : !saved ? 13 : 0;
+}
+
+START_TEST(when_a_rank_is_killed_the_others_stop_and_the_checkpoint_is_whole)
+{
+    char place[400], output[512];
+    int process[3];
+    plan p = plan_of(MM_ROWS_PACK), q = plan_of(MM_ROWS_PACK);
+    if (!world_has(WORLD_TCP4))
+        return;
+    snprintf(place, sizeof place, "%s", world_place(WORLD_TCP4));
+    snprintf(output, sizeof output, "%s", scratch_directory());
+    p.options.loader.batch = 3 * GLOBAL_BATCH;
+    p.options.trainer.epochs = 1000000;
+    p.options.trainer.output = output;
+    p.options.trainer.save_interval = 5;
+    for (int32_t r = 0; r < 3; r++)
+        process[r] = world_process(train_until_it_fails, place, r, 3, &p);
+    nanosleep(&(struct timespec){ 0, 500000000 }, NULL);
+    kill(process[1], SIGKILL);
+    for (int32_t r = 0; r < 3; r++)
+        ck_assert_int_eq(world_wait(process[r]), r == 1 ? -1 : 0);
+    tiny_run run;
+    q.options.loader.batch = 3 * GLOBAL_BATCH;
+    q.options.trainer.epochs = 1000000;
+    tiny_start(&run, &q.options);
+    ck_ok(mm_trainer_resume(run.trainer, output));
+    ck_assert_int_gt(tiny_steps(&run), 0);
+    tiny_end(&run);
+}
+END_TEST
+
+static int32_t try_to_save(void *user, const mm_train_progress *progress)
+{
+    if (progress->step == 1)
+        ck_status(mm_trainer_save(*(mm_trainer **)user), MM_ERR_STATE);
+    return 0;
+}
+
+static void save_too_early(const world_rank *self)
+{
+    plan *p = self->shared;
+    tiny_run run;
+    tiny_options o = options_of(&p->options, self->comm);
+    o.trainer.on_step = try_to_save;
+    o.trainer.user = &run.trainer;
+    o.trainer.max_steps = 3;
+    tiny_start(&run, &o);
+    ck_ok(mm_trainer_run(run.trainer));
+    tiny_end(&run);
+}
+
+START_TEST(a_communicator_that_does_not_fit_is_refused)
+{
+    tiny_run run;
+    plan p = plan_of(MM_ROWS_PAD);
+    mm_comm comm = MM_COMM_INIT;
+    tiny_options o = p.options;
+    o.trainer.comm = &comm;
+    ck_ok(tiny_try(&run, &o)); /* of size 1 it needs no functions */
+    tiny_end(&run);
+    comm.size = 2;
+    ck_status(tiny_try(&run, &o), MM_ERR_ARG);
+    ck_error_mentions("lacks a function");
+    tiny_end(&run);
+    comm.rank = 2;
+    ck_status(tiny_try(&run, &o), MM_ERR_ARG);
+    ck_error_mentions("rank 2 of 2");
+    tiny_end(&run);
+    comm = (mm_comm)MM_COMM_INIT;
+    o.loader.world = 2;
+    ck_status(tiny_try(&run, &o), MM_ERR_ARG);
+    ck_error_mentions("rank 0 of 1, the loader's rows are for rank 0 of 2");
+    tiny_end(&run);
+    char output[512];
+    snprintf(output, sizeof output, "%s", scratch_directory());
+    p.options.trainer.output = output;
+    world_run(WORLD_LOCAL, 2, save_too_early, &p);
+}
+END_TEST
+
+static Suite *make_suite(void)
+{
+    Suite *suite = suite_create("train/parallel");
+    TCase *tc = tcase_create("parallel");
+    tcase_add_checked_fixture(tc, start, NULL);
+    tcase_add_loop_test(tc, losses_are_those_of_one_rank_with_the_same_global_batch, MM_ROWS_PAD, MM_ROWS_PACK + 1);
+    tcase_add_loop_test(tc, a_run_goes_on_with_another_number_of_ranks_anywhere, MM_ROWS_PAD, MM_ROWS_PACK + 1);
+    tcase_add_test(tc, experts_balance_as_on_one_rank);
+    tcase_add_test(tc, ranks_that_begin_with_other_weights_take_those_of_rank_0);
+    tcase_add_test(tc, only_rank_0_writes_checkpoints_and_between_updates_nobody);
+    tcase_add_test(tc, a_rank_that_finds_a_bad_line_stops_all_and_the_checkpoint_is_whole);
+    tcase_add_test(tc, ranks_of_different_runs_are_told_what_differs);
+    tcase_add_test(tc, when_a_rank_is_killed_the_others_stop_and_the_checkpoint_is_whole);
+    tcase_add_test(tc, a_communicator_that_does_not_fit_is_refused);
+    tcase_set_timeout(tc, 120);
+    suite_add_tcase(suite, tc);
+    return suite;
+}
+
+int main(void)
+{
+    return run_suite(make_suite());
+}
