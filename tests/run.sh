@@ -123,6 +123,13 @@ case $kind in
     memcheck) set -- "$@" --setup memcheck ;;
     tsan | aarch64) set -- "$@" --timeout-multiplier 10 ;;
 esac
+# Where programs run slowly, libcheck has to have patience too.
+case $kind in
+    memcheck | tsan | aarch64)
+        CK_TIMEOUT_MULTIPLIER=20
+        export CK_TIMEOUT_MULTIPLIER
+        ;;
+esac
 report=$build/meson-logs/testlog.junit.xml
 rm -f "$report"
 (cd "$build" && ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1} meson test --no-rebuild "$@")

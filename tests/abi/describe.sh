@@ -22,4 +22,4 @@ trap 'rm -rf "$work"' EXIT
 cd "$work" # whose name is not to be part of it
 "$@" -std=gnu11 -g -gdwarf-4 -fno-eliminate-unused-debug-types -fPIC -shared -Wl,-soname,libminimind.so -I"$root/include" \
     minimind.c -o libminimind.so
-abidw --load-all-types --no-corpus-path --no-comp-dir-path --no-show-locs --no-parameter-names libminimind.so
+abidw --load-all-types --type-id-style hash --no-corpus-path --no-comp-dir-path --no-show-locs --no-parameter-names libminimind.so

@@ -138,6 +138,22 @@ static mm_status keeping_moments(uint64_t *out)
     return status;
 }
 
+static mm_status keeping_a_cache(uint64_t *out)
+{
+    char path[600];
+    mm_cache *cache = NULL, *again = NULL;
+    snprintf(path, sizeof path, "%s/prompt.cache", directory);
+    mm_status status = mm_cache_create(other, 1, 16, MM_F32, &cache);
+    if (status == MM_OK)
+        status = mm_cache_save(cache, path);
+    if (status == MM_OK)
+        status = mm_cache_load(other, path, &again);
+    (void)out;
+    mm_cache_free(again);
+    mm_cache_free(cache);
+    return status;
+}
+
 static int32_t stop_at_five(void *user, const mm_train_progress *progress)
 {
     (void)user;
@@ -263,6 +279,7 @@ static const struct {
     { "indexing rows", no_index, reading_rows, NULL },
     { "reading an index", put_index, reading_rows, NULL },
     { "keeping an optimizer's moments", NULL, keeping_moments, NULL },
+    { "keeping a cache", NULL, keeping_a_cache, NULL },
     { "training", put_checkpoint, training, checkpoint_stands },
 };
 #define DEEDS ((int)(sizeof deeds / sizeof *deeds))
