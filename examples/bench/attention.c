@@ -1,22 +1,12 @@
 /* Long context: what attention costs forward and backward, per token, as the length grows. One layer of the preset, for
  * the others do the same; a step whose row is packed with short documents does all but the attention, and what is left when
  * its time is taken off is attention's. Times are the processor's, of all threads together: how they grow is what counts. */
-#define _POSIX_C_SOURCE 200809L
-
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "bench.h"
 
 #define DOCUMENT 64 /* tokens of the short documents */
-
-static double processor_time(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static double step(mm_context *context, const int32_t *ids, const int32_t *documents, int length)
 {
@@ -27,10 +17,10 @@ static double step(mm_context *context, const int32_t *ids, const int32_t *docum
     batch.batch = 1;
     batch.length = length;
     batch.mode = MM_TRAIN;
-    double start = processor_time();
+    double start = now();
     die_if(mm_forward(context, &batch, &out), "forward");
     die_if(mm_backward(context, NULL), "backward");
-    return processor_time() - start;
+    return now() - start;
 }
 
 static void at_length(const options *o, mm_model *model, int length)
@@ -78,6 +68,7 @@ void bench_attention(const options *o)
     mm_config *config = NULL;
     mm_model *model = NULL;
     int64_t most = 0;
+    use_processor_time();
     die_if(mm_config_create(o->preset, &config), "preset");
     die_if(mm_config_set_int(config, "num_hidden_layers", 1), "layers");
     die_if(mm_config_get_int(config, "max_position_embeddings", &most), "config");

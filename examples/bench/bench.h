@@ -12,7 +12,7 @@ typedef struct options {
     const char *what, *preset, *kernels, *data, *tokenizer, *of;
     int batch, length, threads, repeat, new_tokens, sequences;
     int32_t dtype, cache_dtype;
-    bool json;
+    bool json, processor_time;
 } options;
 
 /* The programs: each prints its records. */
@@ -29,7 +29,11 @@ void bench_attention(const options *o);
 
 void die_if(mm_status status, const char *what);
 void *need(void *memory); /* exits when there is none */
-double now(void);
+double now(void); /* in seconds */
+
+/* From now on count the seconds that processors spend on this program, on all threads together, which other programs on the
+ * machine hardly move. */
+void use_processor_time(void);
 
 /* Something per second: the median of several runs, and the range. */
 typedef struct rates {

@@ -48,6 +48,7 @@ static int usage_text(FILE *to)
                 "  --of WHAT           kernels, scaling: only train, prefill or decode\n"
                 "  --data-path FILE    train: JSON lines with a text each, packed; needs --tokenizer\n"
                 "  --tokenizer DIR     train: the tokenizer for them\n"
+                "  --processor-time    count what the processor spends, not the clock: for one thread on a busy machine\n"
                 "  --json              one JSON object per measurement and line\n",
             MOST_RUNS);
     return to == stdout ? 0 : 1;
@@ -83,8 +84,9 @@ static const struct option names[] = {
     { "cache-dtype", required_argument, NULL, 'c' }, { "threads", required_argument, NULL, 't' },
     { "repeat", required_argument, NULL, 'r' },      { "kernels", required_argument, NULL, 'k' },
     { "of", required_argument, NULL, 'o' },          { "data-path", required_argument, NULL, 'd' },
-    { "tokenizer", required_argument, NULL, 'z' },   { "json", no_argument, NULL, 'j' },
-    { "help", no_argument, NULL, 'h' },              { NULL, 0, NULL, 0 }
+    { "tokenizer", required_argument, NULL, 'z' },   { "processor-time", no_argument, NULL, 'x' },
+    { "json", no_argument, NULL, 'j' },              { "help", no_argument, NULL, 'h' },
+    { NULL, 0, NULL, 0 }
 };
 
 /* One option; false for those that there are not. */
@@ -104,6 +106,7 @@ static bool take_option(options *o, int c)
     case 'o': o->of = optarg; return true;
     case 'd': o->data = optarg; return true;
     case 'z': o->tokenizer = optarg; return true;
+    case 'x': o->processor_time = true; return true;
     case 'j': o->json = true; return true;
     default: return false;
     }
@@ -118,6 +121,12 @@ int main(int argc, char **argv)
     o.what = optind + 1 == argc ? argv[optind] : "";
     if (o.length == 0)
         o.length = strcmp(o.what, "attention") == 0 ? 8192 : 512;
+    if (o.processor_time && o.threads != 1) {
+        fprintf(stderr, "bench: --processor-time needs --threads 1\n");
+        return 1;
+    }
+    if (o.processor_time)
+        use_processor_time();
     if (!o.data != !o.tokenizer) {
         fprintf(stderr, "bench: --data-path and --tokenizer go together\n");
         return 1;

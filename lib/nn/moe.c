@@ -197,15 +197,14 @@ static void weights_backward(void *arg, int64_t piece, int worker)
         float *dp = j->d_probs + n * E, through = 0, sum = 0, mean = 0;
         bool fixed = j->router->renormalize && k == 1;
         for (int64_t s = 0; s < k && !fixed; s++) {
-            float dw = j->x->k.dot(dout, j->y + r->row_of[n * k + s] * C, C);
+            int64_t at = r->row_of[n * k + s] * C;
+            float dw = j->out[at] = j->x->k.dot(dout, j->y + at, C); /* kept where dy is not yet written */
             through += dw * w[s];
             sum += p[r->chosen[n * k + s]];
-            if (!j->router->renormalize)
-                dp[r->chosen[n * k + s]] += dw;
         }
-        for (int64_t s = 0; s < k && j->router->renormalize && !fixed; s++) {
-            float dw = j->x->k.dot(dout, j->y + r->row_of[n * k + s] * C, C);
-            dp[r->chosen[n * k + s]] += (dw - through) / sum;
+        for (int64_t s = 0; s < k && !fixed; s++) {
+            float dw = j->out[r->row_of[n * k + s] * C];
+            dp[r->chosen[n * k + s]] += j->router->renormalize ? (dw - through) / sum : dw;
         }
         for (int64_t e = 0; e < E; e++)
             mean += p[e] * dp[e];
