@@ -232,8 +232,8 @@ static mm_status training_and_generating(void)
     return status;
 }
 
-/* A step and its checkpoint, which another trainer goes on from. */
-static mm_status training_with_checkpoints(void)
+/* Steps on the rows of a file and their checkpoint, which another trainer goes on from. */
+static mm_status train_and_resume(const char *name, mm_loader_options rows, mm_trainer_options options)
 {
     char path[600], output[600];
     mm_model *model = NULL;
@@ -241,12 +241,10 @@ static mm_status training_with_checkpoints(void)
     mm_dataset *dataset = NULL;
     mm_loader *loader = NULL;
     mm_trainer *trainer = NULL, *again = NULL;
-    mm_loader_options rows = MM_LOADER_OPTIONS_INIT;
-    mm_trainer_options options = MM_TRAINER_OPTIONS_INIT;
-    rows.batch = 1, rows.max_length = 8, rows.workers = 1;
+    rows.workers = 1;
     options.output = output, options.max_steps = 1, options.threads = 2, options.kernels = KERNELS;
-    snprintf(path, sizeof path, "%s/rows.jsonl", directory);
-    snprintf(output, sizeof output, "%s/run", directory);
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    snprintf(output, sizeof output, "%s/run-%s", directory, name);
     mm_status status = mm_dataset_open(path, &dataset);
     if (status == MM_OK)
         status = load_tokenizer(&tokenizer);
@@ -259,6 +257,10 @@ static mm_status training_with_checkpoints(void)
     if (status == MM_OK)
         status = mm_trainer_run(trainer);
     mm_trainer_free(trainer);
+    mm_model_free(model);
+    model = NULL;
+    if (status == MM_OK)
+        status = mm_model_load(directory, NULL, &model);
     if (status == MM_OK)
         status = mm_trainer_create(model, loader, tokenizer, &options, &again);
     if (status == MM_OK)
@@ -269,6 +271,34 @@ static mm_status training_with_checkpoints(void)
     mm_tokenizer_free(tokenizer);
     mm_dataset_free(dataset);
     return status;
+}
+
+static mm_status training_with_checkpoints(void)
+{
+    mm_loader_options rows = MM_LOADER_OPTIONS_INIT;
+    mm_trainer_options options = MM_TRAINER_OPTIONS_INIT;
+    rows.batch = 1, rows.max_length = 8;
+    return train_and_resume("rows.jsonl", rows, options);
+}
+
+static int32_t reward_length(void *user, const mm_answer *answer, double *reward)
+{
+    (void)user;
+    *reward = (double)answer->text_length;
+    return 0;
+}
+
+/* The checkpoint stands between two steps on the same answers. */
+static mm_status learning_from_rewards(void)
+{
+    mm_loader_options rows = MM_LOADER_OPTIONS_INIT;
+    mm_trainer_options options = MM_TRAINER_OPTIONS_INIT;
+    mm_policy_training policy = MM_POLICY_TRAINING_INIT;
+    rows.batch = 1, rows.max_length = 8, rows.kind = MM_ROW_PROMPT, rows.template_name = "minillm";
+    policy.reward = reward_length, policy.variant = MM_POLICY_PPO, policy.group = 2, policy.max_new_tokens = 3;
+    policy.updates = 2;
+    options.stage = MM_STAGE_POLICY, options.policy = &policy, options.accumulation_steps = 1;
+    return train_and_resume("prompts.jsonl", rows, options);
 }
 
 static mm_status chatting(void)
@@ -331,6 +361,7 @@ static const struct {
     { "loading and saving a model", loading_and_saving_a_model },
     { "training and generating", training_and_generating },
     { "training with checkpoints", training_with_checkpoints },
+    { "learning from rewards", learning_from_rewards },
     { "training a tokenizer", training_a_tokenizer },
     { "loading and saving a tokenizer", loading_and_saving_a_tokenizer },
     { "encoding and decoding", encoding_and_decoding },
@@ -339,9 +370,18 @@ static const struct {
 };
 #define DEEDS ((int)(sizeof deeds / sizeof *deeds))
 
-static void prepare(void)
+static void write_rows(const char *name, const char *rows)
 {
     char path[600];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    FILE *file = fopen(path, "w");
+    ck_assert_ptr_nonnull(file);
+    fputs(rows, file);
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+static void prepare(void)
+{
     mm_tokenizer *tokenizer = NULL;
     mm_model *model = NULL;
     mm_config *config = small_config();
@@ -350,11 +390,8 @@ static void prepare(void)
     ck_ok(mm_model_save(model, directory));
     ck_ok(train_tokenizer(&tokenizer));
     ck_ok(mm_tokenizer_save(tokenizer, directory));
-    snprintf(path, sizeof path, "%s/rows.jsonl", directory);
-    FILE *file = fopen(path, "w");
-    ck_assert_ptr_nonnull(file);
-    fputs("{\"text\": \"one\"}\n{\"text\": \"two\"}\n", file);
-    ck_assert_int_eq(fclose(file), 0);
+    write_rows("rows.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n");
+    write_rows("prompts.jsonl", "{\"question\": \"one?\", \"answer\": \"#### two\"}\n");
     mm_tokenizer_free(tokenizer);
     mm_model_free(model);
     mm_config_free(config);
@@ -374,7 +411,8 @@ static int attempt(int deed, long n)
                   after - before);
     /* What is only to make things faster, such as PCRE2's compiler, may go without. Where the C library walks through a
      * directory to remove it, errno is not always what it was. */
-    bool may_be_io = forever || deeds[deed].run == training_with_checkpoints;
+    bool may_be_io =
+        forever || deeds[deed].run == training_with_checkpoints || deeds[deed].run == learning_from_rewards;
     ck_assert_msg(status == MM_OK || status == MM_ERR_MEMORY || (status == MM_ERR_IO && may_be_io),
                   "%s, %ld%s: %s (%s)", deeds[deed].name, n, forever ? " on" : "", mm_status_name(status),
                   mm_last_error());
