@@ -24,7 +24,9 @@ static void check(mm_status status)
 
 static const char usage[] =
     "usage: chat --model DIR [OPTION...]\n\n"
-    "Talk with the model in DIR, a line at a time. /clear forgets what was said; /quit or the end of input ends.\n\n"
+    "Talk with the model in DIR, a line at a time. /clear forgets what was said, /adapters turns adapters off and on;\n"
+    "/quit or the end of input ends.\n\n"
+    "  --adapter DIR       an adapter to run with; may be given several times\n"
     "  --system TEXT       what the model is told before all else\n"
     "  --think on|off      think before answering, if the template has it (the template's default)\n"
     "  --template NAME     minimind2, minimind3 or minillm (the tokenizer's own)\n"
@@ -40,8 +42,14 @@ enum { MODEL, SYSTEM, THINK, TEMPLATE, TEXTS };
 static const char *const text_names[] = { "--model", "--system", "--think", "--template" };
 static const char *texts[TEXTS];
 
+#define MOST_ADAPTERS 16
+static const char *adapter_paths[MOST_ADAPTERS];
+static int32_t adapter_count;
+
 static bool read_option(const char *name, const char *value)
 {
+    if (strcmp(name, "--adapter") == 0 && adapter_count < MOST_ADAPTERS)
+        return (adapter_paths[adapter_count++] = value) != NULL;
     for (int i = 0; i < TEXTS; i++)
         if (strcmp(name, text_names[i]) == 0)
             return (texts[i] = value) != NULL;
@@ -65,6 +73,7 @@ static mm_tokenizer *tokenizer;
 static mm_cache *cache;
 static mm_decoder *decoder;
 static mm_chat *chat;
+static mm_adapter *adapters[MOST_ADAPTERS];
 static int32_t *held, *ids; /* what the cache holds, and perhaps more; the conversation */
 
 static void *grow(void *memory, size_t size)
@@ -84,6 +93,9 @@ static void load(void)
     plan.max_length = plan.max_context < 256 ? plan.max_context : 256; /* a longer prompt is read in parts */
     check(mm_context_create(model, &plan, &context));
     check(mm_cache_create(model, 1, plan.max_context, MM_F32, &cache));
+    for (int32_t i = 0; i < adapter_count; i++)
+        check(mm_adapter_load(model, adapter_paths[i], &adapters[i]));
+    check(mm_context_set_adapters(context, adapters, NULL, adapter_count));
     mm_model_free(model); /* the others keep it alive */
     check(mm_tokenizer_load(texts[MODEL], &tokenizer));
     check(mm_decoder_create(tokenizer, 1, &decoder));
@@ -141,6 +153,16 @@ static mm_status answer(mm_generate_options *options, size_t n)
     return MM_OK;
 }
 
+/* Run with the adapters or without. What the cache holds was computed the other way. */
+static void switch_adapters(void)
+{
+    static bool off;
+    off = !off;
+    check(mm_context_set_adapters(context, adapters, NULL, off ? 0 : adapter_count));
+    check(mm_cache_truncate(cache, 0, 0));
+    fprintf(stderr, "adapters %s\n", off ? "off" : "on");
+}
+
 static void talk(const mm_chat_options *form, mm_generate_options *options)
 {
     static char line[1 << 16];
@@ -150,6 +172,10 @@ static void talk(const mm_chat_options *form, mm_generate_options *options)
         line[strcspn(line, "\r\n")] = '\0';
         if (strcmp(line, "/clear") == 0) {
             check(mm_chat_truncate(chat, texts[SYSTEM] ? 1 : 0));
+            continue;
+        }
+        if (strcmp(line, "/adapters") == 0) {
+            switch_adapters();
             continue;
         }
         mm_status status = mm_chat_add(chat, "user", line, strlen(line));
@@ -193,6 +219,8 @@ int main(int argc, char **argv)
     mm_tokenizer_free(tokenizer);
     mm_cache_free(cache);
     mm_context_free(context);
+    for (int32_t i = 0; i < adapter_count; i++)
+        mm_adapter_free(adapters[i]);
     free(held);
     free(ids);
     return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;

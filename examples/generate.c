@@ -2,6 +2,7 @@
  *
  *     generate --model DIR --prompt "Once upon a time" --max-new-tokens 100
  *     generate --model DIR --prompt-ids 5,17,9 --greedy
+ *     generate --model DIR --adapter out/lora/identity --prompt "Who are you?"
  *
  * It loads the model and its tokenizer, turns the prompt into ids, plans a context that is just large enough, and lets
  * mm_generate() call back for each new token. A decoder turns ids into text that never ends in half a character. */
@@ -28,6 +29,7 @@ static const char usage[] = "usage: generate --model DIR (--prompt TEXT | --prom
                             "\n"
                             "Continue a text, or token ids, with the model in DIR. Ids give ids.\n"
                             "\n"
+                            "  --adapter DIR           an adapter to run with; may be given several times\n"
                             "  --max-new-tokens N      how many tokens at most (128)\n"
                             "  --bos                   begin with the model's bos token\n"
                             "  --greedy                always the likeliest token\n"
@@ -62,9 +64,18 @@ enum { MODEL, PROMPT, PROMPT_IDS, KERNELS, TEXTS };
 static const char *const text_names[TEXTS] = { "--model", "--prompt", "--prompt-ids", "--kernels" };
 static const char *texts[TEXTS];
 static bool bos, stats;
+#define MOST_ADAPTERS 16
+static const char *adapter_paths[MOST_ADAPTERS];
+static int32_t adapter_count;
 
 static bool read_option(const char *name, const char *value)
 {
+    if (strcmp(name, "--adapter") == 0) {
+        if (adapter_count == MOST_ADAPTERS)
+            fail("more adapters than it takes");
+        adapter_paths[adapter_count++] = value;
+        return true;
+    }
     for (int i = 0; i < TEXTS; i++)
         if (strcmp(name, text_names[i]) == 0)
             return (texts[i] = value) != NULL;
@@ -164,6 +175,12 @@ static mm_context *make_context(mm_model *model, int32_t prompt_length)
     plan.kernels = texts[KERNELS];
     mm_context *context = NULL;
     check(mm_context_create(model, &plan, &context));
+    mm_adapter *adapters[MOST_ADAPTERS];
+    for (int32_t i = 0; i < adapter_count; i++)
+        check(mm_adapter_load(model, adapter_paths[i], &adapters[i]));
+    check(mm_context_set_adapters(context, adapters, NULL, adapter_count));
+    for (int32_t i = 0; i < adapter_count; i++)
+        mm_adapter_free(adapters[i]); /* the context keeps them alive */
     return context;
 }
 

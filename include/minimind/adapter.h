@@ -102,6 +102,41 @@ MM_API mm_status mm_adapter_find(const mm_adapter *adapter, const char *name, mm
 MM_API mm_status mm_adapter_write(mm_adapter *adapter, int64_t index, mm_view *out);
 MM_API void mm_adapter_written(mm_adapter *adapter);
 
+/**
+ * An adapter from a file, for the model at hand.
+ *
+ * @param path  A directory as PEFT writes it (adapter_config.json, adapter_model.safetensors; F32, BF16 or F16); or a
+ *              safetensors file alone, whose tensors may have PEFT's names ("base_model.model.….lora_A.weight") or
+ *              MiniMind's ("….lora.A.weight"): its names say what it adapts, the factor is 1.
+ * @param out   Yours: pair it with mm_adapter_free().
+ *
+ * @return MM_OK; MM_ERR_ARG; MM_ERR_IO; MM_ERR_MEMORY; MM_ERR_FORMAT, a damaged file, or one for a model of other shapes or
+ *         names; MM_ERR_UNSUPPORTED, a kind of adapter that is not run here (the message names the key): DoRA, rank-stabilised
+ *         factors, biases, ranks by pattern, targets by regular expression. Since: 0.1
+ */
+MM_API mm_status mm_adapter_load(mm_model *model, const char *path, mm_adapter **out);
+
+/**
+ * Write adapter_config.json and adapter_model.safetensors into `directory`, which is made if it is missing, as PEFT reads
+ * them. Each file is replaced in one step, and on failure the old ones stand.
+ *
+ * @return MM_OK; MM_ERR_ARG; MM_ERR_IO (a full disk too); MM_ERR_MEMORY. Since: 0.1
+ */
+MM_API mm_status mm_adapter_save(const mm_adapter *adapter, const char *directory);
+
+/**
+ * A second model with adapters taken into its weights: W + Σ weights[i] · alpha/rank · B A, summed in double precision and
+ * rounded once to the dtype of W. It computes what a context with the adapters does, but for roundings. `model` and adapters
+ * stay as they are, so there is nothing to undo.
+ *
+ * @param adapters  As mm_context_set_adapters() takes them, `weights` and `count` too.
+ * @param out       Yours: pair it with mm_model_free().
+ *
+ * @return MM_OK; MM_ERR_ARG; MM_ERR_MEMORY; MM_ERR_UNSUPPORTED, quantized weights. Since: 0.1
+ */
+MM_API mm_status mm_adapter_merge(const mm_model *model, mm_adapter *const *adapters, const float *weights, int32_t count,
+                                  mm_model **out);
+
 #ifdef __cplusplus
 }
 #endif

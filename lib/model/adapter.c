@@ -93,8 +93,8 @@ static mm_status read_options(mm_adapter_options *o, const mm_adapter_options *g
     mm_status status = mmi_options_read(o, sizeof *o, given, "mm_adapter_options");
     if (status != MM_OK)
         return status;
-    if (o->rank < 1 || o->rank > 65536)
-        return mmi_fail(MM_ERR_ARG, "rank is %d, must be from 1 to 65536", (int)o->rank);
+    if (o->rank < 1 || o->rank > MMI_MOST_RANK)
+        return mmi_fail(MM_ERR_ARG, "rank is %d, must be from 1 to %d", (int)o->rank, MMI_MOST_RANK);
     if (!(o->alpha > 0) || !isfinite(o->alpha))
         return mmi_fail(MM_ERR_ARG, "alpha is %g, must be above 0", o->alpha);
     if (!(o->dropout >= 0 && o->dropout < 1))

@@ -23,6 +23,9 @@ struct mm_adapter {
     float *arena;    /* every tensor at a multiple of 64 bytes */
 };
 
+#define MMI_MOST_RANK 65536
+#define MMI_MOST_ADAPTERS 64 /* at once */
+
 /* Room for a tensor's name, the prefix of a file included. */
 #define MMI_ADAPTER_NAME_SIZE (MMI_NAME_SIZE + 40)
 
@@ -51,6 +54,10 @@ bool mmi_adapter_can_target(const mmi_tensor *tensor);
 void mmi_adapter_shape(const mm_adapter *adapter, int64_t index, mmi_tensor *out);
 void mmi_adapter_tensor_name(const mm_adapter *adapter, int64_t index, char *name, size_t size);
 float *mmi_adapter_room(const mm_adapter *adapter, int64_t index);
+
+/* Whether `model` may run with these, as mm_context_set_adapters() takes them: MM_ERR_ARG. `function` is for the message. */
+mm_status mmi_adapters_check(const char *function, const mm_model *model, mm_adapter *const *adapters,
+                             const float *weights, int32_t count);
 
 mm_adapter *mmi_adapter_hold(mm_adapter *adapter);
 

@@ -5,6 +5,7 @@
 #include "backend/kernels.h"
 #include "base/dtype.h"
 
+#define CHUNK_BYTES ((size_t)16384) /* read at a time where a dtype is turned into another */
 #define CHUNK 2048 /* floats on the stack between two dtypes, whole blocks of them */
 
 /* Every float16 and bfloat16 is a float32, and so is a small whole number times a float16: going through it rounds only
@@ -39,4 +40,22 @@ void mmi_convert(void *out, int32_t to, const void *in, int32_t from, int64_t n)
         k.narrow(out, in, to, n);
     else
         through_float(&k, out, to, in, from, n);
+}
+
+mm_status mmi_convert_entry(void *out, int32_t dtype, const mmi_st_file *file, const mmi_st_entry *entry)
+{
+    if (entry->dtype == dtype)
+        return mmi_st_read(out, file, entry, 0, entry->bytes);
+    unsigned char chunk[CHUNK_BYTES], *to = out;
+    size_t from_size = mm_dtype_size(entry->dtype), to_size = mm_dtype_size(dtype);
+    for (size_t at = 0; at < entry->bytes;) {
+        size_t now = entry->bytes - at < CHUNK_BYTES ? entry->bytes - at : CHUNK_BYTES;
+        mm_status status = mmi_st_read(chunk, file, entry, at, now);
+        if (status != MM_OK)
+            return status;
+        mmi_convert(to, dtype, chunk, entry->dtype, (int64_t)(now / from_size));
+        to += now / from_size * to_size;
+        at += now;
+    }
+    return MM_OK;
 }

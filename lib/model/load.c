@@ -8,8 +8,6 @@
 #include "model/match.h"
 #include "model/shards.h"
 
-#define CHUNK_BYTES ((size_t)16384) /* read at a time where a dtype is turned into another */
-
 MMI_OPTIONS_INIT(mm_load_options, MM_LOAD_OPTIONS_INIT)
 
 /* Where a model comes from. */
@@ -33,27 +31,6 @@ static mm_status settle_version(mm_config *config, const origin *from)
     return mm_config_set_int(config, "minimind_version", 3);
 }
 
-static mm_status read_tensor(mm_model *model, int64_t index, const mmi_source *source)
-{
-    const mmi_st_entry *e = source->entry;
-    unsigned char *out = mmi_model_room(model, index);
-    int32_t dtype = model->dtypes[index];
-    if (e->dtype == dtype)
-        return mmi_st_read(out, source->file, e, 0, e->bytes);
-    unsigned char chunk[CHUNK_BYTES];
-    size_t from_size = mm_dtype_size(e->dtype), to_size = mm_dtype_size(dtype);
-    for (size_t at = 0; at < e->bytes;) {
-        size_t now = e->bytes - at < CHUNK_BYTES ? e->bytes - at : CHUNK_BYTES;
-        mm_status status = mmi_st_read(chunk, source->file, e, at, now);
-        if (status != MM_OK)
-            return status;
-        mmi_convert(out, dtype, chunk, e->dtype, (int64_t)(now / from_size));
-        out += now / from_size * to_size;
-        at += now;
-    }
-    return MM_OK;
-}
-
 static mm_status take_copies(mm_model *model, const mmi_source *sources, bool keep_dtype)
 {
     int64_t count = model->layout.count;
@@ -61,7 +38,7 @@ static mm_status take_copies(mm_model *model, const mmi_source *sources, bool ke
         model->dtypes[i] = keep_dtype ? sources[i].entry->dtype : MM_F32;
     mm_status status = mmi_model_place(model);
     for (int64_t i = 0; status == MM_OK && i < count; i++)
-        status = read_tensor(model, i, &sources[i]);
+        status = mmi_convert_entry(mmi_model_room(model, i), model->dtypes[i], sources[i].file, sources[i].entry);
     return status;
 }
 

@@ -10,6 +10,7 @@
 #include "model/handle.h"
 #include "model/names.h"
 #include "model/safetensors.h"
+#include "model/save.h"
 
 /* A tensor's row and its name, in one block. */
 typedef struct table {
@@ -51,8 +52,9 @@ static mm_status describe(table *t, const mm_model *model)
     return MM_OK;
 }
 
-static mm_status write_weights(const mm_model *model, const char *path)
+static mm_status write_weights(const void *owner, const char *path)
 {
+    const mm_model *model = owner;
     /* Other readers ask for this mark before they take a file for PyTorch's. */
     static const char *const metadata[] = { "format", "pt", NULL };
     table t = { NULL, NULL };
@@ -63,10 +65,15 @@ static mm_status write_weights(const mm_model *model, const char *path)
     return status;
 }
 
+static mm_status write_config(const void *model, const char *path)
+{
+    return mm_config_save(((const mm_model *)model)->config, path);
+}
+
 /* The names a save needs. */
 typedef struct paths {
     char *weights, *config;
-    char *waiting; /* where config.json waits until the weights are in place */
+    char *waiting; /* where the small file waits until the weights are in place */
 } paths;
 
 static atomic_uint serial;
@@ -78,12 +85,12 @@ static void free_paths(paths *p)
     mmi_free(p->waiting);
 }
 
-static mm_status make_paths(paths *p, const char *directory)
+static mm_status make_paths(paths *p, const char *directory, const mmi_saved_pair *pair)
 {
     char name[64];
-    snprintf(name, sizeof name, "config.json.%ld-%u.tmp", (long)getpid(), atomic_fetch_add(&serial, 1));
-    p->weights = mmi_path_join(directory, "model.safetensors");
-    p->config = mmi_path_join(directory, "config.json");
+    snprintf(name, sizeof name, "%.24s.%ld-%u.tmp", pair->config, (long)getpid(), atomic_fetch_add(&serial, 1));
+    p->weights = mmi_path_join(directory, pair->weights);
+    p->config = mmi_path_join(directory, pair->config);
     p->waiting = mmi_path_join(directory, name);
     if (!p->weights || !p->config || !p->waiting)
         return mmi_fail_memory(strlen(directory) + sizeof name, "a path");
@@ -91,17 +98,32 @@ static mm_status make_paths(paths *p, const char *directory)
 }
 
 /* The config is on disk, under another name, before the weights are replaced: what is left to do behind them is one
- * rename, which needs no room. Saving a model over an older state of itself thus leaves a loadable directory at any
- * moment, and a full disk leaves the old one. */
-static mm_status write_files(const mm_model *model, const paths *p)
+ * rename, which needs no room. Saving over an older state thus leaves a loadable directory at any moment, and a full
+ * disk leaves the old one. */
+static mm_status write_files(const mmi_saved_pair *pair, const paths *p)
 {
-    mm_status status = mm_config_save(model->config, p->waiting);
+    mm_status status = pair->write_config(pair->owner, p->waiting);
     if (status == MM_OK)
-        status = write_weights(model, p->weights);
+        status = pair->write_weights(pair->owner, p->weights);
     if (status == MM_OK)
         status = mmi_rename_synced(p->waiting, p->config);
     if (status != MM_OK)
         unlink(p->waiting);
+    return status;
+}
+
+mm_status mmi_save_pair(const char *directory, const mmi_saved_pair *pair)
+{
+    paths p = { NULL, NULL, NULL };
+    bool there = mmi_is_directory(directory);
+    mm_status status = make_paths(&p, directory, pair);
+    if (status == MM_OK)
+        status = mmi_make_directory(directory);
+    if (status == MM_OK)
+        status = write_files(pair, &p);
+    if (status != MM_OK && !there)
+        rmdir(directory); /* succeeds only on one that was made here and is empty */
+    free_paths(&p);
     return status;
 }
 
@@ -117,15 +139,6 @@ mm_status mm_model_save(const mm_model *model, const char *directory)
                             "mm_model_save: the weights are %s, which safetensors has no dtype for; "
                             "mm_model_cast() to one of f32, bf16 and f16 gives some that can be saved",
                             mm_dtype_name(model->dtypes[i]));
-    paths p = { NULL, NULL, NULL };
-    bool there = mmi_is_directory(directory);
-    mm_status status = make_paths(&p, directory);
-    if (status == MM_OK)
-        status = mmi_make_directory(directory);
-    if (status == MM_OK)
-        status = write_files(model, &p);
-    if (status != MM_OK && !there)
-        rmdir(directory); /* succeeds only on one that was made here and is empty */
-    free_paths(&p);
-    return status;
+    const mmi_saved_pair pair = { "config.json", "model.safetensors", write_config, write_weights, model };
+    return mmi_save_pair(directory, &pair);
 }

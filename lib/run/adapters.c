@@ -1,13 +1,10 @@
 #include "run/adapters.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/random.h"
 #include "model/trained.h"
 #include "run/context.h"
-
-#define MOST_ADAPTERS 64
 
 /* What the adapters of one context need together. */
 typedef struct needs {
@@ -123,38 +120,11 @@ static void fill(mm_context *ctx, mmi_adapters *a, mm_adapter *const *adapters, 
     a->count = count;
 }
 
-static mm_status check(const mm_context *ctx, mm_adapter *const *adapters, const float *weights, int32_t count)
-{
-    if (!ctx)
-        return mmi_fail(MM_ERR_ARG, "mm_context_set_adapters: context is NULL");
-    if (count < 0 || count > MOST_ADAPTERS)
-        return mmi_fail(MM_ERR_ARG, "mm_context_set_adapters: count is %d, must be from 0 to %d", (int)count,
-                        MOST_ADAPTERS);
-    if (count > 0 && !adapters)
-        return mmi_fail(MM_ERR_ARG, "mm_context_set_adapters: adapters is NULL");
-    const mmi_trained own = { .layout = ctx->layout };
-    for (int32_t i = 0; i < count; i++) {
-        if (!adapters[i])
-            return mmi_fail(MM_ERR_ARG, "mm_context_set_adapters: adapter %d is NULL", (int)i);
-        const mmi_trained theirs = { .layout = adapters[i]->layout };
-        if (adapters[i]->model != ctx->model && !mmi_trained_alike(&own, &theirs))
-            return mmi_fail(MM_ERR_ARG, "mm_context_set_adapters: adapter %d was made for a model of other shapes",
-                            (int)i);
-        if (weights && !isfinite(weights[i]))
-            return mmi_fail(MM_ERR_ARG, "mm_context_set_adapters: the weight of adapter %d is %g", (int)i, weights[i]);
-        for (int32_t j = 0; j < i; j++)
-            if (adapters[j] == adapters[i])
-                return mmi_fail(MM_ERR_ARG, "mm_context_set_adapters: adapter %d is there twice, also as %d", (int)i,
-                                (int)j);
-    }
-    return MM_OK;
-}
-
 /* A block of the right size, cut for these adapters; the one at hand when it is. */
 static mm_status make_room(mm_context *ctx, mm_adapter *const *adapters, int64_t count)
 {
     mmi_adapters *a = &ctx->adapters;
-    mmi_adapter_cost costs[MOST_ADAPTERS];
+    mmi_adapter_cost costs[MMI_MOST_ADAPTERS];
     for (int64_t i = 0; i < count; i++)
         costs[i] = mmi_adapter_cost_of(adapters[i]);
     size_t size = mmi_adapters_bytes(ctx->arch, ctx->layout, &ctx->limits, costs, count);
@@ -174,11 +144,13 @@ static mm_status make_room(mm_context *ctx, mm_adapter *const *adapters, int64_t
 
 mm_status mm_context_set_adapters(mm_context *ctx, mm_adapter *const *adapters, const float *weights, int32_t count)
 {
-    mm_status status = check(ctx, adapters, weights, count);
+    if (!ctx)
+        return mmi_fail(MM_ERR_ARG, "mm_context_set_adapters: context is NULL");
+    mm_status status = mmi_adapters_check("mm_context_set_adapters", ctx->model, adapters, weights, count);
     if (status != MM_OK)
         return status;
     mmi_adapters *a = &ctx->adapters;
-    mm_adapter *before[MOST_ADAPTERS];
+    mm_adapter *before[MMI_MOST_ADAPTERS];
     int64_t had = a->count;
     for (int64_t i = 0; i < had; i++)
         before[i] = a->held[i];

@@ -111,12 +111,34 @@ rewards_are_learnt_from() {
         [ -s "$work/rl2/model/model.safetensors" ]
 }
 
+# One conversation, seen often: with the adapter the model says what it learnt, without it what it said before.
+learns_an_adapter() {
+    "$bin/generate" --model "$model" --prompt "hi" --greedy --max-new-tokens 8 >"$work/before" &&
+        "$bin/lora" --model "$model" --data-path "$work/chat.jsonl" --save_dir "$work/lora" --lora-name well --epochs 60 \
+            --batch-size 1 --max-seq-len 48 --learning-rate 0.003 --targets '*' >"$work/losses" && cat "$work/losses" &&
+        [ -s "$work/lora/well/adapter_model.safetensors" ] && grep -q '"peft_type": "LORA"' "$work/lora/well/adapter_config.json" &&
+        "$bin/lora" --model "$model" --data-path "$work/chat.jsonl" --save-dir "$work/lora" --lora-name more --epochs 1 \
+            --from-lora "$work/lora/well" --batch-size 1 --max-seq-len 48 >"$work/more" && cat "$work/more" &&
+        awk -F'[:,] ' '/loss/ { if (!first++) begin = $3; end = $3 } END { exit !(end < 0.75 * begin) }' "$work/losses" "$work/more"
+}
+
+generates_with_an_adapter() {
+    "$bin/generate" --model "$model" --adapter "$work/lora/well" --prompt "hi" --greedy --max-new-tokens 8 >"$work/with" &&
+        "$bin/generate" --model "$model" --prompt "hi" --greedy --max-new-tokens 8 >"$work/after" &&
+        cmp "$work/before" "$work/after" && ! cmp -s "$work/before" "$work/with"
+}
+
+chats_with_an_adapter() {
+    printf 'hi\n/adapters\nhi\n' | "$bin/chat" --model "$model" --adapter "$work/lora/well" --temperature 0 --max-new-tokens 8 \
+        >"$work/talk" 2>"$work/prompts" && cat "$work/talk" && grep -q 'adapters off' "$work/prompts"
+}
+
 truncated_model() {
     mkdir "$work/cut" && cp "$model/config.json" "$work/cut/" &&
         head -c 1000 "$model/model.safetensors" >"$work/cut/model.safetensors"
 }
 
-for program in bench dataset embed generate make_corpus params pretrain rl tokenize train_tokenizer; do
+for program in bench dataset embed generate lora make_corpus params pretrain rl tokenize train_tokenizer; do
     check "$program --help says how it is used" helps $program
 done
 for program in train prefill decode batch scaling kernels start; do
@@ -162,6 +184,13 @@ check "rl refuses an algorithm that there is not" refuses "reinforce" rl --algor
 check "rl refuses an option that there is not" refuses "--no-such" rl --no-such 1
 check "rl refuses a number that is none" refuses "--steps" rl --steps many
 check "rl names the model that is missing" refuses "/no/such/model" rl --model /no/such/model --work-dir "$work/rl3"
+check "lora learns an adapter and goes on with it" learns_an_adapter
+check "generate runs with an adapter, and the model is as before" generates_with_an_adapter
+check "chat turns adapters off" chats_with_an_adapter
+check "lora names projections that there are not" refuses "c_attn" \
+    lora --model "$model" --data-path "$work/chat.jsonl" --targets c_attn
+check "generate names an adapter that is missing" refuses "/no/such" \
+    generate --model "$model" --prompt hi --adapter /no/such
 check "a truncated model can be made" truncated_model
 check "generate names a weight file that is cut short" refuses "model.safetensors" \
     generate --model "$work/cut" --prompt-ids 5

@@ -13,6 +13,7 @@ alive. What the library refuses is a MinimindError with its message.
 from __future__ import annotations
 
 from . import _ffi, objective
+from .adapter import Adapter, AdapterWeights, merged
 from .chat import Chat, Reply, ToolCall
 from .config import Config, Key, TensorInfo, config_keys, presets
 from .context import Batch, Context, Gradients, Output, kernels

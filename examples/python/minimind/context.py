@@ -11,6 +11,7 @@ import numpy as np
 from . import _ffi
 from ._arrays import IntArray, floats, integers, pointer, show
 from ._library import Handle, create, lib, struct
+from .adapter import Adapter, AdapterWeights, chosen
 from .errors import StateError
 from .model import Model
 
@@ -50,7 +51,9 @@ class Gradients(Mapping[str, np.ndarray]):
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._index = {name: i for i, name in enumerate(context.model.weights)}
+        adapter = context._adapter
+        names = context.model.weights if adapter is None else AdapterWeights(adapter)
+        self._index = {name: i for i, name in enumerate(names)}
 
     def __getitem__(self, name: str) -> np.ndarray:
         view, native = _ffi.mm_view(), self._context._native
@@ -79,12 +82,17 @@ class Context(Handle):
 
     def __init__(self, model: Model, *, train: bool = False, max_batch: int = 1, max_length: int = 512,
                  max_context: int = 0, outputs: int = 0, threads: int = 0, checkpointing: bool = False,
-                 router_noise: float = 0.0, kernels: str | None = None) -> None:
+                 router_noise: float = 0.0, kernels: str | None = None, adapter: Adapter | None = None,
+                 trainable: str | None = None) -> None:
         """`outputs` are the MM_OUT_… that may be asked for, added together; 0: the loss in training, else the last
-        logits."""
+        logits. With `adapter` it is that which is trained, and the model stays; `trainable` are patterns of the model's
+        tensors to train."""
         options = struct(_ffi.mm_context_options, mode=_ffi.MM_TRAIN if train else _ffi.MM_EVAL, max_batch=max_batch,
                          max_length=max_length, max_context=max_context, outputs=outputs, threads=threads,
-                         checkpointing=checkpointing, router_noise=router_noise, kernels=kernels)
+                         checkpointing=checkpointing, router_noise=router_noise, kernels=kernels, trainable=trainable)
+        self._adapter = None if adapter is None else adapter._native
+        if self._adapter is not None:
+            options.adapter = self._adapter._as_parameter_
         self._handle = create(_ffi.mm_context, lib.mm_context_create, lib.mm_context_free, model._native,
                               ctypes.byref(options))
         self._model = Model._wrap(model._native)   # of its own: the caller's may be closed first
@@ -100,6 +108,10 @@ class Context(Handle):
     def kernels(self) -> str:
         """The kernel path it runs on."""
         return lib.mm_context_kernels(self._native).decode()
+
+    def set_adapters(self, adapters: Sequence[Adapter], weights: Sequence[float] | None = None) -> None:
+        """Run with these from now on, each times its weight; with none, as the model is."""
+        lib.mm_context_set_adapters(self._native, *chosen(adapters, weights))
 
     def cancel(self) -> None:
         """Make the call that runs on this context, or else the next one, raise CancelledError. From any thread."""

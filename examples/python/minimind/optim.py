@@ -10,17 +10,18 @@ import numpy as np
 from . import _ffi
 from ._arrays import floats, pointer, show
 from ._library import Handle, create, lib, path, struct
+from .adapter import Adapter
 from .context import Context
 from .model import Model
 
 
 class Optimizer(Handle):
-    """AdamW with decoupled decay: beta1, beta2, eps, weight_decay."""
+    """AdamW with decoupled decay: beta1, beta2, eps, weight_decay, decay, trainable. For a model, or for an adapter."""
 
-    def __init__(self, model: Model, **options: Any) -> None:
+    def __init__(self, model: Model | Adapter, **options: Any) -> None:
         wanted = struct(_ffi.mm_adamw_options, **options)
-        self._handle = create(_ffi.mm_optimizer, lib.mm_adamw_create, lib.mm_optimizer_free, model._native,
-                              ctypes.byref(wanted))
+        make = lib.mm_adamw_create_adapter if isinstance(model, Adapter) else lib.mm_adamw_create
+        self._handle = create(_ffi.mm_optimizer, make, lib.mm_optimizer_free, model._native, ctypes.byref(wanted))
 
     def step(self, context: Context, learning_rate: float, max_grad_norm: float = 0.0) -> float:
         """Update the weights from the context's gradients; returns their norm before clipping."""

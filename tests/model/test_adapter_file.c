@@ -1,0 +1,386 @@
+/* Adapters on disk: saved, read back, made by others, damaged. */
+#define _POSIX_C_SOURCE 200809L
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/files.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "checkpoint.h"
+#include "support.h"
+
+static mm_model *model;
+
+static void start(void)
+{
+    model = tiny_model(1);
+}
+
+static void end(void)
+{
+    mm_model_free(model);
+}
+
+static mm_adapter *adapter_of(const char *targets, int32_t rank)
+{
+    mm_adapter_options o = MM_ADAPTER_OPTIONS_INIT;
+    mm_adapter *adapter = NULL;
+    test_rng rng = { 5 };
+    o.targets = targets;
+    o.rank = rank;
+    o.alpha = 6.5;
+    o.dropout = 0.125;
+    ck_ok(mm_adapter_create(model, &o, &adapter));
+    for (int64_t i = 0; i < mm_adapter_tensor_count(adapter); i++) {
+        mm_view view;
+        ck_ok(mm_adapter_write(adapter, i, &view));
+        rng_fill(&rng, view.data, (size_t)(view.shape[0] * view.shape[1]), 1);
+    }
+    return adapter;
+}
+
+static void same_adapters(const mm_adapter *a, const mm_adapter *b)
+{
+    ck_assert_int_eq(mm_adapter_tensor_count(a), mm_adapter_tensor_count(b));
+    for (int64_t i = 0; i < mm_adapter_tensor_count(a); i++) {
+        char x_name[200], y_name[200];
+        mm_view x, y;
+        ck_ok(mm_adapter_name(a, i, x_name, sizeof x_name, NULL));
+        ck_ok(mm_adapter_name(b, i, y_name, sizeof y_name, NULL));
+        ck_assert_str_eq(x_name, y_name);
+        ck_ok(mm_adapter_tensor(a, i, &x));
+        ck_ok(mm_adapter_tensor(b, i, &y));
+        ck_assert_int_eq(memcmp(x.data, y.data, (size_t)(x.shape[0] * x.shape[1]) * sizeof(float)), 0);
+    }
+}
+
+static const char *saved(const mm_adapter *adapter)
+{
+    static char directory[600];
+    snprintf(directory, sizeof directory, "%s/adapter", scratch_directory());
+    ck_ok(mm_adapter_save(adapter, directory));
+    return directory;
+}
+
+static const char *const choices[] = { NULL, "*", "minimind", "q_proj", "model.layers.1.self_attn.q_proj,down_proj",
+                                       "layers.0.*" };
+enum { CHOICES = sizeof choices / sizeof *choices };
+
+START_TEST(what_was_saved_is_read_back)
+{
+    mm_adapter *adapter = adapter_of(choices[_i], 3), *again = NULL;
+    mm_adapter_options before = MM_ADAPTER_OPTIONS_INIT, after = MM_ADAPTER_OPTIONS_INIT;
+    const char *directory = saved(adapter);
+    ck_ok(mm_adapter_load(model, directory, &again));
+    same_adapters(adapter, again);
+    ck_ok(mm_adapter_describe(adapter, &before));
+    ck_ok(mm_adapter_describe(again, &after));
+    ck_assert_int_eq(before.rank, after.rank);
+    ck_assert(before.alpha == after.alpha && before.dropout == after.dropout);
+    ck_assert_int_eq(files_in(directory), 2);
+    mm_adapter_free(again);
+    mm_adapter_free(adapter);
+}
+END_TEST
+
+/* --- The layout --- */
+
+START_TEST(the_config_says_what_peft_asks_for)
+{
+    mm_adapter *adapter = adapter_of("model.layers.1.self_attn.q_proj,down_proj", 3);
+    mmi_json *json = NULL;
+    ck_ok(mmi_json_read_file(in(saved(adapter), "adapter_config.json"), &json));
+    static const char *const texts[][2] = { { "peft_type", "LORA" }, { "bias", "none" }, { "task_type", "CAUSAL_LM" } };
+    for (size_t i = 0; i < 3; i++)
+        ck_assert_str_eq(mmi_json_string(mmi_json_get(json, texts[i][0]), NULL), texts[i][1]);
+    ck_assert_int_eq(mmi_json_int(mmi_json_get(json, "r"), 0), 3);
+    ck_assert(mmi_json_number(mmi_json_get(json, "lora_alpha"), 0) == 6.5);
+    ck_assert(mmi_json_number(mmi_json_get(json, "lora_dropout"), 0) == 0.125);
+    ck_assert_int_eq(mmi_json_what(mmi_json_get(json, "base_model_name_or_path")), MMI_JSON_NULL);
+    const mmi_json *targets = mmi_json_get(json, "target_modules");
+    ck_assert_uint_eq(mmi_json_size(targets), 2); /* all down projections by their last part, one q by its whole name */
+    ck_assert_str_eq(mmi_json_string(mmi_json_at(targets, 0), NULL), "down_proj");
+    ck_assert_str_eq(mmi_json_string(mmi_json_at(targets, 1), NULL), "model.layers.1.self_attn.q_proj");
+    mmi_json_free(json);
+    mm_adapter_free(adapter);
+}
+END_TEST
+
+START_TEST(the_tensors_have_pefts_names_and_shapes)
+{
+    mm_adapter *adapter = adapter_of("k_proj", 3);
+    mmi_st_file file;
+    ck_ok(mmi_st_open(in(saved(adapter), "adapter_model.safetensors"), &file));
+    ck_assert_uint_eq(file.count, 4);
+    const mmi_st_entry *a = mmi_st_find(&file, "base_model.model.model.layers.1.self_attn.k_proj.lora_A.weight");
+    const mmi_st_entry *b = mmi_st_find(&file, "base_model.model.model.layers.1.self_attn.k_proj.lora_B.weight");
+    ck_assert(a && a->shape[0] == 3 && a->shape[1] == 16);
+    ck_assert(b && b->shape[0] == 8 && b->shape[1] == 3);
+    mmi_st_close(&file);
+    mm_adapter_free(adapter);
+}
+END_TEST
+
+/* --- Others' files --- */
+
+/* The adapter's tensors as rows, their names made by `form` from "layers.N.….q_proj" and 'A' or 'B'. */
+static void rows_in_form(rows *r, const mm_adapter *adapter, const char *form)
+{
+    r->count = 0;
+    for (int64_t i = 0; i < mm_adapter_tensor_count(adapter); i++) {
+        char name[200], full[300];
+        mm_view view;
+        ck_ok(mm_adapter_name(adapter, i, name, sizeof name, NULL));
+        ck_ok(mm_adapter_tensor(adapter, i, &view));
+        *strstr(name, ".lora_") = '\0';
+        snprintf(full, sizeof full, form, name + strlen("model."), i % 2 ? 'B' : 'A');
+        add_row(r, full, view.dtype, 2, view.shape[0], view.shape[1], view.data);
+    }
+}
+
+START_TEST(a_file_alone_is_read_under_all_names)
+{
+    static const char *const forms[] = { "model.%s.lora.%c.weight", "%s.lora.%c.weight", "model.%s.lora_%c.weight",
+                                         "base_model.model.model.%s.lora_%c.weight" };
+    mm_adapter *adapter = adapter_of("minimind", 5), *again = NULL;
+    mm_adapter_options o = MM_ADAPTER_OPTIONS_INIT;
+    rows r;
+    const char *path = in(scratch_directory(), "lora.safetensors");
+    rows_in_form(&r, adapter, forms[_i]);
+    ck_ok(mmi_st_write(path, r.entries, r.count, NULL));
+    ck_ok(mm_adapter_load(model, path, &again));
+    same_adapters(adapter, again);
+    ck_ok(mm_adapter_describe(again, &o));
+    ck_assert_int_eq(o.rank, 5);
+    ck_assert(o.alpha == 5);
+    mm_adapter_free(again);
+    mm_adapter_free(adapter);
+}
+END_TEST
+
+START_TEST(half_precision_is_widened)
+{
+    mm_adapter *adapter = adapter_of("q_proj", 2), *again = NULL;
+    rows r;
+    uint16_t halves[2][64];
+    mm_view view;
+    const char *path = in(scratch_directory(), "lora.safetensors");
+    rows_in_form(&r, adapter, "model.%s.lora.%c.weight");
+    for (size_t i = 0; i < 64; i++) {
+        halves[0][i] = 0x3F80;                /* 1 in bf16 */
+        halves[1][i] = (uint16_t)(0x4000 + i); /* from 2 up in f16 */
+    }
+    r.entries[0].dtype = MM_BF16;
+    r.entries[0].data = halves[0];
+    r.entries[1].dtype = MM_F16;
+    r.entries[1].data = halves[1];
+    ck_ok(mmi_st_write(path, r.entries, r.count, NULL));
+    ck_ok(mm_adapter_load(model, path, &again));
+    ck_ok(mm_adapter_tensor(again, 0, &view));
+    ck_assert(((float *)view.data)[31] == 1);
+    ck_ok(mm_adapter_tensor(again, 1, &view));
+    ck_assert(((float *)view.data)[1] == 2.001953125f);
+    mm_adapter_free(again);
+    mm_adapter_free(adapter);
+}
+END_TEST
+
+static void write_config(const char *directory, const char *json)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "%s", json);
+    for (char *c = text; *c; c++)
+        if (*c == '\'')
+            *c = '"';
+    write_text(in(directory, "adapter_config.json"), text);
+}
+
+#define GOOD "'peft_type':'LORA','r':3,'lora_alpha':6,'target_modules':['q_proj']"
+
+START_TEST(configs_are_taken_or_refused_by_key)
+{
+    static const struct {
+        const char *json;
+        mm_status status;
+        const char *words;
+    } cases[] = {
+        { "{" GOOD "}", MM_OK, NULL },
+        { "{" GOOD ",'bias':'none','use_dora':false,'rank_pattern':{},'modules_to_save':null,'megatron_core':'x'}", MM_OK, NULL },
+        { "{" GOOD ",'bias':'all'}", MM_ERR_UNSUPPORTED, "bias" },
+        { "{" GOOD ",'use_dora':true}", MM_ERR_UNSUPPORTED, "use_dora" },
+        { "{" GOOD ",'use_rslora':true}", MM_ERR_UNSUPPORTED, "use_rslora" },
+        { "{" GOOD ",'fan_in_fan_out':true}", MM_ERR_UNSUPPORTED, "fan_in_fan_out" },
+        { "{" GOOD ",'rank_pattern':{'q_proj':4}}", MM_ERR_UNSUPPORTED, "rank_pattern" },
+        { "{" GOOD ",'alpha_pattern':{'q_proj':4}}", MM_ERR_UNSUPPORTED, "alpha_pattern" },
+        { "{" GOOD ",'layers_to_transform':[1]}", MM_ERR_UNSUPPORTED, "layers_to_transform" },
+        { "{" GOOD ",'modules_to_save':['lm_head']}", MM_ERR_UNSUPPORTED, "modules_to_save" },
+        { "{'peft_type':'IA3','r':3}", MM_ERR_UNSUPPORTED, "peft_type" },
+        { "{'r':3,'lora_alpha':6,'target_modules':['q_proj']}", MM_ERR_FORMAT, "peft_type" },
+        { "{'peft_type':'LORA','r':0,'lora_alpha':6,'target_modules':['q_proj']}", MM_ERR_FORMAT, "r is" },
+        { "{'peft_type':'LORA','lora_alpha':6,'target_modules':['q_proj']}", MM_ERR_FORMAT, "r is" },
+        { "{'peft_type':'LORA','r':3,'lora_alpha':0,'target_modules':['q_proj']}", MM_ERR_FORMAT, "lora_alpha" },
+        { "{" GOOD ",'lora_dropout':1}", MM_ERR_FORMAT, "lora_dropout" },
+        { "{'peft_type':'LORA','r':3,'lora_alpha':6}", MM_ERR_FORMAT, "target_modules" },
+        { "{'peft_type':'LORA','r':3,'lora_alpha':6,'target_modules':[]}", MM_ERR_FORMAT, "target_modules" },
+        { "{'peft_type':'LORA','r':3,'lora_alpha':6,'target_modules':[7]}", MM_ERR_FORMAT, "target_modules" },
+        { "{'peft_type':'LORA','r':3,'lora_alpha':6,'target_modules':'.*q_proj'}", MM_ERR_UNSUPPORTED, "target_modules" },
+        { "{'peft_type':'LORA','r':3,'lora_alpha':6,'target_modules':['q_*']}", MM_ERR_UNSUPPORTED, "target_modules" },
+        { "{'peft_type':'LORA','r':3,'lora_alpha':6,'target_modules':['c_attn']}", MM_ERR_FORMAT, "c_attn" },
+        { "{'peft_type':'LORA','r':3,'lora_alpha':6,'target_modules':['q_proj','v_proj']}", MM_ERR_FORMAT, "v_proj" },
+        { "{'peft_type':'LORA','r':4,'lora_alpha':6,'target_modules':['q_proj']}", MM_ERR_FORMAT, "lora_" },
+        { "[1]", MM_ERR_FORMAT, "object" },
+        { "{'peft_type':", MM_ERR_FORMAT, "adapter_config.json" },
+    };
+    mm_adapter *adapter = adapter_of("q_proj", 3), *got = NULL;
+    char directory[600];
+    snprintf(directory, sizeof directory, "%s", saved(adapter));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint64_t before = held();
+        write_config(directory, cases[i].json);
+        mm_status status = mm_adapter_load(model, directory, &got);
+        ck_assert_msg(status == cases[i].status, "%s: %s (%s)", cases[i].json, mm_status_name(status), mm_last_error());
+        if (status == MM_OK)
+            mm_adapter_free(got);
+        else
+            ck_error_mentions(cases[i].words);
+        ck_assert_uint_eq(held(), before);
+    }
+    mm_adapter_free(adapter);
+}
+END_TEST
+
+START_TEST(tensors_that_do_not_fit_are_refused)
+{
+    mm_adapter *adapter = adapter_of("q_proj", 3), *got = NULL;
+    char directory[600], path[700];
+    rows r;
+    snprintf(directory, sizeof directory, "%s", saved(adapter));
+    snprintf(path, sizeof path, "%s/adapter_model.safetensors", directory);
+    const char *form = "base_model.model.model.%s.lora_%c.weight";
+    for (int wrong = 0; wrong < 6; wrong++) {
+        rows_in_form(&r, adapter, form);
+        if (wrong == 0)
+            r.count--;
+        if (wrong == 1)
+            strcpy(r.entries[0].name, "base_model.model.model.layers.0.self_attn.k_proj.lora_A.weight");
+        if (wrong == 2)
+            strcpy(r.entries[0].name, "base_model.model.model.layers.9.self_attn.q_proj.lora_A.weight");
+        if (wrong == 3)
+            r.entries[0].shape[0] = 2;
+        if (wrong == 4)
+            strcpy(r.entries[1].name, "layers.0.self_attn.q_proj.lora.A.weight");
+        if (wrong == 5)
+            r.entries[0].dtype = MM_I32;
+        ck_ok(mmi_st_write(path, r.entries, r.count, NULL));
+        ck_status(mm_adapter_load(model, directory, &got), wrong == 5 ? MM_ERR_UNSUPPORTED : MM_ERR_FORMAT);
+        ck_error_mentions("adapter_model.safetensors");
+        ck_assert_ptr_null(got);
+    }
+    mm_adapter_free(adapter);
+}
+END_TEST
+
+START_TEST(damaged_and_missing_files_are_refused)
+{
+    mm_adapter *adapter = adapter_of("q_proj", 3), *got = NULL;
+    char directory[600];
+    snprintf(directory, sizeof directory, "%s", saved(adapter));
+    const char *weights = in(directory, "adapter_model.safetensors");
+    uint64_t before = held();
+    resize_file(weights, file_size(weights) - 1);
+    ck_status(mm_adapter_load(model, directory, &got), MM_ERR_FORMAT);
+    resize_file(weights, 5);
+    ck_status(mm_adapter_load(model, weights, &got), MM_ERR_FORMAT);
+    ck_assert_int_eq(unlink(weights), 0);
+    ck_status(mm_adapter_load(model, directory, &got), MM_ERR_IO);
+    ck_assert_int_eq(unlink(in(directory, "adapter_config.json")), 0);
+    ck_status(mm_adapter_load(model, directory, &got), MM_ERR_IO);
+    ck_status(mm_adapter_load(model, in(directory, "nothing"), &got), MM_ERR_IO);
+    ck_assert_uint_eq(held(), before);
+    mm_adapter_free(adapter);
+}
+END_TEST
+
+START_TEST(an_adapter_for_another_model_is_refused)
+{
+    mm_config *config = tiny_config("minimind");
+    mm_model *other = NULL;
+    mm_adapter *adapter = adapter_of("q_proj", 3), *got = NULL;
+    ck_ok(mm_config_set_int(config, "hidden_size", 24));
+    ck_ok(mm_model_create(config, 1, &other));
+    ck_status(mm_adapter_load(other, saved(adapter), &got), MM_ERR_FORMAT);
+    ck_error_mentions("[3, 16]");
+    ck_error_mentions("[3, 24]");
+    mm_adapter_free(adapter);
+    mm_model_free(other);
+    mm_config_free(config);
+}
+END_TEST
+
+START_TEST(out_of_memory_at_any_point_leaves_nothing)
+{
+    mm_adapter *adapter = adapter_of("q_proj", 3), *got = NULL;
+    char directory[600];
+    snprintf(directory, sizeof directory, "%s", saved(adapter));
+    uint64_t before = held(), n = 1;
+    mm_status status = MM_ERR_MEMORY;
+    for (; status == MM_ERR_MEMORY && n < 3000; n++) {
+        mmi_memory_fail_at(n, false);
+        status = mm_adapter_load(model, directory, &got);
+        mmi_memory_fail_at(0, false);
+        ck_assert_uint_eq(held() != before, status == MM_OK);
+    }
+    ck_assert_int_eq(status, MM_OK);
+    ck_assert_uint_gt(n, 5);
+    mm_adapter_free(got);
+    for (n = 1, status = MM_ERR_MEMORY; status == MM_ERR_MEMORY && n < 3000; n++) {
+        mmi_memory_fail_at(n, false);
+        status = mm_adapter_save(adapter, directory);
+        mmi_memory_fail_at(0, false);
+        ck_assert_uint_eq(held(), before);
+        ck_assert_int_eq(files_in(directory), 2);
+    }
+    ck_assert_int_eq(status, MM_OK);
+    mm_adapter_free(adapter);
+}
+END_TEST
+
+START_TEST(a_directory_that_cannot_be_made_is_told)
+{
+    mm_adapter *adapter = adapter_of("q_proj", 3);
+    const char *path = in(scratch_directory(), "file");
+    write_text(path, "x");
+    ck_status(mm_adapter_save(adapter, in(path, "below")), MM_ERR_IO);
+    ck_status(mm_adapter_save(adapter, ""), MM_ERR_ARG);
+    ck_status(mm_adapter_save(adapter, NULL), MM_ERR_ARG);
+    ck_status(mm_adapter_save(NULL, "x"), MM_ERR_ARG);
+    mm_adapter *got = NULL;
+    ck_status(mm_adapter_load(NULL, "x", &got), MM_ERR_ARG);
+    ck_status(mm_adapter_load(model, NULL, &got), MM_ERR_ARG);
+    ck_status(mm_adapter_load(model, "x", NULL), MM_ERR_ARG);
+    mm_adapter_free(adapter);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("model/adapter_file");
+    TCase *tests = tcase_create("files");
+    tcase_add_checked_fixture(tests, start, end);
+    tcase_add_loop_test(tests, what_was_saved_is_read_back, 0, CHOICES);
+    tcase_add_test(tests, the_config_says_what_peft_asks_for);
+    tcase_add_test(tests, the_tensors_have_pefts_names_and_shapes);
+    tcase_add_loop_test(tests, a_file_alone_is_read_under_all_names, 0, 4);
+    tcase_add_test(tests, half_precision_is_widened);
+    tcase_add_test(tests, configs_are_taken_or_refused_by_key);
+    tcase_add_test(tests, tensors_that_do_not_fit_are_refused);
+    tcase_add_test(tests, damaged_and_missing_files_are_refused);
+    tcase_add_test(tests, an_adapter_for_another_model_is_refused);
+    tcase_add_test(tests, out_of_memory_at_any_point_leaves_nothing);
+    tcase_add_test(tests, a_directory_that_cannot_be_made_is_told);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}
