@@ -32,9 +32,18 @@ map_is_explicit() {
     ! grep -F 'mm_*' "$root/lib/minimind.map" && sort -c "$work/listed" && uniq -d "$work/listed" | nothing
 }
 
+# What it asks the system for: only an assert of a debug build may end the process.
+neither_prints_nor_ends() {
+    nm -D --undefined-only "$object" | awk '{ sub(/@.*/, "", $2); print $2 }' |
+        grep -xE -e 'v?f?printf|puts|putchar|putc|fputs|fputc|fwrite|perror|stdout|stderr|syslog' \
+            -e 'abort|_?_?[eE]xit|quick_exit|raise|kill|signal|sigaction|setlocale|setenv|atexit' |
+        nothing
+}
+
 check "each MM_API in the headers is one declaration that this test can read" declarations_are_read
 check "the version script lists each name once and in order" map_is_explicit
 check "the version script lists what the headers declare" same declared listed
 check "the shared object exports what the version script lists" same listed exported
 check "only mm_ names leave the shared object" only_mm_names
+check "it has no way to print, to end the process or to change its signals, locale or environment" neither_prints_nor_ends
 finish
