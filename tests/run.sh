@@ -25,6 +25,7 @@ suite=
 blas=openblas
 sanitize=none
 type=release
+examples=enabled
 werror=false
 named=
 while [ $# -gt 0 ]; do
@@ -32,7 +33,7 @@ while [ $# -gt 0 ]; do
         --sanitize) kind=sanitize sanitize=address,undefined ;;
         --tsan) kind=tsan sanitize=thread blas=none suite=threads ;;
         --memcheck) kind=memcheck type=debugoptimized blas=none suite=memcheck ;;
-        --aarch64) kind=aarch64 blas=none suite=portable ;;
+        --aarch64) kind=aarch64 blas=none suite=portable examples=disabled ;;
         --no-blas) blas=none ;;
         --werror) werror=true ;;
         --suite | --build-dir)
@@ -110,7 +111,7 @@ if [ "$kind" = aarch64 ]; then
     set -- --cross-file "$build/root.ini" --cross-file "$root/tests/cross/aarch64-linux-gnu.ini"
 fi
 
-configure "$build" -Dbuildtype="$type" -Dtests=enabled -Dexamples=enabled -Dblas="$blas" -Db_sanitize="$sanitize" \
+configure "$build" -Dbuildtype="$type" -Dtests=enabled -Dexamples="$examples" -Dblas="$blas" -Db_sanitize="$sanitize" \
     -Db_lundef="$([ "$sanitize" = none ] && echo true || echo false)" -Dwerror="$werror" "$@" ||
     stop "the build could not be configured"
 ninja -C "$build" >"$build/ninja.log" 2>&1 || { cat "$build/ninja.log" >&2; stop "the build failed"; }
@@ -119,8 +120,12 @@ grep -E 'warning:' "$build/ninja.log"
 [ -d "$root/../shared" ] || echo "There is no ../shared beside this checkout: the tests that need its fixtures are skipped."
 
 if [ -n "$suite" ]; then set -- --suite "$suite"; else set -- --no-suite slow; fi
+log=$build/meson-logs/testlog
 case $kind in
-    memcheck) set -- "$@" --setup memcheck ;;
+    memcheck)
+        set -- "$@" --setup memcheck
+        log=$log-memcheck
+        ;;
     tsan | aarch64) set -- "$@" --timeout-multiplier 10 ;;
 esac
 # Where programs run slowly, libcheck has to have patience too.
@@ -130,13 +135,13 @@ case $kind in
         export CK_TIMEOUT_MULTIPLIER
         ;;
 esac
-report=$build/meson-logs/testlog.junit.xml
+report=$log.junit.xml
 rm -f "$report"
 (cd "$build" && ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1} meson test --no-rebuild "$@")
 status=$?
 [ -f "$report" ] || stop "no test ran"
-show_failures "$build/meson-logs/testlog.txt"
-sed -n 's/^# skipped: /skipped: /p' "$build/meson-logs/testlog.txt" | sort | uniq -c
+show_failures "$log.txt"
+sed -n 's/^# skipped: /skipped: /p' "$log.txt" | sort | uniq -c
 
 counts=$(count_cases "$report")
 # shellcheck disable=SC2086

@@ -31,7 +31,7 @@ passes() {
 
 installs() {
     "$meson" install -C "$work/build" --no-rebuild --quiet --destdir "$work/tree" &&
-        [ -n "$(find "$work/tree" -name minimind.pc)" ]
+        [ -f "$work/tree/usr/local/lib/pkgconfig/minimind.pc" ] # where pkg-config looks by itself
 }
 
 check "meson dist makes a tarball" packs
