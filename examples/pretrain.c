@@ -2,6 +2,8 @@
  *
  *     pretrain --data-path dataset/pretrain_hq.jsonl --tokenizer model --save-dir out
  *     pretrain …the same options… --from-resume 1        goes on where it stopped, to the same bits
+ *     pretrain …the same options… --comm local:meet --world-size 2 --rank 0 &
+ *     pretrain …the same options… --comm local:meet --world-size 2 --rank 1          two processes train one model
  *
  * The options are those of MiniMind's trainer/train_pretrain.py, with dashes or underscores. Begin reading at main(): a
  * data set and a tokenizer make a loader, a config makes a model, and a trainer brings them together. */
@@ -16,19 +18,22 @@
 #include <unistd.h>
 
 #include <minimind.h>
+#ifdef PRETRAIN_MPI
+#include <minimind-mpi.h>
+#endif
 
 /* Left at NAN or NULL, an option follows the model: what MiniMind's own script has for its generation. */
 static struct {
     char *save_dir, *save_weight, *data_path, *tokenizer, *preset, *config, *from_weight, *from_resume, *form, *schedule;
-    char *kernels, *unused;
+    char *kernels, *comm, *unused;
     double epochs, batch_size, learning_rate, accumulation_steps, grad_clip, weight_decay, warmup_steps, max_steps;
     double max_seconds, log_interval, save_interval, keep_last, hidden_size, num_hidden_layers, max_seq_len, use_moe;
-    double seed, threads, pack, skip_bad_lines, resume, nothing;
+    double seed, threads, pack, skip_bad_lines, resume, rank, world_size, nothing;
 } o = {
     .save_dir = "out", .save_weight = "pretrain", .data_path = "dataset/pretrain_hq.jsonl", .tokenizer = "model",
     .from_weight = "none", .from_resume = "0", .epochs = NAN, .batch_size = 32, .learning_rate = 5e-4,
     .accumulation_steps = 8, .grad_clip = 1, .weight_decay = 0.01, .log_interval = 100, .save_interval = NAN,
-    .keep_last = 2, .max_seq_len = NAN, .seed = 42,
+    .keep_last = 2, .max_seq_len = NAN, .seed = 42, .world_size = 1,
 };
 
 enum { TEXT, COUNT, REAL, FLAG };
@@ -44,7 +49,7 @@ static const struct {
     { "out-dir", TEXT, &o.save_dir, "DIR   the same" },
     { "save-weight", TEXT, &o.save_weight, "NAME  the model is saved as SAVE_DIR/NAME (pretrain)" },
     { "epochs", COUNT, &o.epochs, "N     (1; minimind-3: 2)" },
-    { "batch-size", COUNT, &o.batch_size, "N     rows per step (32)" },
+    { "batch-size", COUNT, &o.batch_size, "N     rows per step, of all ranks together (32)" },
     { "learning-rate", REAL, &o.learning_rate, "X     (5e-4)" },
     { "accumulation-steps", COUNT, &o.accumulation_steps, "N     steps per update of the weights (8)" },
     { "grad-clip", REAL, &o.grad_clip, "X     largest norm of the gradients, 0 for any (1.0)" },
@@ -71,6 +76,9 @@ static const struct {
     { "threads", COUNT, &o.threads, "N     0 for one per processor (0)" },
     { "kernels", TEXT, &o.kernels, "NAME  how to compute (the fastest here)" },
     { "skip-bad-lines", FLAG, &o.skip_bad_lines, "      pass over lines that are no rows" },
+    { "comm", TEXT, &o.comm, "HOW   train with others: local:PATH, tcp:HOST:PORT of rank 0, or mpi (alone)" },
+    { "rank", COUNT, &o.rank, "N     of this process, from 0; MPI knows it by itself (0)" },
+    { "world-size", COUNT, &o.world_size, "N     processes in all; MPI knows it by itself (1)" },
     { "device", TEXT, &o.unused, NULL }, { "dtype", TEXT, &o.unused, NULL }, /* no effect: float32 on the CPU */
     { "num-workers", TEXT, &o.unused, NULL }, { "use-compile", TEXT, &o.unused, NULL },
     { "use-wandb", FLAG, &o.nothing, NULL }, { "wandb-project", TEXT, &o.unused, NULL },
@@ -139,6 +147,8 @@ static void read_options(int argc, char **argv)
 /* --- The log --- */
 
 static mm_trainer *trainer; /* for the signal handler */
+static mm_comm *comm;       /* NULL: this process trains alone */
+static int leads = 1;       /* rank 0 speaks for all */
 static volatile sig_atomic_t stopped;
 static int live;            /* standard output is a terminal: a line that moves */
 static double started, rate;
@@ -198,6 +208,47 @@ static void catch_signals(void)
 
 /* --- The parts of a run --- */
 
+static int32_t small(const char *option, double value)
+{
+    if (value > INT32_MAX)
+        fail("too large: --", option);
+    return (int32_t)value;
+}
+
+/* Wait for the other processes, where there are some. */
+static void meet(void)
+{
+    int32_t rank = small("rank", o.rank), size = small("world-size", o.world_size);
+    if (!o.comm)
+        return;
+    if (strncmp(o.comm, "local:", 6) == 0) {
+        check(mm_comm_local_create(o.comm + 6, rank, size, NULL, &comm));
+    } else if (strncmp(o.comm, "tcp:", 4) == 0) {
+        check(mm_comm_tcp_create(o.comm + 4, rank, size, NULL, &comm));
+#ifdef PRETRAIN_MPI
+    } else if (strcmp(o.comm, "mpi") == 0) {
+        int level;
+        MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);
+        check(mm_comm_mpi_create(MPI_COMM_WORLD, &comm));
+#endif
+    } else {
+        fail("--comm can be local:PATH, tcp:HOST:PORT or, where MPI was there to build with, mpi; not ", o.comm);
+    }
+    leads = comm->rank == 0;
+}
+
+static void part(void)
+{
+#ifdef PRETRAIN_MPI
+    if (comm && strcmp(o.comm, "mpi") == 0) {
+        mm_comm_mpi_free(comm);
+        MPI_Finalize();
+        return;
+    }
+#endif
+    mm_comm_free(comm);
+}
+
 static mm_model *make_model(mm_tokenizer *tokenizer)
 {
     mm_config *config = NULL;
@@ -247,20 +298,17 @@ static int32_t choose(const char *option, const char *name, const char *const *n
     exit(EXIT_FAILURE);
 }
 
-static int32_t small(const char *option, double value)
-{
-    if (value > INT32_MAX)
-        fail("too large: --", option);
-    return (int32_t)value;
-}
-
 static mm_loader *make_loader(mm_dataset *dataset, mm_tokenizer *tokenizer)
 {
     static const char *const forms[] = { "pad", "pad3", "pack", NULL };
     mm_loader_options l = MM_LOADER_OPTIONS_INIT;
     mm_loader *loader = NULL;
     l.seed = (uint64_t)o.seed;
-    l.batch = small("batch-size", o.batch_size);
+    if (comm && (int64_t)o.batch_size % comm->size != 0)
+        fail("this many ranks can't share it equally: --", "batch-size");
+    l.batch = small("batch-size", o.batch_size) / (comm ? comm->size : 1);
+    l.rank = comm ? comm->rank : 0;
+    l.world = comm ? comm->size : 1;
     l.max_length = small("max-seq-len", o.max_seq_len);
     l.form = choose("form", o.form, forms);
     l.skip_bad_lines = o.skip_bad_lines > 0;
@@ -276,7 +324,8 @@ static mm_trainer *make_trainer(mm_model *model, mm_loader *loader, mm_tokenizer
     mm_trainer_options t = MM_TRAINER_OPTIONS_INIT;
     mm_trainer *made = NULL;
     t.output = o.save_dir;
-    t.on_step = show;
+    t.on_step = leads ? show : NULL;
+    t.comm = comm;
     t.learning_rate = o.learning_rate;
     t.max_grad_norm = o.grad_clip;
     t.weight_decay = o.weight_decay;
@@ -304,13 +353,15 @@ static void resume(void)
     if (strcmp(o.from_resume, "0") == 0 && !automatic)
         return;
     if (automatic && access(latest, F_OK) != 0) {
-        printf("no checkpoint in %s yet: starting from scratch\n", o.save_dir);
+        if (leads)
+            printf("no checkpoint in %s yet: starting from scratch\n", o.save_dir);
         return;
     }
     mm_train_progress p = MM_TRAIN_PROGRESS_INIT;
     check(mm_trainer_resume(trainer, automatic ? o.save_dir : o.from_resume));
     check(mm_trainer_progress(trainer, &p));
-    printf("going on from step %lld of %lld\n", (long long)p.step, (long long)p.total_steps);
+    if (leads)
+        printf("going on from step %lld of %lld\n", (long long)p.step, (long long)p.total_steps);
 }
 
 static void run(void)
@@ -321,30 +372,13 @@ static void run(void)
     clear_line();
     fflush(stdout);
     fprintf(stderr, "pretrain: %s\n", mm_last_error());
-    if (mm_trainer_save(trainer) == MM_OK) /* whatever went wrong, what was learnt is kept */
+    if (mm_trainer_save(trainer) == MM_OK && leads) /* whatever went wrong, what was learnt is kept */
         fprintf(stderr, "pretrain: saved in %s; --from-resume 1 goes on from there\n", o.save_dir);
     exit(EXIT_FAILURE);
 }
 
-int main(int argc, char **argv)
+static void save(const mm_model *model, const mm_tokenizer *tokenizer)
 {
-    mm_tokenizer *tokenizer = NULL;
-    mm_dataset *dataset = NULL;
-    read_options(argc, argv);
-    live = isatty(STDOUT_FILENO);
-    check(mm_tokenizer_load(o.tokenizer, &tokenizer));
-    check(mm_dataset_open(o.data_path, &dataset));
-    mm_model *model = make_model(tokenizer);
-    complete_options(model);
-    mm_loader *loader = make_loader(dataset, tokenizer);
-    trainer = make_trainer(model, loader, tokenizer);
-    mm_param_count count = MM_PARAM_COUNT_INIT;
-    check(mm_count_params(mm_model_config(model), &count));
-    printf("%.3fM parameters, %lld rows\n", (double)count.total / 1e6, (long long)mm_dataset_rows(dataset));
-    resume();
-    catch_signals();
-    run();
-
     char path[4096];
     snprintf(path, sizeof path, "%s/%s", o.save_dir, o.save_weight);
     check(mm_model_save(model, path));
@@ -353,10 +387,36 @@ int main(int argc, char **argv)
     printf("the model is in %s\n", path);
     if (stopped)
         printf("stopped before the end: the same command with --from-resume 1 goes on\n");
+}
+
+int main(int argc, char **argv)
+{
+    mm_tokenizer *tokenizer = NULL;
+    mm_dataset *dataset = NULL;
+    read_options(argc, argv);
+    meet();
+    live = leads && isatty(STDOUT_FILENO);
+    check(mm_tokenizer_load(o.tokenizer, &tokenizer));
+    check(mm_dataset_open(o.data_path, &dataset));
+    mm_model *model = make_model(tokenizer);
+    complete_options(model);
+    mm_loader *loader = make_loader(dataset, tokenizer);
+    trainer = make_trainer(model, loader, tokenizer);
+    mm_param_count count = MM_PARAM_COUNT_INIT;
+    check(mm_count_params(mm_model_config(model), &count));
+    if (leads)
+        printf("%.3fM parameters, %lld rows\n", (double)count.total / 1e6, (long long)mm_dataset_rows(dataset));
+    resume();
+    catch_signals();
+    run();
+
+    if (leads)
+        save(model, tokenizer);
     mm_trainer_free(trainer);
     mm_loader_free(loader);
     mm_dataset_free(dataset);
     mm_tokenizer_free(tokenizer);
     mm_model_free(model);
+    part();
     return EXIT_SUCCESS;
 }
