@@ -1,12 +1,13 @@
 #!/bin/sh
 # libminimind-mpi under mpirun, on this machine alone.
 #
-#     test_mpi.sh SOURCE_ROOT MPIRUN RANKS_PROGRAM LIBRARY
+#     test_mpi.sh SOURCE_ROOT MPIRUN RANKS_PROGRAM LIBRARY [DIRECTORY_OF_EXAMPLES]
 set -u
 root=$1
 mpirun=$2
 ranks=$3
 library=$4
+examples=${5-}
 # shellcheck source=tests/tap.sh
 . "$root/tests/tap.sh"
 
@@ -22,10 +23,45 @@ core_is_free_of_mpi() {
     ldd "$library" | grep -i mpi | nothing
 }
 
+# The losses that pretrain prints, with six rows a step for any number of ranks.
+losses() {
+    out=$1
+    shift
+    "$@" --data-path "$work/corpus.jsonl" --tokenizer "$work/tokenizer" --save-dir "$work/$out" --batch-size 6 \
+        --max-seq-len 32 --hidden-size 32 --num-hidden-layers 2 --threads 1 --log-interval 1 --max-steps 12 \
+        --accumulation-steps 3 --save-interval 3 >"$work/$out.log" || { cat "$work/$out.log"; return 1; }
+    sed -n 's/.*loss: \([0-9.]*\),.*/\1/p' "$work/$out.log" >"$work/$out.losses"
+    cat "$work/$out.log"
+    [ "$(wc -l <"$work/$out.losses")" -eq 12 ] && [ -f "$work/$out/step-12/state.json" ]
+}
+
+prepares() {
+    "$examples/make_corpus" --bytes 100000 --out "$work/corpus.jsonl" &&
+        "$examples/train_tokenizer" --quiet --vocab-size 600 --out "$work/tokenizer" "$work/corpus.jsonl"
+}
+
+# Printed with four digits: they may differ in the last.
+agree() {
+    paste "$work/$1.losses" "$work/$2.losses" | awk '{ d = $1 - $2; if (d < -0.00011 || d > 0.00011) { print; bad = 1 } } END { exit bad }'
+}
+
+two_processes() {
+    losses other "$examples/pretrain" --comm "$1" --world-size 2 --rank 1 >/dev/null 2>&1 &
+    losses "$2" "$examples/pretrain" --comm "$1" --world-size 2 --rank 0 && wait
+}
+
 check "without MPI_Init there is no communicator" "$ranks" alone
 check "MPI initialised for one thread is refused" launch 1 "$ranks" single
 for n in 1 2 3; do
     check "$n ranks have the same sums and broadcasts" launch "$n" "$ranks"
 done
+if [ -n "$examples" ]; then
+    check "a corpus and a tokenizer are there" prepares
+    check "pretrain runs alone" losses alone "$examples/pretrain"
+    check "mpirun -n 2 pretrain runs, and rank 0 alone prints and saves" losses mpi launch 2 "$examples/pretrain" --comm mpi
+    check "its losses are those of one process" agree alone mpi
+    check "two processes of one machine do the same" two_processes "local:$work/meet" local
+    check "their losses are those of one process" agree alone local
+fi
 check "libminimind itself does not know MPI" core_is_free_of_mpi
 finish
