@@ -89,7 +89,7 @@ typedef struct mm_workload {
     int32_t max_context;    /**< tokens per sequence with the cached ones; 0: max_length */
     int32_t outputs;        /**< MM_OUT_… */
     int32_t threads;        /**< 0: one per processor */
-    int32_t optimizer;      /**< 1: with AdamW's two moments */
+    int32_t optimizer;      /**< 1: with AdamW's two moments; 2: with Muon */
     int32_t cache_sequences; /**< sequences in the cache, 0: none */
     int32_t cache_capacity; /**< tokens per cached sequence */
     int32_t weights_mapped; /**< 1: the weights stay in the mapped file */

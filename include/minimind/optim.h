@@ -1,6 +1,6 @@
 /**
  * @file optim.h
- * From gradients to better weights: AdamW and the learning-rate schedules.
+ * From gradients to better weights: AdamW, Muon and the learning-rate schedules.
  */
 #ifndef MINIMIND_OPTIM_H
 #define MINIMIND_OPTIM_H
@@ -55,6 +55,33 @@ MM_API mm_status mm_adamw_create(mm_model *model, const mm_adamw_options *option
  * @return as mm_adamw_create(). Since: 0.1
  */
 MM_API mm_status mm_adamw_create_adapter(mm_adapter *adapter, const mm_adamw_options *options, mm_optimizer **out);
+
+/** Muon (Jordan et al., 2024) for the matrices inside layers, but the router of experts; AdamW for all else. */
+typedef struct mm_muon_options {
+    size_t struct_size;    /**< sizeof(mm_muon_options) */
+    double momentum;       /**< in [0, 1), by Nesterov's rule */
+    double beta1;          /**< these four and decay as in mm_adamw_options, weight_decay and decay for both */
+    double beta2;
+    double eps;
+    double weight_decay;
+    const char *trainable; /**< as in mm_adamw_options */
+    int32_t decay;         /**< MM_DECAY_… */
+    int32_t reserved;      /**< 0 */
+} mm_muon_options;
+#define MM_MUON_OPTIONS_INIT { sizeof(mm_muon_options), 0.95, 0.9, 0.999, 1e-8, 0.01, NULL, MM_DECAY_ALL, 0 }
+
+/** Set every field of `options` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
+MM_API void mm_muon_options_init(mm_muon_options *options, size_t struct_size);
+
+/**
+ * An optimizer that makes the momentum of a matrix orthogonal before it steps, by five Newton-Schulz iterations. Steps are
+ * as large as AdamW's (0.2 · √max(rows, columns) per unit), so learning rates for AdamW serve here too. A matrix needs one
+ * moment instead of two; the iterations cost time of their own, the same whatever the batch. Rates two or three times those
+ * for AdamW are worth a try.
+ *
+ * @return as mm_adamw_create(). Since: 0.1
+ */
+MM_API mm_status mm_muon_create(mm_model *model, const mm_muon_options *options, mm_optimizer **out);
 
 /** NULL is fine. Since: 0.1 */
 MM_API void mm_optimizer_free(mm_optimizer *optimizer);

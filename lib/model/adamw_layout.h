@@ -1,5 +1,5 @@
-/* What an AdamW optimizer holds, and so what it costs: here, below both lib/train, which makes it, and lib/run, which
- * estimates it. */
+/* What an optimizer holds, and so what it costs: here, below both lib/train, which makes it, and lib/run, which estimates
+ * it. */
 #ifndef MMI_MODEL_ADAMW_LAYOUT_H
 #define MMI_MODEL_ADAMW_LAYOUT_H
 
@@ -7,18 +7,37 @@
 
 #include "model/trained.h"
 
+/* Where it holds what. First moments (Muon: momentum) of all that is trained lie in one arena; behind it, in the same order,
+ * the second moments of those tensors that have one: of Muon only what AdamW updates, which lies in front. */
+typedef struct mmi_moments {
+    size_t first, second; /* bytes of the two arenas */
+    int64_t elements;     /* of Muon's largest matrix; 0: AdamW alone */
+    int64_t side;         /* the longest of its matrices' smaller sides */
+} mmi_moments;
+
 struct mm_optimizer {
     mm_model *model;     /* held */
     mm_adapter *adapter; /* held: what it updates; NULL: the model */
     mm_adamw_options options;
-    int64_t steps;    /* made so far */
-    float *moments;   /* two arenas of what is trained, one after the other: m, then v */
-    size_t arena;     /* bytes of one of them */
-    size_t offsets[]; /* [tensors] bytes into an arena, or MMI_FROZEN */
+    double momentum; /* Muon's */
+    int64_t steps;   /* made so far */
+    mmi_moments at;
+    float *moments;   /* both arenas */
+    float *work;      /* Muon's; NULL: AdamW alone */
+    size_t offsets[]; /* [tensors] bytes into the first arena, or MMI_FROZEN */
 };
 
-/* Its two allocations for so many tensors (frozen ones included) whose arena takes so many bytes: `state` for the
- * moments, `handle` for the struct above. */
-void mmi_adamw_bytes(int64_t tensors, size_t arena, size_t *state, size_t *handle);
+/* `offsets` [count] or NULL. */
+mmi_moments mmi_adamw_place(const mmi_trained *t, size_t *offsets);
+mmi_moments mmi_muon_place(const mmi_trained *t, size_t *offsets);
+
+/* Whether Muon updates a tensor: a matrix inside a layer, but the router of experts. */
+bool mmi_muon_takes(const mmi_tensor *tensor);
+
+/* Floats that Muon works with: two of its largest matrix, and two squares of the longest smaller side. */
+int64_t mmi_muon_work(const mmi_moments *at);
+
+/* The allocations of an optimizer for so many tensors, frozen ones included: all but the struct above, and that. */
+void mmi_optimizer_bytes(int64_t tensors, const mmi_moments *at, size_t *state, size_t *handle);
 
 #endif

@@ -50,6 +50,8 @@ static mm_status add_trained(mm_memory *m, const mmi_arch *arch, const mmi_layou
 {
     const mmi_trained trained = { .layout = layout, .patterns = w->trainable };
     mm_status status = mmi_trained_check(&trained);
+    if (status == MM_OK && (w->optimizer < 0 || w->optimizer > 2 || (w->optimizer == 2 && w->adapter)))
+        status = mmi_fail(MM_ERR_ARG, "optimizer is %d, must be 0, 1 or, without an adapter, 2", w->optimizer);
     int64_t tensors = layout->count;
     size_t arena = 0, state, handle;
     mmi_adapter_cost cost;
@@ -72,7 +74,8 @@ static mm_status add_trained(mm_memory *m, const mmi_arch *arch, const mmi_layou
     if (limits->mode == MM_TRAIN)
         m->gradients = (int64_t)arena;
     if (w->optimizer) {
-        mmi_adamw_bytes(tensors, arena, &state, &handle);
+        mmi_moments at = w->optimizer == 2 ? mmi_muon_place(&trained, NULL) : (mmi_moments){ arena, arena, 0, 0 };
+        mmi_optimizer_bytes(tensors, &at, &state, &handle);
         m->optimizer = (int64_t)state;
         m->handles += (int64_t)handle;
     }

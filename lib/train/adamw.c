@@ -37,26 +37,40 @@ static mm_status read_options(mm_adamw_options *o, const mm_adamw_options *given
     return status == MM_OK ? mmi_adamw_check(o) : status;
 }
 
-static mm_status create(mm_model *model, mm_adapter *adapter, mm_adamw_options o, mm_optimizer **out)
+static mm_status create(mm_model *model, mm_adapter *adapter, mm_adamw_options o, bool muon, mm_optimizer **out)
 {
     mmi_trained trained = { .layout = mmi_model_layout(model), .adapter = adapter, .patterns = o.trainable };
-    size_t state, handle, arena = mmi_trained_place(&trained, NULL);
-    mmi_adamw_bytes(mmi_trained_count(&trained), arena, &state, &handle);
+    mmi_moments at = muon ? mmi_muon_place(&trained, NULL) : mmi_adamw_place(&trained, NULL);
+    size_t state, handle;
+    mmi_optimizer_bytes(mmi_trained_count(&trained), &at, &state, &handle);
     mm_optimizer *optimizer = mmi_calloc(1, handle);
     float *moments = mmi_calloc(1, state);
     if (!optimizer || !moments) {
         mmi_free(optimizer);
         mmi_free(moments);
-        return mmi_fail_memory(state + handle, "AdamW's moments");
+        return mmi_fail_memory(state + handle, "an optimizer's moments");
     }
     optimizer->model = mmi_model_hold(model);
     optimizer->adapter = adapter ? mmi_adapter_hold(adapter) : NULL;
     optimizer->options = o;
     optimizer->options.trainable = NULL; /* the caller's memory; offsets tell it from now on */
+    optimizer->at = muon ? mmi_muon_place(&trained, optimizer->offsets) : mmi_adamw_place(&trained, optimizer->offsets);
     optimizer->moments = moments;
-    optimizer->arena = mmi_trained_place(&trained, optimizer->offsets);
+    optimizer->work = moments + (at.first + at.second) / sizeof(float);
     *out = optimizer;
     return MM_OK;
+}
+
+mm_status mmi_optimizer_create(mm_model *model, const mm_adamw_options *o, bool muon, const char *function,
+                               mm_optimizer **out)
+{
+    const mmi_trained trained = { .layout = mmi_model_layout(model), .patterns = o->trainable };
+    mm_status status = mmi_trained_check(&trained);
+    if (status != MM_OK)
+        return status;
+    if (!mmi_model_can_train(model))
+        return mmi_fail(MM_ERR_STATE, "%s: the weights can't be trained: they are mapped or not float32", function);
+    return create(model, NULL, *o, muon, out);
 }
 
 mm_status mm_adamw_create(mm_model *model, const mm_adamw_options *options, mm_optimizer **out)
@@ -65,14 +79,7 @@ mm_status mm_adamw_create(mm_model *model, const mm_adamw_options *options, mm_o
         return mmi_fail(MM_ERR_ARG, "mm_adamw_create: %s is NULL", model ? "out" : "model");
     mm_adamw_options o;
     mm_status status = read_options(&o, options);
-    const mmi_trained trained = { .layout = mmi_model_layout(model), .patterns = o.trainable };
-    if (status == MM_OK)
-        status = mmi_trained_check(&trained);
-    if (status != MM_OK)
-        return status;
-    if (!mmi_model_can_train(model))
-        return mmi_fail(MM_ERR_STATE, "mm_adamw_create: the weights can't be trained: they are mapped or not float32");
-    return create(model, NULL, o, out);
+    return status == MM_OK ? mmi_optimizer_create(model, &o, false, "mm_adamw_create", out) : status;
 }
 
 mm_status mm_adamw_create_adapter(mm_adapter *adapter, const mm_adamw_options *options, mm_optimizer **out)
@@ -83,7 +90,7 @@ mm_status mm_adamw_create_adapter(mm_adapter *adapter, const mm_adamw_options *o
     mm_status status = read_options(&o, options);
     if (status == MM_OK && o.trainable)
         status = mmi_fail(MM_ERR_ARG, "mm_adamw_create_adapter: trainable is for models: of an adapter all is trained");
-    return status == MM_OK ? create(mm_adapter_model(adapter), adapter, o, out) : status;
+    return status == MM_OK ? create(mm_adapter_model(adapter), adapter, o, false, out) : status;
 }
 
 void mm_optimizer_free(mm_optimizer *optimizer)
@@ -114,8 +121,10 @@ float *mmi_adamw_m(const mm_optimizer *optimizer, int64_t index)
 
 float *mmi_adamw_v(const mm_optimizer *optimizer, int64_t index)
 {
-    float *m = mmi_adamw_m(optimizer, index);
-    return m ? m + optimizer->arena / sizeof(float) : NULL;
+    size_t offset = optimizer->offsets[index];
+    if (offset == MMI_FROZEN || offset >= optimizer->at.second)
+        return NULL;
+    return optimizer->moments + (optimizer->at.first + offset) / sizeof(float);
 }
 
 /* One tensor's update, for the pool. */
@@ -173,7 +182,10 @@ static void update_all(mm_optimizer *optimizer, mm_context *context, double lr, 
         u.v = mmi_adamw_v(optimizer, i);
         u.elements = tensor.elements;
         u.decay = decays(&tensor, o->decay) ? o->weight_decay : 0;
-        mmi_pool_run(exec->pool, mmi_pieces(u.elements, PIECE), update_piece, &u);
+        if (u.v)
+            mmi_pool_run(exec->pool, mmi_pieces(u.elements, PIECE), update_piece, &u);
+        else
+            mmi_muon_update(optimizer, exec, u.w, u.m, u.g, &tensor, grad_scale, lr, u.decay);
     }
 }
 

@@ -7,6 +7,8 @@
 #include "model/adamw_layout.h"
 #include "train/tensors.h"
 
+struct mmi_exec;
+
 /* MM_ERR_ARG for numbers that AdamW can't work with. */
 mm_status mmi_adamw_check(const mm_adamw_options *options);
 
@@ -18,7 +20,15 @@ double mmi_step_scale(const mm_step *s);
 /* What it updates; offsets tell what of it is frozen. */
 mmi_trained mmi_optimizer_trained(const mm_optimizer *optimizer);
 
-/* The two moments of tensor `index`; NULL: frozen. */
+/* An optimizer for a model from options that were checked: AdamW, or with Muon for the matrices inside layers. */
+mm_status mmi_optimizer_create(mm_model *model, const mm_adamw_options *options, bool muon, const char *function,
+                               mm_optimizer **out);
+
+/* One step of Muon on a matrix. */
+void mmi_muon_update(const mm_optimizer *optimizer, const struct mmi_exec *x, float *w, float *m, const float *g,
+                     const mmi_tensor *tensor, double grad_scale, double lr, double decay);
+
+/* The two moments of tensor `index`; NULL: frozen, or the second one of a matrix that is Muon's. */
 float *mmi_adamw_m(const mm_optimizer *optimizer, int64_t index);
 float *mmi_adamw_v(const mm_optimizer *optimizer, int64_t index);
 

@@ -315,8 +315,9 @@ START_TEST(its_memory_is_what_the_estimate_says)
 {
     size_t state, handle;
     mm_memory_usage before = MM_MEMORY_USAGE_INIT, after = MM_MEMORY_USAGE_INIT;
-    mmi_adamw_bytes(mm_model_tensor_count(model), mmi_layout_place(mmi_model_layout(model), sizeof(float), NULL),
-                    &state, &handle);
+    const mmi_trained trained = { .layout = mmi_model_layout(model) };
+    mmi_moments at = mmi_adamw_place(&trained, NULL);
+    mmi_optimizer_bytes(mm_model_tensor_count(model), &at, &state, &handle);
     mm_memory_get_usage(&before);
     mm_optimizer *optimizer = make_optimizer(model);
     mm_memory_get_usage(&after);

@@ -648,6 +648,20 @@ class mm_adamw_options(Structure):
     ]
 
 
+class mm_muon_options(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("momentum", c_double),
+        ("beta1", c_double),
+        ("beta2", c_double),
+        ("eps", c_double),
+        ("weight_decay", c_double),
+        ("trainable", c_char_p),
+        ("decay", c_int32),
+        ("reserved", c_int32),
+    ]
+
+
 class mm_step(Structure):
     _fields_ = [
         ("struct_size", c_size_t),
@@ -1124,6 +1138,8 @@ FUNCTIONS = {
         POINTER(mm_adamw_options),
         POINTER(POINTER(mm_optimizer)),
     ]),
+    "mm_muon_options_init": (None, [POINTER(mm_muon_options), c_size_t]),
+    "mm_muon_create": (mm_status, [POINTER(mm_model), POINTER(mm_muon_options), POINTER(POINTER(mm_optimizer))]),
     "mm_optimizer_free": (None, [POINTER(mm_optimizer)]),
     "mm_step_init": (None, [POINTER(mm_step), c_size_t]),
     "mm_optimizer_step": (mm_status, [POINTER(mm_optimizer), POINTER(mm_context), POINTER(mm_step)]),

@@ -23,6 +23,13 @@ class Optimizer(Handle):
         make = lib.mm_adamw_create_adapter if isinstance(model, Adapter) else lib.mm_adamw_create
         self._handle = create(_ffi.mm_optimizer, make, lib.mm_optimizer_free, model._native, ctypes.byref(wanted))
 
+    @classmethod
+    def muon(cls, model: Model, **options: Any) -> Optimizer:
+        """Muon for the matrices inside layers, AdamW for the rest: momentum, and the options of AdamW."""
+        wanted = struct(_ffi.mm_muon_options, **options)
+        return cls._wrap(create(_ffi.mm_optimizer, lib.mm_muon_create, lib.mm_optimizer_free, model._native,
+                                ctypes.byref(wanted)))
+
     def step(self, context: Context, learning_rate: float, max_grad_norm: float = 0.0) -> float:
         """Update the weights from the context's gradients; returns their norm before clipping."""
         step = struct(_ffi.mm_step, learning_rate=learning_rate, max_grad_norm=max_grad_norm)
