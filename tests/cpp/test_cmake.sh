@@ -10,6 +10,10 @@ cmake=$4
 # shellcheck source=tests/tap.sh
 . "$root/tests/tap.sh"
 
+# Ninja is there; make need not be.
+CMAKE_GENERATOR=Ninja
+export CMAKE_GENERATOR
+
 installs() {
     "$meson" install -C "$build" --no-rebuild --quiet --destdir "$work/tree" &&
         config=$(find "$work/tree" -name minimind-config.cmake) && [ -n "$config" ]
