@@ -138,6 +138,12 @@ void a_cache_goes_on()
     how.cache = &cache;
     context.generate({ 65, 66 }, how);
     REQUIRE(cache.length() == 5);
+    minimind::cache chats(model, 2, 16);
+    chats.fork(cache, 0, 1, 3);
+    REQUIRE(chats.length(0) == 0 && chats.length(1) == 3);
+    directory scratch;
+    cache.save((scratch.path / "cache").string());
+    REQUIRE(minimind::cache::load(model, (scratch.path / "cache").string()).length() == 5);
     cache.truncate(2);
     REQUIRE(cache.length() == 2);
 }

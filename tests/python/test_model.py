@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import tempfile
 import threading
 import time
 import weakref
@@ -296,6 +297,23 @@ class Contexts(Case):
             self.assertEqual((cache.length(), cache.length(7)), (3, -1))
             with self.assertRaises(minimind.ArgumentError):
                 cache.truncate(5)
+
+    def test_a_cache_in_fewer_bits_is_forked_saved_and_loaded(self):
+        model = tiny_model()
+        with minimind.Context(model, max_length=8, max_context=32) as context, tempfile.TemporaryDirectory() as directory:
+            cache, chats = minimind.Cache(model, 1, 32, minimind.MM_BF16), minimind.Cache(model, 3, 16, minimind.MM_BF16)
+            context.forward(IDS[:1, :5], cache=cache)
+            chats.fork(cache, length=4)
+            self.assertEqual([chats.length(i) for i in range(4)], [4, 4, 4, -1])
+            cache.save(f"{directory}/cache")
+            loaded = minimind.Cache.load(model, f"{directory}/cache")
+            self.assertEqual(loaded.length(), 5)
+            expected = context.forward(IDS[:1, 5:], cache=cache).last_logits.copy()
+            np.testing.assert_array_equal(context.forward(IDS[:1, 5:], cache=loaded).last_logits, expected)
+            with self.assertRaises(minimind.ArgumentError):
+                chats.fork(cache, length=9)
+            with self.assertRaises(minimind.FileError):
+                minimind.Cache.load(model, f"{directory}/absent")
 
     def test_cancelling_ends_the_next_call(self):
         with training(tiny_model()) as context:
