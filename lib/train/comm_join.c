@@ -420,6 +420,9 @@ mm_status mmi_join(mmi_mesh *mesh, const mmi_meeting *meeting)
     for (int32_t p = 0; p < mesh->size; p++)
         if (mesh->links[p].fd >= 0)
             mmi_socket_tune(mesh->links[p].fd);
+    double patience = mesh->timeout, left = meeting->deadline - mmi_now();
+    mesh->timeout = left > patience ? left : patience;     /* this is still a part of the meeting */
     status = mmi_mesh_exchange(mesh, MMI_TALK_BARRIER, 0); /* everybody has everybody */
+    mesh->timeout = patience;
     return status == MM_OK ? MM_OK : mmi_fail_within(status, "%s", meeting->name);
 }

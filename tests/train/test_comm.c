@@ -320,7 +320,7 @@ START_TEST(ranks_that_do_not_come_are_named)
 {
     char place[400];
     snprintf(place, sizeof place, "%s", world_place(WORLD_LOCAL));
-    guest g[2] = { { place, WORLD_LOCAL, 0, 4, 0.5, 0, "", NULL }, { place, WORLD_LOCAL, 2, 4, 0.5, 0, "", NULL } };
+    guest g[2] = { { place, WORLD_LOCAL, 0, 4, 1.5, 0, "", NULL }, { place, WORLD_LOCAL, 2, 4, 60, 0, "", NULL } };
     try_all(g, 2);
     for (int i = 0; i < 2; i++) {
         ck_assert_msg(g[i].status == MM_ERR_IO, "%s: %s", mm_status_name(g[i].status), g[i].story);
