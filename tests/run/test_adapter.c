@@ -211,6 +211,34 @@ START_TEST(one_two_and_three_threads_give_the_same_bits)
 }
 END_TEST
 
+START_TEST(running_layers_again_gives_the_same_bits)
+{
+    test_rng rng = { 23 };
+    mm_model *model = tiny_model(_i, 5);
+    mm_adapter *adapter = adapter_with(model, "*", 3, 0.25, 3);
+    mm_batch batch = random_batch(model, BATCH, LENGTH, MM_TRAIN, &rng);
+    float *gradients[2];
+    int64_t n = 0;
+    for (int32_t checkpointing = 0; checkpointing < 2; checkpointing++) {
+        mm_context_options o = MM_CONTEXT_OPTIONS_INIT;
+        mm_context *context = NULL;
+        o.mode = MM_TRAIN;
+        o.max_batch = BATCH;
+        o.max_length = LENGTH;
+        o.threads = 1;
+        o.checkpointing = checkpointing;
+        o.adapter = adapter;
+        ck_ok(mm_context_create(model, &o, &context));
+        forward_backward(context, &batch, NULL);
+        gradients[checkpointing] = adapter_gradients(context, adapter, &n);
+        mm_context_free(context);
+    }
+    ck_assert(same_bits(gradients[0], gradients[1], n));
+    mm_adapter_free(adapter);
+    mm_model_free(model);
+}
+END_TEST
+
 /* --- Dropout --- */
 
 START_TEST(dropout_drops_the_same_for_the_same_seed_and_not_in_evaluation)
@@ -429,6 +457,7 @@ int main(void)
     Suite *suite = plain_suite("run/adapter", &tests);
     tcase_add_loop_test(tests, gradients_of_an_adapter_agree_with_the_reference, 0, CHOICES * all_count);
     tcase_add_loop_test(tests, one_two_and_three_threads_give_the_same_bits, 0, all_count);
+    tcase_add_loop_test(tests, running_layers_again_gives_the_same_bits, 0, all_count);
     tcase_add_test(tests, dropout_drops_the_same_for_the_same_seed_and_not_in_evaluation);
     tcase_add_test(tests, gradients_pass_through_the_masks_of_dropout);
     tcase_add_loop_test(tests, a_fresh_adapter_changes_nothing, 0, all_count);
