@@ -19,6 +19,7 @@ typedef struct product {
 /* Few rows: everything is in reading the other matrix, so that is what is cut. */
 #define FEW_ROWS 8
 #define ELEMENTS_PER_PIECE 65536
+#define PIECES_AT_ONCE 8
 
 /* A slice is large enough to pay for packing its operands, and there are enough of them for several threads. Only the
  * shape decides, so any number of threads computes the same slices. Measured on Zen 3 with [512, 512] results: 8 slices
@@ -109,16 +110,21 @@ static void multiply_rows(void *arg, int64_t piece, int worker)
     r->x->k.gemv_rows(r->Y + j, r->ldy, r->X, r->ldx, w, r->dtype, r->ldw, r->M, j_end - j, r->K);
 }
 
-static int64_t rows_per_piece(int64_t K)
+/* Rows of W, or columns of B, per piece. A product of more than one piece has a multiple of PIECES_AT_ONCE of them, so
+ * that no thread is left with one more than the others. */
+static int64_t rows_per_piece(int64_t N, int64_t K)
 {
-    int64_t step = ELEMENTS_PER_PIECE / (K > 0 ? K : 1);
-    return round_up(step > 8 ? step : 8, 8);
+    int64_t pieces = 1 + N * K / ELEMENTS_PER_PIECE;
+    if (pieces > 1)
+        pieces = round_up(pieces, PIECES_AT_ONCE);
+    int64_t each = mmi_pieces(N, pieces);
+    return round_up(each > 1 ? each : 1, 8);
 }
 
 static void gemv(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const float *X, int64_t ldx, const void *W,
                  int32_t dtype, int64_t ldw, float *Y, int64_t ldy)
 {
-    rows r = { x, X, W, Y, NULL, M, N, K, ldx, ldw, ldy, rows_per_piece(K), dtype };
+    rows r = { x, X, W, Y, NULL, M, N, K, ldx, ldw, ldy, rows_per_piece(N, K), dtype };
     if (N > 0 && N * K <= 2 * ELEMENTS_PER_PIECE) /* read before another thread has woken */
         r.step = N;
     mmi_pool_run(x->pool, mmi_pieces(N, r.step), multiply_rows, &r);
@@ -141,7 +147,7 @@ void mmi_gemm(const mmi_exec *x, bool ta, bool tb, int64_t M, int64_t N, int64_t
     product p = { x,          A,     B, C, M, N, K, ldc, ta ? 1 : lda, ta ? lda : 1, tb ? 1 : ldb, tb ? ldb : 1,
                   accumulate, false, 0, 0, 1 };
     if (M <= FEW_ROWS && !tb) {
-        p.cols = round_up(rows_per_piece(K), STEP_COLS);
+        p.cols = round_up(rows_per_piece(N, K), STEP_COLS);
         mmi_pool_run(x->pool, mmi_pieces(N, p.cols), multiply_columns, &p);
         return;
     }
@@ -231,7 +237,7 @@ static void multiply_few_rows(blocks *b)
 {
     b->quantized = (unsigned char *)mmi_exec_scratch(b->x, 0);
     b->quantize_rows = b->rows;
-    b->slice_cols = rows_per_piece(b->K);
+    b->slice_cols = rows_per_piece(b->N, b->K);
     quantize_rows(b, 0, 0);
     mmi_pool_run(b->x->pool, mmi_pieces(b->N, b->slice_cols), multiply_few, b);
 }
@@ -284,7 +290,7 @@ void mmi_gemm_weight(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const f
     } else if (M <= FEW_ROWS) {
         gemv(x, M, N, K, X, ldx, W, dtype, K, Y, ldy);
     } else {
-        rows r = { x, X, W, Y, panel, M, N, K, ldx, K, ldy, rows_per_piece(K), dtype };
+        rows r = { x, X, W, Y, panel, M, N, K, ldx, K, ldy, rows_per_piece(N, K), dtype };
         mmi_pool_run(x->pool, mmi_pieces(N, r.step), widen_rows, &r);
         mmi_gemm(x, false, true, M, N, K, X, ldx, panel, K, false, Y, ldy);
     }

@@ -81,10 +81,11 @@ static ALWAYS_INLINE void multiply_block(float *sum, const part *t, int64_t b, c
     const unsigned char *scales = t->x + t->K + at * 4, *totals = scales + t->K / MMI_BLOCK * 4;
     vs s[X_ROWS][PANEL_VECS];
     UNROLL
-    for (int i = 0; i < rows; i++)
+    for (int i = 0; i < rows; i++) {
         UNROLL
-    for (int j = 0; j < PANEL_VECS; j++)
-        s[i][j] = vs_begin(four_bytes(totals + i * distance), dtype);
+        for (int j = 0; j < PANEL_VECS; j++)
+            s[i][j] = vs_begin(four_bytes(totals + i * distance), dtype);
+    }
     UNROLL
     for (int k = 0; k < STEPS; k++) {
         vb weights[PANEL_VECS];
