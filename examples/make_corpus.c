@@ -230,27 +230,113 @@ static void expand(const char *at, const char *end)
     }
 }
 
-static long write_document(FILE *out)
+/* Expand a list's name in brackets into `text`, ended by a NUL. */
+static void make(const char *root)
 {
-    const char *root = "[document]";
     length = 0;
     memset(remembered, 0, sizeof remembered);
     expand(root, root + strlen(root));
+    text[length < sizeof text ? length : sizeof text - 1] = '\0';
+}
+
+/* As the inside of a JSON string. */
+static long write_escaped(FILE *out, const char *from)
+{
+    long written = 0;
+    for (; *from; from++)
+        written += *from == '\n' ? fprintf(out, "\\n") : fprintf(out, *from == '"' ? "\\%c" : "%c", *from);
+    return written;
+}
+
+static long write_document(FILE *out)
+{
+    make("[document]");
     long written = fprintf(out, "{\"text\": \"");
-    for (size_t i = 0; i < length; i++)
-        written += text[i] == '\n' ? fprintf(out, "\\n") : fprintf(out, text[i] == '"' ? "\\%c" : "%c", text[i]);
+    written += write_escaped(out, text);
     return written + fprintf(out, "\"}\n");
+}
+
+/* --- Conversations --- */
+
+/* A question and its answer, without the words that introduce them in a document. */
+typedef struct exchange {
+    char question[512], answer[512], friendly[640]; /* the last is the answer with a kind word before it */
+} exchange;
+
+static void make_exchange(exchange *e)
+{
+    static const struct {
+        const char *root, *question, *answer, *kind_words[3];
+    } languages[2] = {
+        { "[question]", "Question: ", "\nAnswer: ", { "Good question! ", "I am glad you ask! ", "Let me tell you! " } },
+        { "[wen]", "问：", "\n答：", { "问得好！", "很高兴你问我！", "我来告诉你！" } },
+    };
+    unsigned which = below(2);
+    make(languages[which].root);
+    char *answer = strstr(text, languages[which].answer);
+    if (!answer || strncmp(text, languages[which].question, strlen(languages[which].question)) != 0)
+        fail("a question has no answer: ", text);
+    *answer = '\0';
+    answer += strlen(languages[which].answer);
+    snprintf(e->question, sizeof e->question, "%s", text + strlen(languages[which].question));
+    snprintf(e->answer, sizeof e->answer, "%s", answer);
+    snprintf(e->friendly, sizeof e->friendly, "%s%s", languages[which].kind_words[below(3)], answer);
+}
+
+static long write_message(FILE *out, const char *role, const char *content)
+{
+    long written = fprintf(out, "{\"role\": \"%s\", \"content\": \"", role);
+    written += write_escaped(out, content);
+    return written + fprintf(out, "\"}");
+}
+
+static long write_turns(FILE *out, const exchange *e, const char *answer)
+{
+    long written = write_message(out, "user", e->question);
+    written += fprintf(out, ", ");
+    return written + write_message(out, "assistant", answer);
+}
+
+/* One to three questions. One answer in three is friendly: something for preferences to find and strengthen. */
+static long write_conversation(FILE *out)
+{
+    long written = fprintf(out, "{\"conversations\": [");
+    for (unsigned turn = 0, turns = 1 + below(3); turn < turns; turn++) {
+        exchange e;
+        make_exchange(&e);
+        written += turn > 0 ? fprintf(out, ", ") : 0;
+        written += write_turns(out, &e, below(3) == 0 ? e.friendly : e.answer);
+    }
+    return written + fprintf(out, "]}\n");
+}
+
+/* Whoever asks likes a friendly answer better. */
+static long write_preference(FILE *out)
+{
+    exchange e;
+    make_exchange(&e);
+    long written = fprintf(out, "{\"chosen\": [");
+    written += write_turns(out, &e, e.friendly);
+    written += fprintf(out, "], \"rejected\": [");
+    written += write_turns(out, &e, e.answer);
+    return written + fprintf(out, "]}\n");
 }
 
 int main(int argc, char **argv)
 {
+    static const struct {
+        const char *name;
+        long (*write)(FILE *out);
+    } kinds[] = { { "text", write_document }, { "chat", write_conversation }, { "preference", write_preference } };
+    size_t kind = 0;
     long bytes = 3000000;
     const char *path = NULL;
     state = 1;
     for (int i = 1; i < argc; i += 2) {
         if (strcmp(argv[i], "--help") == 0)
-            return puts("usage: make_corpus [--bytes N] [--seed N] [--out FILE]\n\n"
-                        "Write about N bytes (3000000) of short texts as JSON lines, to standard output or FILE.") < 0;
+            return puts("usage: make_corpus [--kind text|chat|preference] [--bytes N] [--seed N] [--out FILE]\n\n"
+                        "Write about N bytes (3000000) of short texts, conversations or pairs of answers as JSON lines, to\n"
+                        "standard output or FILE.") < 0;
         if (i + 1 == argc)
             fail("no value for ", argv[i]);
         if (strcmp(argv[i], "--bytes") == 0 && (bytes = atol(argv[i + 1])) < 1)
@@ -259,6 +345,12 @@ int main(int argc, char **argv)
             state = strtoull(argv[i + 1], NULL, 10);
         else if (strcmp(argv[i], "--out") == 0)
             path = argv[i + 1];
+        else if (strcmp(argv[i], "--kind") == 0) {
+            for (kind = 0; kind < 3 && strcmp(argv[i + 1], kinds[kind].name) != 0; kind++)
+                ;
+            if (kind == 3)
+                fail("text, chat and preference are the kinds, not ", argv[i + 1]);
+        }
         else if (strcmp(argv[i], "--bytes") != 0)
             fail("unknown option ", argv[i]);
     }
@@ -266,7 +358,7 @@ int main(int argc, char **argv)
     if (!out)
         fail("can't write ", path);
     while (bytes > 0 && !ferror(out))
-        bytes -= write_document(out);
+        bytes -= kinds[kind].write(out);
     if (fflush(out) != 0 || ferror(out))
         fail("can't write ", path ? path : "to standard output");
     return EXIT_SUCCESS;

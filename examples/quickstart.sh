@@ -1,6 +1,6 @@
 #!/bin/sh
-# From nothing to a small language model that talks, in about three minutes: build the library, make a corpus, learn a
-# tokenizer from it, train a model from scratch, and let it continue a sentence before and after.
+# From nothing to a small language model that talks, in about five minutes, the whole road: build the library, make a corpus,
+# learn a tokenizer from it, train a model from scratch, teach it to answer, teach it which answers people like, and talk to it.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 # shellcheck source=tests/packages.sh
@@ -8,7 +8,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 
 usage="usage: examples/quickstart.sh [OPTION...]
 
-  --seconds N      how long to train (120)
+  --seconds N      how long to pretrain (120); what follows takes as long again
   --threads N      0: one per processor (0)
   --out DIR        where corpus, tokenizer and model go (out/quickstart)
   --build-dir DIR  where to build (build)
@@ -56,19 +56,30 @@ bin=$build/examples
 
 say "2. Make a corpus: stories, questions and answers, in English and Chinese"
 mkdir -p "$out"
-rm -rf "$out/tokenizer" "$out/untrained" "$out/model" "$out/latest" "$out"/step-*
+rm -rf "$out/tokenizer" "$out/untrained" "$out/pretrained" "$out/sft" "$out/model" "$out/runs"
 "$bin/make_corpus" --out "$out/corpus.jsonl"
-head -n 1 "$out/corpus.jsonl"
-echo "... $(wc -l <"$out/corpus.jsonl") texts in $out/corpus.jsonl"
+"$bin/make_corpus" --kind chat --out "$out/chat.jsonl"
+"$bin/make_corpus" --kind preference --bytes 1000000 --out "$out/preferences.jsonl"
+"$bin/make_corpus" --kind preference --bytes 20000 --seed 2 --out "$out/preferences_valid.jsonl"
+for kind in corpus chat preferences; do
+    head -n 1 "$out/$kind.jsonl"
+    echo "... $(wc -l <"$out/$kind.jsonl") rows in $out/$kind.jsonl"
+done
 
 say "3. Learn a tokenizer from it"
 "$bin/train_tokenizer" --vocab-size 1600 --out "$out/tokenizer" --quiet "$out/corpus.jsonl"
 
-# What both runs below have in common: the shape of the model, and how texts become batches.
+# What all runs below have in common. Each keeps its checkpoints in a directory of its own.
+learn() {
+    program=$1 name=$2
+    shift 2
+    "$bin/$program" --tokenizer "$out/tokenizer" --template minimind2 --max-seq-len 128 --batch-size 4 --accumulation-steps 1 \
+        --epochs 8 --schedule cosine --threads "$threads" --save-interval 0 --save-dir "$out/runs/$name" \
+        --save-weight "../../$name" "$@"
+}
+
 pretrain() {
-    "$bin/pretrain" --data-path "$out/corpus.jsonl" --tokenizer "$out/tokenizer" --hidden-size 192 --num-hidden-layers 4 \
-        --max-seq-len 128 --form pack --batch-size 4 --accumulation-steps 1 --epochs 4 --schedule cosine \
-        --threads "$threads" --save-interval 0 --save-weight model "$@"
+    learn pretrain "$@" --data-path "$out/corpus.jsonl" --hidden-size 192 --num-hidden-layers 4 --form pack
 }
 
 # The first words are the prompt's, the rest is what the model makes of them.
@@ -79,20 +90,36 @@ continue_prompts() {
     done
 }
 
+# A conversation each: what was asked, and what the model answers.
+ask() {
+    for question in "What do pandas eat?" "How much is 3 plus 4?" "兔子吃什么？"; do
+        printf '\n> %s\n' "$question"
+        echo "$question" | "$bin/chat" --model "$1" --template minimind2 --max-new-tokens 40 --temperature 0.5
+    done
+}
+
 say "4. Before training"
 # A learning rate of 0 leaves the weights as they are; how many steps fit into this time tells how many to plan for.
 probe=$((seconds / 30 + 1))
-pretrain --save-dir "$out/untrained" --learning-rate 0 --max-seconds "$probe" --log-interval 1000000 >/dev/null
-done_steps=$(sed 's/^step-//' "$out/untrained/latest")
+pretrain untrained --learning-rate 0 --max-seconds "$probe" --log-interval 1000000 >/dev/null
+done_steps=$(sed 's/^step-//' "$out/runs/untrained/latest")
 steps=$((done_steps * seconds / probe + 1))
-continue_prompts "$out/untrained/model"
+continue_prompts "$out/untrained"
 
-say "5. Train for about $seconds seconds, which are $steps steps here"
-pretrain --save-dir "$out" --learning-rate 2e-3 --warmup-steps $((steps / 8)) --max-steps "$steps" \
+say "5. Pretrain: continue texts. About $seconds seconds, which are $steps steps here"
+pretrain pretrained --learning-rate 2e-3 --warmup-steps $((steps / 8)) --max-steps "$steps" \
     --max-seconds $((2 * seconds)) --log-interval $((steps / 20 + 1))
+continue_prompts "$out/pretrained"
 
-say "6. After training"
-continue_prompts "$out/model"
+say "6. Fine-tune: answer questions, from conversations"
+learn sft sft --data-path "$out/chat.jsonl" --from-weight "$out/pretrained" --pack --learning-rate 1e-3 \
+    --max-steps $((steps / 2 + 1)) --max-seconds "$seconds" --log-interval $((steps / 20 + 1))
+ask "$out/sft"
 
-say "The model is in $out/model. Go on with it:"
-echo "    $bin/generate --model $out/model --bos --prompt \"One day, Lily\""
+say "7. Prefer: of two answers the friendly one is liked better"
+learn dpo model --data-path "$out/preferences.jsonl" --validation-path "$out/preferences_valid.jsonl" --from-weight "$out/sft" \
+    --learning-rate 1e-4 --max-steps $((steps / 16 + 1)) --max-seconds "$seconds" --log-interval $((steps / 80 + 1))
+ask "$out/model"
+
+say "The model is in $out/model. Talk with it:"
+echo "    $bin/chat --model $out/model --template minimind2"

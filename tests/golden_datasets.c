@@ -206,6 +206,7 @@ bool golden_datasets_case(golden_datasets *g, char *text, size_t size, const mmi
     const char *generation = mmi_json_string(mmi_json_get(item, "generation"), NULL);
     mm_tokenizer *t = generation ? tokenizer_of(g, generation) : NULL;
     mm_loader_options o = MM_LOADER_OPTIONS_INIT;
+    o.mixed_prompts = 1; /* upstream takes such pairs */
     if (!t)
         return differs(&s, "no tokenizer of generation \"%s\": %s", generation ? generation : "", mm_last_error());
     return read_options(&s, &o, item, generation) && put_row(&s, g, mmi_json_get(item, "row")) &&

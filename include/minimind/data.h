@@ -112,7 +112,7 @@ enum {
     MM_ROW_CHAT = 1,       /**< fine-tuning: {"conversations"}. MiniMind2 takes roles from the position; MiniMind-3 takes
                                 "tools" of a system message and "tool_calls", both JSON in strings; Mini-LLM takes "functions"
                                 of a leading system message */
-    MM_ROW_PREFERENCE = 2, /**< {"chosen", "rejected"}, two conversations */
+    MM_ROW_PREFERENCE = 2, /**< {"chosen", "rejected"}, two conversations that differ in their last message alone */
     MM_ROW_PROMPT = 3      /**< to be answered by the model: {"conversations"}, whose last turn, if it is the assistant's, is
                                 the reference answer; or {"question", "answer"}, where it stands behind "####" */
 };
@@ -144,9 +144,12 @@ typedef struct mm_loader_options {
     int32_t world;             /**< rank makes the same number of steps, and each row comes to one of them, once an epoch */
     int32_t workers;           /**< threads that prepare rows ahead; 0: none, rows are prepared when they are asked for. Batches
                                     are the same with any number */
+    int32_t mixed_prompts;     /**< 1: take pairs whose answers are to different prompts, as upstream does; 0: such a row is a bad
+                                    one */
+    int32_t reserved;          /**< 0 */
 } mm_loader_options;
 #define MM_LOADER_OPTIONS_INIT { sizeof(mm_loader_options), 0, 8, 512, MM_ROWS_PAD, 1, 0, 1, 2, 0, NULL, MM_ROW_TEXT, 0, \
-                                 MM_THINK_DEFAULT, 0, 1, 1 }
+                                 MM_THINK_DEFAULT, 0, 1, 1, 0, 0 }
 
 /** Set every field of `options` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
 MM_API void mm_loader_options_init(mm_loader_options *options, size_t struct_size);

@@ -127,7 +127,10 @@ enum {
     MM_SCHEDULE_CONSTANT = 0,
     MM_SCHEDULE_MINIMIND2 = 1, /**< lr/10 + lr/2 · (1 + cos(π step/total)); upstream counts steps from 0 */
     MM_SCHEDULE_MINIMIND3 = 2, /**< lr · (0.1 + 0.45 · (1 + cos(π step/total))); upstream counts from 1 */
-    MM_SCHEDULE_COSINE = 3     /**< Mini-LLM's: linear from 0 over `warmup` steps, then a cosine cut off at lr/10 */
+    MM_SCHEDULE_COSINE = 3,    /**< Mini-LLM's: linear from 0 over `warmup` steps, then a cosine cut off at lr/10 */
+    MM_SCHEDULE_LINEAR = 4,    /**< linear from 0 over `warmup` steps, then linear to 0 at `total` */
+    MM_SCHEDULE_WSD = 5        /**< warm-up, stable, decay: linear from 0 over `warmup` steps, constant, and over the last fifth of
+                                    `total` linear to 0; mm_schedule_wsd() has the fifth as an argument */
 };
 
 /**
@@ -136,6 +139,14 @@ enum {
  * @return MM_OK; MM_ERR_ARG, no such rule, or a negative or non-finite number. Threads: any. Since: 0.1
  */
 MM_API mm_status mm_schedule_lr(int32_t rule, int64_t step, int64_t total, int64_t warmup, double lr, double *out);
+
+/**
+ * MM_SCHEDULE_WSD with the decay over the last `decay_part` of `total`, in (0, 1]. Where it overlaps with the warm-up, the
+ * lower rate holds.
+ *
+ * @return as mm_schedule_lr(). Threads: any. Since: 0.1
+ */
+MM_API mm_status mm_schedule_wsd(int64_t step, int64_t total, int64_t warmup, double decay_part, double lr, double *out);
 
 #ifdef __cplusplus
 }

@@ -26,6 +26,7 @@
 
 #include <minimind/comm.h>
 #include <minimind/data.h>
+#include <minimind/objective.h>
 #include <minimind/optim.h>
 #include <minimind/policy.h>
 
@@ -37,8 +38,11 @@ typedef struct mm_trainer mm_trainer;
 
 /** What a trainer learns from. */
 enum {
-    MM_STAGE_PLAIN = 0, /**< the next token: pretraining on text, fine-tuning on conversations */
-    MM_STAGE_POLICY = 1 /**< rewards for the model's own answers to prompts: GRPO, CISPO, PPO (policy.h) */
+    MM_STAGE_PLAIN = 0,  /**< the next token: pretraining on text, fine-tuning on conversations */
+    MM_STAGE_POLICY = 1, /**< rewards for the model's own answers to prompts: GRPO, CISPO, PPO (policy.h) */
+    MM_STAGE_DPO = 2,    /**< preferences, against a frozen reference. Gives "accuracy" and "margin" */
+    MM_STAGE_DISTILL = 3 /**< a teacher's distribution and the next token, of text or conversations. Gives
+                              "cross_entropy" and "kl" */
 };
 
 /** A number that a stage gives beside the loss, such as DPO's "accuracy". */
@@ -65,8 +69,16 @@ typedef struct mm_train_progress {
     double seconds_left;    /**< of the run at that rate */
     const mm_train_metric *metrics; /**< [metric_count] of the stage, lent by the trainer until its next call */
     int64_t metric_count;
+    int64_t skipped_steps;  /**< micro-steps and updates that were passed over, see max_skips */
+    int64_t evaluations;    /**< validations done; the next four are 0 before the first */
+    double validation_loss; /**< of the last one */
+    const mm_train_metric *validation_metrics; /**< [metric_count] of the last one, lent likewise; NULL before the first */
+    double best_loss;       /**< the lowest so far */
+    int64_t best_step;      /**< where that was */
+    double loss_scale;      /**< in force; 1 without scaling */
 } mm_train_progress;
-#define MM_TRAIN_PROGRESS_INIT { sizeof(mm_train_progress), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0 }
+#define MM_TRAIN_PROGRESS_INIT { sizeof(mm_train_progress), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, \
+                                 NULL, 0, 0, 0 }
 
 /** Set every field of `progress` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
 MM_API void mm_train_progress_init(mm_train_progress *progress, size_t struct_size);
@@ -96,9 +108,36 @@ typedef struct mm_trainer_options {
     const char *kernels;       /**< as in mm_context_options */
     const mm_policy_training *policy; /**< of MM_STAGE_POLICY, which needs one; copied */
     const mm_comm *comm;       /**< other ranks that train along, NULL for none. Borrowed: it must outlive the trainer */
+    mm_loader *validation;     /**< NULL, or rows to measure the loss on, of the kind of the trained ones; its epoch 0 each time.
+                                    Kept alive. Nobody else may use it meanwhile */
+    const mm_dpo_options *dpo; /**< of MM_STAGE_DPO; NULL: the defaults */
+    const mm_distill_options *distill; /**< of MM_STAGE_DISTILL; NULL: the defaults */
+    mm_model *reference;       /**< of MM_STAGE_DPO: the frozen model, of the same vocabulary; NULL: a copy of the model as it is
+                                    when the trainer is made. Kept alive */
+    mm_model *teacher;         /**< of MM_STAGE_DISTILL: of any config whose vocab_size is at least the model's. Kept alive */
+    const char *teacher_cache; /**< or what mm_distill_cache_write() wrote of one */
+    int64_t eval_interval;     /**< micro-steps between validations; 0: only at the end */
+    int64_t eval_batches;      /**< batches of a validation at most; 0: all */
+    int64_t patience;          /**< end the run after so many validations without a better loss; 0: never */
+    double min_delta;          /**< by how much a loss must be below the best one to be better, from 0 up */
+    int64_t max_skips;         /**< bad steps in a row that are passed over before the run fails with MM_ERR_NUMERIC. 0: the
+                                    first one fails it. Bad is a loss, or at an update a norm of the gradients, that is not
+                                    finite, or too high by spike_factor */
+    double spike_factor;       /**< 0, or too high is: above mean + spike_factor · max(deviation, 0.01 · mean) of the last 64
+                                    good ones, once there are 16 */
+    double decay_part;         /**< of MM_SCHEDULE_WSD: which part of the steps the rate falls in, in (0, 1]; 0: 0.2 */
+    double loss_scale;         /**< 0, or gradients are computed of so many times the loss, which is halved, the update being
+                                    passed over, when they overflow. A power of two changes no digit */
+    int64_t loss_scale_interval; /**< it doubles after so many updates without an overflow; 0: 2000; -1: never */
+    int32_t keep_best;         /**< 1: save whenever a validation is the best so far; the file `best` names that checkpoint, which
+                                    keep_last spares */
+    int32_t background_save;   /**< 1: the checkpoints of save_interval and keep_best are copied, and written beside training. The
+                                    copy's memory is taken when the trainer is made: as much again as weights, moments and
+                                    gradients. A failure is told where the next one is due, or at the end */
 } mm_trainer_options;
 #define MM_TRAINER_OPTIONS_INIT { sizeof(mm_trainer_options), NULL, NULL, NULL, 5e-4, 1.0, 0.9, 0.999, 1e-8, 0.01, 0, \
-                                  1, 0, 8, 0, 0, 1, MM_SCHEDULE_MINIMIND2, 2, 0, MM_STAGE_PLAIN, NULL, NULL, NULL }
+                                  1, 0, 8, 0, 0, 1, MM_SCHEDULE_MINIMIND2, 2, 0, MM_STAGE_PLAIN, NULL, \
+                                  NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** Set every field of `options` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
 MM_API void mm_trainer_options_init(mm_trainer_options *options, size_t struct_size);
@@ -114,14 +153,14 @@ MM_API void mm_trainer_options_init(mm_trainer_options *options, size_t struct_s
  * @param options    Copied, strings included.
  * @param out        Yours: pair it with mm_trainer_free().
  *
- * @return MM_OK; MM_ERR_ARG; MM_ERR_STATE, weights that cannot be trained; MM_ERR_MEMORY; MM_ERR_UNSUPPORTED,
- *         rows of a kind that the stage does not learn from;
- *         MM_ERR_IO, MM_ERR_FORMAT, from counting packed rows. Since: 0.1
+ * @return MM_OK; MM_ERR_ARG, also a reference or teacher of a vocabulary that does not fit; MM_ERR_STATE, weights that cannot be
+ *         trained; MM_ERR_MEMORY; MM_ERR_UNSUPPORTED, rows of a kind that the stage does not learn from; MM_ERR_IO, MM_ERR_FORMAT, from counting packed rows. Since: 0.1
  */
 MM_API mm_status mm_trainer_create(mm_model *model, mm_loader *loader, mm_tokenizer *tokenizer,
                                    const mm_trainer_options *options, mm_trainer **out);
 
-/** NULL is fine. The model, the loader and the tokenizer live on if their owner still holds them. Since: 0.1 */
+/** NULL is fine. Waits for a checkpoint that is being written. The model, the loader and the tokenizer live on if their owner
+ *  still holds them. Since: 0.1 */
 MM_API void mm_trainer_free(mm_trainer *trainer);
 
 /**
@@ -140,8 +179,8 @@ MM_API mm_status mm_trainer_resume(mm_trainer *trainer, const char *path);
  * came. Calling it again goes on.
  *
  * @return MM_OK; MM_ERR_STATE, ranks that do not fit together; MM_ERR_CANCELLED, another rank gave up;
- *         MM_ERR_IO, MM_ERR_FORMAT (data or checkpoint, a rank that died); MM_ERR_NUMERIC, a loss or gradient that is not finite:
- *         the weights are those before that update; MM_ERR_MEMORY. The last checkpoint stands. Since: 0.1
+ *         MM_ERR_IO, MM_ERR_FORMAT (data or checkpoint, a rank that died); MM_ERR_NUMERIC, one bad step more in a row than
+ *         max_skips: the weights are those before its update; MM_ERR_MEMORY. The last checkpoint stands. Since: 0.1
  */
 MM_API mm_status mm_trainer_run(mm_trainer *trainer);
 
@@ -158,6 +197,26 @@ MM_API mm_status mm_trainer_progress(const mm_trainer *trainer, mm_train_progres
  *         Since: 0.1
  */
 MM_API mm_status mm_trainer_save(mm_trainer *trainer);
+
+/**
+ * Write down what a teacher says of a loader's rows, for mm_trainer_options.teacher_cache: of each counted position the logits
+ * of its k likeliest tokens among those of the tokenizer.
+ *
+ * The file is a safetensors file: "keys" int64 [R], ascending, a hash of each row's ids and targets; "starts" int64 [R + 1], where
+ * its counted positions begin; "ids" int32 [N, k] and "logits" float32 [N, k], the likeliest first. Its metadata holds "format",
+ * "vocab_size" and a "hash" of the four. It is for loaders of the same rows and options; packed rows fall differently in every
+ * epoch and order, so these are for runs over one epoch without a shuffle. All of it is held in memory until it is written, 8 k
+ * bytes for each counted position.
+ *
+ * @param loader   Of text or conversations; its epoch 0 is read. It stands where it stood afterwards.
+ * @param k        1 to the tokenizer's number of ids.
+ * @param threads  As in mm_context_options.
+ *
+ * @return MM_OK; MM_ERR_ARG; MM_ERR_UNSUPPORTED, rows of another kind; MM_ERR_IO; MM_ERR_FORMAT; MM_ERR_NUMERIC, logits that are
+ *         not finite; MM_ERR_MEMORY. Since: 0.1
+ */
+MM_API mm_status mm_distill_cache_write(mm_model *teacher, mm_loader *loader, int32_t k, int32_t threads,
+                                        const char *path);
 
 #ifdef __cplusplus
 }

@@ -46,8 +46,8 @@ static bool room_for(size_t length)
 }
 
 /* Everything is parsed twice. Out of memory, Jansson (2.14) calls the token that it had no room for invalid, or goes on
- * without the bytes that did not fit: a key would be another key. So only what comes out twice is believed, a fault of the
- * text as well. */
+ * without the bytes that did not fit: a key would be another key. So only what comes out twice is believed, a fault of
+ * the text as well. */
 mm_status mmi_json_parse(const char *text, size_t length, const char *what, mmi_json **out)
 {
     json_error_t error, again;
@@ -154,6 +154,11 @@ const char *mmi_json_string(const mmi_json *value, size_t *length)
     if (length)
         *length = json_string_length(value);
     return json_string_value(value);
+}
+
+bool mmi_json_equal(const mmi_json *a, const mmi_json *b)
+{
+    return json_equal(a, b);
 }
 
 void *mmi_json_first(mmi_json *object)

@@ -42,6 +42,9 @@ int64_t mmi_json_int(const mmi_json *value, int64_t fallback);
 double mmi_json_number(const mmi_json *value, double fallback); /* of an integer too */
 const char *mmi_json_string(const mmi_json *value, size_t *length); /* NULL if it is none; length may be NULL */
 
+/* The same value? Members of objects may stand in any order. */
+bool mmi_json_equal(const mmi_json *a, const mmi_json *b);
+
 /* Walk an object in its own order:
  *     for (void *i = mmi_json_first(o); i; i = mmi_json_next(o, i)) … mmi_json_key(i) … mmi_json_value(i) */
 void *mmi_json_first(mmi_json *object);

@@ -67,6 +67,10 @@ static mm_status check_kind(const mm_loader_options *o)
         status = mmi_fail(MM_ERR_ARG, "loader: form is %d, prompts have none (leave it at %d)", o->form, MM_ROWS_PAD);
     if (status == MM_OK)
         status = check_between("thinking", o->thinking, MM_THINK_DEFAULT, MM_THINK_OFF);
+    if (status == MM_OK)
+        status = check_between("mixed_prompts", o->mixed_prompts, 0, 1);
+    if (status == MM_OK)
+        status = check_between("reserved", o->reserved, 0, 0);
     return status == MM_OK ? check_between("strip_empty_think", o->strip_empty_think, 0, 1) : status;
 }
 

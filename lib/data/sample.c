@@ -287,6 +287,21 @@ static void shrink(mmi_sample *sample, mmi_desk *desk)
         mmi_desk_free(desk);
 }
 
+/* Both answers of a pair are to the same conversation: all turns but the last are the same. */
+static mm_status check_pair(const mmi_json *chosen, const mmi_json *rejected)
+{
+    size_t count = mmi_json_size(chosen), turns = count > 0 ? count - 1 : 0;
+    if (mmi_json_what(chosen) != MMI_JSON_ARRAY || mmi_json_what(rejected) != MMI_JSON_ARRAY)
+        return MM_OK; /* told of elsewhere */
+    bool same = mmi_json_size(rejected) == count;
+    for (size_t i = 0; i < turns && same; i++)
+        same = mmi_json_equal(mmi_json_at(chosen, i), mmi_json_at(rejected, i));
+    return same ? MM_OK :
+                  mmi_fail(MM_ERR_FORMAT,
+                           "\"chosen\" and \"rejected\" answer different prompts: they must be equal but for "
+                           "their last message");
+}
+
 mm_status mmi_sample_take(mmi_sample *sample, mmi_desk *desk, const mmi_recipe *r, mmi_json *row)
 {
     sample->has_answer = sample->uneven = false;
@@ -299,7 +314,11 @@ mm_status mmi_sample_take(mmi_sample *sample, mmi_desk *desk, const mmi_recipe *
     case MM_ROW_PROMPT:
         return take_prompt(sample, desk, r, row);
     default: {
-        mm_status status = take_conversation(sample, 0, desk, r, row, "chosen");
+        mm_status status = MM_OK;
+        if (!r->options.mixed_prompts)
+            status = check_pair(mmi_json_get(row, "chosen"), mmi_json_get(row, "rejected"));
+        if (status == MM_OK)
+            status = take_conversation(sample, 0, desk, r, row, "chosen");
         return status == MM_OK ? take_conversation(sample, 1, desk, r, row, "rejected") : status;
     }
     }

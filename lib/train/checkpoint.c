@@ -17,24 +17,10 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "model/model.h"
-#include "run/context.h"
-#include "train/stage.h"
-#include "train/parallel.h"
 #include "train/state.h"
 
 /* Longest name here: "step-9223372036854775807.tmp". */
 #define NAME_SIZE 40
-
-static float *get_gradient(void *context, int64_t index)
-{
-    return mmi_context_grads(context, index);
-}
-
-mm_status mmi_checkpoint_gradients(mmi_tensor_list *list, const mm_trainer *t)
-{
-    mmi_trained trained = mmi_context_trained(t->context);
-    return mmi_tensors_add_all(list, &trained, "grad.", get_gradient, t->context);
-}
 
 static char *join(const char *directory, const char *name)
 {
@@ -44,63 +30,39 @@ static char *join(const char *directory, const char *name)
     return path;
 }
 
-static mm_status write_file(const mm_trainer *t, const char *directory, const char *name,
-                            mm_status (*write)(const mm_trainer *t, const char *path))
+static mm_status write_config(const mm_trainer *t, const char *directory)
 {
-    char *path = join(directory, name);
-    if (!path)
-        return MM_ERR_MEMORY;
-    mm_status status = write(t, path);
+    char *path = join(directory, "config.json");
+    mm_status status = path ? mm_config_save(mm_model_config(t->model), path) : MM_ERR_MEMORY;
     mmi_free(path);
     return status;
 }
 
-static mm_status write_optimizer(const mm_trainer *t, const char *path)
+static mm_status write_part(const mmi_checkpoint *c, int part, const char *directory)
 {
-    return mm_optimizer_save(t->optimizer, path);
-}
-
-static mm_status write_list(const mm_trainer *t, const char *path,
-                            mm_status (*fill)(mmi_tensor_list *list, const mm_trainer *t))
-{
-    mmi_tensor_list list = { 0 };
-    mm_status status = fill(&list, t);
-    if (status == MM_OK)
-        status = mmi_tensors_write(path, &list);
-    mmi_tensors_free(&list);
+    char *path = join(directory, mmi_part_names[part]);
+    mm_status status = path ? mmi_tensors_write(path, &c->parts[part]) : MM_ERR_MEMORY;
+    mmi_free(path);
     return status;
 }
 
-static mm_status write_gradients(const mm_trainer *t, const char *path)
+static mm_status write_contents(mmi_checkpoint *c, const mm_trainer *t, const char *directory)
 {
-    return write_list(t, path, mmi_checkpoint_gradients);
-}
-
-static mm_status write_stage(const mm_trainer *t, const char *path)
-{
-    return write_list(t, path, t->stage->tensors);
-}
-
-static mm_status write_contents(const mm_trainer *t, const char *directory)
-{
-    mm_status status = mm_model_save(t->model, directory);
+    mm_status status = mmi_make_directory(directory);
     if (status == MM_OK)
-        status = write_file(t, directory, "optimizer.safetensors", write_optimizer);
-    if (status == MM_OK && mmi_trainer_accumulated(t) > 0)
-        status = write_file(t, directory, "gradients.safetensors", write_gradients);
-    if (status == MM_OK && t->stage->tensors)
-        status = write_file(t, directory, "stage.safetensors", write_stage);
+        status = write_config(t, directory);
+    for (int part = 0; part < MMI_PARTS && status == MM_OK; part++)
+        if (c->parts[part].count > 0)
+            status = write_part(c, part, directory);
     if (status == MM_OK && t->tokenizer)
         status = mm_tokenizer_save(t->tokenizer, directory);
-    if (status == MM_OK)
-        status = mmi_state_write(t, directory);
-    return status;
+    return status == MM_OK ? mmi_state_write(c->state, directory) : status;
 }
 
 /* Paths of one checkpoint; all or none. */
 typedef struct paths {
     char name[NAME_SIZE];
-    char *final, *temporary, *old, *latest;
+    char *final, *temporary, *old, *latest, *best;
 } paths;
 
 static void free_paths(paths *p)
@@ -109,6 +71,7 @@ static void free_paths(paths *p)
     mmi_free(p->temporary);
     mmi_free(p->old);
     mmi_free(p->latest);
+    mmi_free(p->best);
 }
 
 static mm_status make_paths(paths *p, const char *output, int64_t step)
@@ -121,7 +84,8 @@ static mm_status make_paths(paths *p, const char *output, int64_t step)
     snprintf(name, sizeof name, "%s.old", p->name);
     p->old = join(output, name);
     p->latest = join(output, "latest");
-    if (p->final && p->temporary && p->old && p->latest)
+    p->best = join(output, "best");
+    if (p->final && p->temporary && p->old && p->latest && p->best)
         return MM_OK;
     free_paths(p);
     return MM_ERR_MEMORY;
@@ -152,22 +116,22 @@ static mm_status mend(const paths *p)
     return MM_OK;
 }
 
-static mm_status write_latest(const paths *p)
+/* Let `latest`, or `best`, name this checkpoint. */
+static mm_status write_name(const char *path, const char *name)
 {
     char line[NAME_SIZE + 1];
-    int length = snprintf(line, sizeof line, "%s\n", p->name);
-    return mmi_write_file(p->latest, line, (size_t)length);
+    int length = snprintf(line, sizeof line, "%s\n", name);
+    return mmi_write_file(path, line, (size_t)length);
 }
 
-static mm_status write_checkpoint(const mm_trainer *t, const paths *p)
+/* The directory, whole and in its place; or nothing of it. */
+static mm_status write_directory(mmi_checkpoint *c, const mm_trainer *t, const paths *p)
 {
     mm_status status = mend(p);
     if (status == MM_OK)
         status = mmi_remove_tree(p->temporary);
     if (status == MM_OK)
-        status = mmi_make_directory(p->temporary);
-    if (status == MM_OK)
-        status = write_contents(t, p->temporary);
+        status = write_contents(c, t, p->temporary);
     if (status == MM_OK)
         status = put_in_place(p);
     if (status != MM_OK) {
@@ -175,9 +139,17 @@ static mm_status write_checkpoint(const mm_trainer *t, const paths *p)
         if (mmi_remove_tree(p->temporary) != MM_OK && story)
             mmi_fail(status, "%s", story);
         mmi_free(story);
-        return status;
     }
-    status = write_latest(p);
+    return status;
+}
+
+static mm_status write_all(mmi_checkpoint *c, const mm_trainer *t, const paths *p)
+{
+    mm_status status = write_directory(c, t, p);
+    if (status == MM_OK)
+        status = write_name(p->latest, p->name);
+    if (status == MM_OK && c->best)
+        status = write_name(p->best, p->name);
     return status == MM_OK ? mmi_remove_tree(p->old) : status;
 }
 
@@ -192,8 +164,9 @@ static int64_t step_of(const char *name, const char *ending)
     return errno == 0 && strcmp(end, ending) == 0 ? step : -1;
 }
 
-/* The smallest step of a "step-N`ending`" in `output` below `below`, and how many there are; -1 if none. */
-static int64_t oldest(const char *output, const char *ending, int64_t below, int64_t *count)
+/* The smallest step of a "step-N`ending`" in `output` below `below`, and how many there are, `spared` left out; -1 if
+ * none. */
+static int64_t oldest(const char *output, const char *ending, int64_t below, int64_t spared, int64_t *count)
 {
     int64_t first = -1;
     *count = 0;
@@ -202,7 +175,7 @@ static int64_t oldest(const char *output, const char *ending, int64_t below, int
         return -1;
     for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
         int64_t step = step_of(entry->d_name, ending);
-        if (step < 0 || step >= below)
+        if (step < 0 || step >= below || step == spared)
             continue;
         ++*count;
         if (first < 0 || step < first)
@@ -245,50 +218,8 @@ static mm_status tidy(const char *output, int64_t step)
     return status;
 }
 
-/* Leave `keep` checkpoints, that of `step` included. Those of later steps are another run's: they stay. */
-static void prune(const char *output, int64_t step, int64_t keep)
-{
-    static const char *const remains[2] = { ".tmp", ".old" };
-    int64_t count, first;
-    mm_status status = MM_OK;
-    for (int i = 0; i < 2; i++)
-        while (status == MM_OK && (first = oldest(output, remains[i], step, &count)) >= 0)
-            status = tidy(output, first);
-    while (status == MM_OK && keep > 0 && (first = oldest(output, "", step, &count)) >= 0 && count >= keep)
-        status = remove_checkpoint(output, first);
-    if (status != MM_OK)
-        mmi_log(MM_LOG_WARNING, "an older checkpoint stays: %s", mm_last_error());
-}
-
-mm_status mm_trainer_save(mm_trainer *t)
-{
-    if (!t)
-        return mmi_fail(MM_ERR_ARG, "mm_trainer_save: trainer is NULL");
-    if (!t->output)
-        return mmi_fail(MM_ERR_STATE, "mm_trainer_save: the trainer has no output directory");
-    if (!mmi_parallel_can_save(t))
-        return mmi_fail(MM_ERR_STATE, "mm_trainer_save: between two updates no rank has all gradients");
-    if (mmi_parallel_rank(t) > 0) {
-        t->saved_step = t->now.step;
-        return MM_OK;
-    }
-    paths p;
-    mm_status status = mmi_make_directory(t->output);
-    if (status == MM_OK)
-        status = make_paths(&p, t->output, t->now.step);
-    if (status != MM_OK)
-        return status;
-    status = write_checkpoint(t, &p);
-    free_paths(&p);
-    if (status != MM_OK)
-        return status;
-    t->saved_step = t->now.step;
-    prune(t->output, t->now.step, t->options.keep_last);
-    return MM_OK;
-}
-
-/* The name in the file `latest`, checked: it comes from outside. */
-static mm_status read_latest(char name[NAME_SIZE], const char *path)
+/* The name in the file `latest` or `best`, checked: it comes from outside. */
+static mm_status read_name(char name[NAME_SIZE], const char *path)
 {
     char *text = NULL;
     size_t size = 0;
@@ -305,10 +236,42 @@ static mm_status read_latest(char name[NAME_SIZE], const char *path)
     return status;
 }
 
+/* Leave `keep` checkpoints, that of `step` included, and the one that `best` names. Those of later steps are another
+ * run's: they stay. */
+static void prune(const paths *p, const char *output, int64_t step, int64_t keep)
+{
+    static const char *const remains[2] = { ".tmp", ".old" };
+    char best[NAME_SIZE];
+    int64_t count, first, spared = -1;
+    mm_status status = mmi_file_exists(p->best) ? read_name(best, p->best) : MM_OK;
+    if (status == MM_OK && mmi_file_exists(p->best))
+        spared = step_of(best, "");
+    for (int i = 0; i < 2; i++)
+        while (status == MM_OK && (first = oldest(output, remains[i], step, -1, &count)) >= 0)
+            status = tidy(output, first);
+    while (status == MM_OK && keep > 0 && (first = oldest(output, "", step, spared, &count)) >= 0 && count >= keep)
+        status = remove_checkpoint(output, first);
+    if (status != MM_OK)
+        mmi_log(MM_LOG_WARNING, "an older checkpoint stays: %s", mm_last_error());
+}
+
+mm_status mmi_checkpoint_write(mmi_checkpoint *c, const mm_trainer *t)
+{
+    paths p;
+    mm_status status = make_paths(&p, t->output, c->step);
+    if (status != MM_OK)
+        return status;
+    status = write_all(c, t, &p);
+    if (status == MM_OK)
+        prune(&p, t->output, c->step, t->options.keep_last);
+    free_paths(&p);
+    return status;
+}
+
 static mm_status follow_latest(char **out, const char *output, const char *latest)
 {
     char name[NAME_SIZE];
-    mm_status status = read_latest(name, latest);
+    mm_status status = read_name(name, latest);
     if (status != MM_OK)
         return status;
     char *path = join(output, name);

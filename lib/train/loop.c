@@ -7,18 +7,41 @@
 #include "base/random.h"
 #include "data/dataset.h"
 #include "data/loader.h"
+#include "train/checkpoint.h"
+#include "train/health.h"
 #include "train/parallel.h"
 #include "train/stage.h"
 
-/* Drop what was accumulated and stand where the last update left off. */
-static void back_to_boundary(mm_trainer *t)
+/* Drop what was accumulated. */
+static void drop(mm_trainer *t)
 {
     mmi_parallel_settle(t);
-    t->now = t->boundary;
     mm_zero_grad(t->context);
     if (t->stage->drop)
         t->stage->drop(t);
+}
+
+/* … and stand where the last update left off. */
+static void back_to_boundary(mm_trainer *t)
+{
+    t->now = t->boundary;
+    drop(t);
     mm_loader_seek(t->loader, &t->now.data);
+}
+
+/* A bad update: what was accumulated is passed over, and its steps count as done. */
+static mm_status pass_over(mm_trainer *t, double norm)
+{
+    mm_status status = MM_OK;
+    if (isfinite(norm) || !mmi_health_overflowed(t))
+        status = mmi_health_skip(t, t->now.step, "norm of the gradients", norm);
+    if (status != MM_OK) {
+        back_to_boundary(t);
+        return status;
+    }
+    t->boundary = t->now;
+    drop(t);
+    return MM_OK;
 }
 
 static mm_status update(mm_trainer *t)
@@ -26,7 +49,14 @@ static mm_status update(mm_trainer *t)
     mm_step step = MM_STEP_INIT;
     step.learning_rate = t->last.learning_rate;
     step.max_grad_norm = t->options.max_grad_norm;
+    double norm = 0;
     mm_status status = mmi_parallel_reduce(t);
+    if (status == MM_OK) {
+        mmi_health_unscale(t);
+        status = mm_grad_norm(t->context, &norm);
+    }
+    if (status == MM_OK && !mmi_health_good_norm(t, norm))
+        return pass_over(t, norm);
     if (status == MM_OK)
         status = mm_optimizer_step(t->optimizer, t->context, &step);
     if (status != MM_OK) {
@@ -37,6 +67,7 @@ static mm_status update(mm_trainer *t)
     if (t->stage->update)
         t->stage->update(t, step.learning_rate);
     t->last.grad_norm = step.grad_norm;
+    mmi_health_updated(t, norm);
     t->now.updates++;
     t->boundary = t->now;
     return mm_zero_grad(t->context);
@@ -45,9 +76,12 @@ static mm_status update(mm_trainer *t)
 /* One micro-step's gradients, divided by accumulation_steps, join those at hand. */
 static mm_status learn(mm_trainer *t, mmi_work *work, mmi_reading *reading)
 {
-    mm_status status = t->stage->learn(t, work, 1.0 / (double)t->options.accumulation_steps, reading);
-    if (status == MM_OK && !isfinite(reading->loss))
-        status = mmi_fail(MM_ERR_NUMERIC, "step %lld: the loss is %g", (long long)t->now.step + 1, reading->loss);
+    double scale = t->health.loss_scale / (double)t->options.accumulation_steps;
+    mm_status status = t->stage->learn(t, work, scale, reading);
+    if (status == MM_OK && !mmi_health_good_loss(t, reading->loss))
+        status = mmi_health_skip(t, t->now.step + 1, "loss", reading->loss);
+    else if (status == MM_OK)
+        mmi_window_add(&t->health.losses, reading->loss);
     if (status != MM_OK && work->touched)
         back_to_boundary(t);
     else if (status != MM_OK)
@@ -104,16 +138,22 @@ bool mmi_trainer_update_follows(const mm_trainer *t)
            t->now.step + 1 >= t->total_steps;
 }
 
-/* One batch; or, when the epoch has no more, the turn to the next one. */
-static mm_status micro_step(mm_trainer *t)
+static mm_status rate_of_step(const mm_trainer *t, double *rate)
 {
     const mm_trainer_options *o = &t->options;
     /* upstream MiniMind-3 counts its steps from 1, the others from 0 */
-    int64_t counted = t->now.step + (o->schedule == MM_SCHEDULE_MINIMIND3);
+    int64_t step = t->now.step + (o->schedule == MM_SCHEDULE_MINIMIND3);
+    if (o->schedule == MM_SCHEDULE_WSD)
+        return mm_schedule_wsd(step, t->total_steps, o->warmup_steps, o->decay_part, o->learning_rate, rate);
+    return mm_schedule_lr(o->schedule, step, t->total_steps, o->warmup_steps, o->learning_rate, rate);
+}
+
+/* One batch; or, when the epoch has no more, the turn to the next one. */
+static mm_status micro_step(mm_trainer *t)
+{
     mmi_reading reading = t->last;
     mmi_work work;
-    mm_status status =
-        mm_schedule_lr(o->schedule, counted, t->total_steps, o->warmup_steps, o->learning_rate, &reading.learning_rate);
+    mm_status status = rate_of_step(t, &reading.learning_rate);
     if (status == MM_OK)
         status = next_work(t, &work);
     if (status != MM_OK)
@@ -136,18 +176,34 @@ static mm_status micro_step(mm_trainer *t)
 
 static bool finished(const mm_trainer *t)
 {
-    int64_t epoch = t->now.data.epoch;
+    int64_t epoch = t->now.data.epoch, patience = t->options.patience;
     return t->now.step >= t->total_steps || epoch >= t->options.epochs ||
-           (epoch + 1 == t->options.epochs && mmi_loader_at_end(t->loader) && t->now.step % mmi_stage_uses(t) == 0);
+           (epoch + 1 == t->options.epochs && mmi_loader_at_end(t->loader) && t->now.step % mmi_stage_uses(t) == 0) ||
+           (patience > 0 && t->health.worse >= patience);
 }
 
-/* The stage's readings with their names; returns how many. */
-static int64_t name_metrics(mm_trainer *t)
+/* Readings of the stage with their names; returns how many. */
+static int64_t name_metrics(mm_train_metric *out, const mmi_stage *stage, const double *values)
 {
     int64_t count = 0;
-    for (; t->stage->metrics && t->stage->metrics[count]; count++)
-        t->metrics[count] = (mm_train_metric){ t->stage->metrics[count], t->last.metrics[count] };
+    for (; stage->metrics && stage->metrics[count]; count++)
+        out[count] = (mm_train_metric){ stage->metrics[count], values[count] };
     return count;
+}
+
+static void describe_health(mm_trainer *t, mm_train_progress *p)
+{
+    const mmi_health *h = &t->health;
+    p->skipped_steps = h->skipped;
+    p->loss_scale = h->loss_scale;
+    p->evaluations = h->evaluations;
+    p->validation_loss = h->validation_loss;
+    p->best_loss = h->best_loss;
+    p->best_step = h->best_step;
+    p->metric_count = name_metrics(t->metrics, t->stage, t->last.metrics);
+    p->metrics = p->metric_count > 0 ? t->metrics : NULL;
+    name_metrics(t->validation_metrics, t->stage, h->validation_metrics);
+    p->validation_metrics = p->metric_count > 0 && h->evaluations > 0 ? t->validation_metrics : NULL;
 }
 
 static void describe(mm_trainer *t, mm_train_progress *p)
@@ -165,8 +221,7 @@ static void describe(mm_trainer *t, mm_train_progress *p)
     p->grad_norm = t->last.grad_norm;
     p->tokens_per_s = t->tokens_per_s;
     p->seconds_left = t->seconds_left;
-    p->metric_count = name_metrics(t);
-    p->metrics = p->metric_count > 0 ? t->metrics : NULL;
+    describe_health(t, p);
 }
 
 mm_status mm_trainer_progress(const mm_trainer *t, mm_train_progress *out)
@@ -201,46 +256,66 @@ static void report(mm_trainer *t)
         mm_trainer_stop(t);
 }
 
-/* Steps until the run ends, is told to stop or fails, with the reports and checkpoints that fall due. */
-static mm_status train(mm_trainer *t, double end)
+/* Validate if it is due: after every eval_interval, and at the end of the run. */
+static mm_status evaluate(mm_trainer *t, bool *evaluated, bool *better)
+{
+    int64_t interval = t->options.eval_interval, last = t->health.evaluated_step;
+    bool due = (interval > 0 && t->now.step / interval > last / interval) || finished(t);
+    *better = false;
+    *evaluated = t->options.validation && due && last != t->now.step && mmi_parallel_can_save(t);
+    return *evaluated ? mmi_health_validate(t, better) : MM_OK;
+}
+
+/* What falls due after a micro-step: a validation, a report, a checkpoint, which may have to wait for its place. */
+static mm_status look_after(mm_trainer *t, bool *due)
 {
     const mm_trainer_options *o = &t->options;
-    bool due = false; /* a checkpoint */
-    while (!finished(t) && !mmi_parallel_stops(t)) {
+    bool evaluated, better;
+    mm_status status = evaluate(t, &evaluated, &better);
+    if (status != MM_OK)
+        return status;
+    if (evaluated || t->now.step % o->log_interval == 0)
+        report(t);
+    *due = *due || (better && o->keep_best) || (o->save_interval > 0 && t->now.step % o->save_interval == 0);
+    if (!t->output || !*due || !mmi_parallel_can_save(t))
+        return MM_OK;
+    *due = false;
+    return mmi_checkpoint_save(t, o->background_save != 0);
+}
+
+/* Steps until the run ends, is told to stop or fails. */
+static mm_status train(mm_trainer *t, double end)
+{
+    bool due = false;
+    mm_status status = MM_OK;
+    while (status == MM_OK && !finished(t) && !mmi_parallel_stops(t)) {
         int64_t before = t->now.step;
-        mm_status status = micro_step(t);
-        if (status != MM_OK)
-            return status;
-        if (t->now.step == before)
-            continue;
-        if (t->now.step % o->log_interval == 0)
-            report(t);
-        due = due || (o->save_interval > 0 && t->now.step % o->save_interval == 0);
-        if (t->output && due && mmi_parallel_can_save(t)) {
-            status = mm_trainer_save(t);
-            due = false;
-        }
-        if (status != MM_OK)
-            return status;
-        if (o->max_seconds > 0 && mmi_now() >= end)
+        status = micro_step(t);
+        if (status == MM_OK && t->now.step != before)
+            status = look_after(t, &due);
+        if (t->options.max_seconds > 0 && t->now.step != before && mmi_now() >= end)
             mm_trainer_stop(t);
     }
-    return MM_OK;
+    return status;
 }
 
 mm_status mm_trainer_run(mm_trainer *t)
 {
     if (!t)
         return mmi_fail(MM_ERR_ARG, "mm_trainer_run: trainer is NULL");
-    bool writes = t->output && mmi_parallel_rank(t) == 0;
+    bool evaluated, better, writes = t->output && mmi_parallel_rank(t) == 0;
     mm_status status = writes ? mmi_make_directory(t->output) : MM_OK; /* rather now than after hours of work */
     start_measuring(t);
     if (status == MM_OK)
         status = mmi_parallel_begin(t);
     if (status == MM_OK)
         status = train(t, mmi_now() + t->options.max_seconds);
+    if (status == MM_OK && finished(t)) /* bad lines may have ended it behind its last step */
+        status = evaluate(t, &evaluated, &better);
     if (status == MM_OK && t->reported_step != t->now.step)
         report(t);
+    if (status == MM_OK)
+        status = mmi_checkpoint_wait(t);
     if (status == MM_OK && t->output && t->saved_step != t->now.step)
         status = mm_trainer_save(t);
     if (status != MM_OK && t->parallel) {

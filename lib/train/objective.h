@@ -15,6 +15,10 @@ mm_status mmi_objective_mask(const char *what, const int32_t *mask, int64_t rows
 mm_status mmi_objective_weight(const char *what, const char *name, double value);
 mm_status mmi_objective_epsilon(const char *what, double epsilon);
 
+/* Are the options such as the objective takes? For whoever wants to know before a run begins. */
+mm_status mmi_dpo_check(const mm_dpo_options *options);
+mm_status mmi_distill_check(const mm_distill_options *options);
+
 /* Tokens that count. */
 int64_t mmi_objective_counted(const int32_t *mask, int64_t length);
 

@@ -40,14 +40,21 @@ static void distill_row(const mm_distill_options *o, int64_t V, const float *s, 
     r->kl += share * tau * tau * kl;
 }
 
-static mm_status check_distill(const mm_distill_options *o, int64_t rows, int64_t vocab, int64_t teacher_vocab,
-                               const int32_t *targets)
+mm_status mmi_distill_check(const mm_distill_options *o)
 {
     if (!(o->alpha >= 0 && o->alpha <= 1))
         return mmi_fail(MM_ERR_ARG, "mm_distill: alpha is %g, must be from 0 to 1", o->alpha);
     if (!(o->temperature > 0 && isfinite(o->temperature)))
         return mmi_fail(MM_ERR_ARG, "mm_distill: temperature is %g, must be finite and above 0", o->temperature);
-    mm_status status = mmi_objective_shape("mm_distill", rows, teacher_vocab);
+    return MM_OK;
+}
+
+static mm_status check_distill(const mm_distill_options *o, int64_t rows, int64_t vocab, int64_t teacher_vocab,
+                               const int32_t *targets)
+{
+    mm_status status = mmi_distill_check(o);
+    if (status == MM_OK)
+        status = mmi_objective_shape("mm_distill", rows, teacher_vocab);
     if (status != MM_OK)
         return status;
     if (vocab < 1 || teacher_vocab < vocab)

@@ -65,6 +65,12 @@ static void spread(float *d, const int32_t *mask, int64_t length, double d_score
         d[t] = mask[t] ? (float)w : 0;
 }
 
+mm_status mmi_dpo_check(const mm_dpo_options *o)
+{
+    mm_status status = check_reduction("mm_dpo", o->reduction);
+    return status == MM_OK ? mmi_objective_weight("mm_dpo", "beta", o->beta) : status;
+}
+
 mm_status mm_dpo(const mm_dpo_options *options, int64_t pairs, int64_t length, const float *logprobs,
                  const double *ref_scores, const int32_t *mask, float *d_logprobs, mm_dpo_result *out)
 {
@@ -76,9 +82,7 @@ mm_status mm_dpo(const mm_dpo_options *options, int64_t pairs, int64_t length, c
     if (status == MM_OK)
         status = mmi_result_write(out, &r, sizeof r, "mm_dpo_result");
     if (status == MM_OK)
-        status = check_reduction("mm_dpo", o.reduction);
-    if (status == MM_OK)
-        status = mmi_objective_weight("mm_dpo", "beta", o.beta);
+        status = mmi_dpo_check(&o);
     if (status == MM_OK)
         status = mmi_objective_shape("mm_dpo", pairs, length);
     if (status == MM_OK)

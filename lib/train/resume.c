@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/files.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "model/model.h"
 #include "model/show.h"
@@ -9,11 +10,6 @@
 #include "train/optimizer.h"
 #include "train/stage.h"
 #include "train/state.h"
-
-static float *get_weight(void *model, int64_t index)
-{
-    return mmi_model_trainable(model, index);
-}
 
 /* --- The config --- */
 
@@ -47,92 +43,54 @@ static mm_status check_config(const mm_trainer *t, const char *directory)
 
 /* --- All of it --- */
 
-/* A file of the checkpoint, opened and checked, and where its tensors belong. */
-typedef struct part {
-    mmi_tensor_list list;
-    mmi_st_file file;
-} part;
-
-/* A checkpoint, opened and checked. */
+/* A checkpoint, opened and checked: its files, and where their tensors belong. */
 typedef struct saved {
     mmi_place now, boundary;
     mmi_reading last;
-    part weights, moments, gradients, own;
+    mmi_health health;
+    mmi_tensor_list lists[MMI_PARTS];
+    mmi_st_file files[MMI_PARTS];
     int64_t updates; /* as the optimizer's file has it */
 } saved;
 
-static void close_part(part *p)
-{
-    mmi_st_close(&p->file);
-    mmi_tensors_free(&p->list);
-}
-
 static void close_saved(saved *s)
 {
-    close_part(&s->weights);
-    close_part(&s->moments);
-    close_part(&s->gradients);
-    close_part(&s->own);
+    for (int part = 0; part < MMI_PARTS; part++) {
+        mmi_st_close(&s->files[part]);
+        mmi_tensors_free(&s->lists[part]);
+    }
 }
 
-static mm_status list_weights(mmi_tensor_list *list, const mm_trainer *t)
+static mm_status check_updates(saved *s, const char *path)
 {
-    const mmi_trained all = { .layout = mmi_model_layout(t->model) };
-    return mmi_tensors_add_all(list, &all, "", get_weight, t->model);
-}
-
-static mm_status list_moments(mmi_tensor_list *list, const mm_trainer *t)
-{
-    return mmi_optimizer_tensors(list, t->optimizer);
-}
-
-mm_status mmi_checkpoint_tensors(mmi_tensor_list *list, const mm_trainer *t)
-{
-    mm_status status = list_weights(list, t);
-    if (status == MM_OK)
-        status = list_moments(list, t);
-    return status == MM_OK && t->stage->tensors ? t->stage->tensors(list, t) : status;
-}
-
-static mm_status open_part(part *p, const mm_trainer *t, const char *path,
-                           mm_status (*fill)(mmi_tensor_list *list, const mm_trainer *t))
-{
-    mm_status status = fill(&p->list, t);
-    return status == MM_OK ? mmi_tensors_open(&p->file, path, &p->list) : status;
-}
-
-static mm_status open_moments(saved *s, const mm_trainer *t, const char *path)
-{
-    mm_status status = open_part(&s->moments, t, path, list_moments);
-    if (status == MM_OK)
-        status = mmi_optimizer_read_steps(&s->updates, &s->moments.file, path);
+    mm_status status = mmi_optimizer_read_steps(&s->updates, &s->files[MMI_PART_OPTIMIZER], path);
     if (status == MM_OK && s->updates != s->now.updates)
         status = mmi_fail(MM_ERR_FORMAT, "%s: was saved after %lld updates, state.json after %lld", path,
                           (long long)s->updates, (long long)s->now.updates);
     return status;
 }
 
+static mm_status open_part(saved *s, mmi_part part, const mm_trainer *t, const char *directory)
+{
+    mm_status status = mmi_part_list(&s->lists[part], part, t);
+    if (status != MM_OK || s->lists[part].count == 0)
+        return status;
+    char *path = mmi_path_join(directory, mmi_part_names[part]);
+    if (!path)
+        return mmi_fail_memory(strlen(directory), "a path");
+    status = mmi_tensors_open(&s->files[part], path, &s->lists[part]);
+    if (status == MM_OK && part == MMI_PART_OPTIMIZER)
+        status = check_updates(s, path);
+    mmi_free(path);
+    return status;
+}
+
 static mm_status open_tensors(saved *s, const mm_trainer *t, const char *directory)
 {
-    char *model = mmi_path_join(directory, "model.safetensors");
-    char *optimizer = mmi_path_join(directory, "optimizer.safetensors");
-    char *gradient = mmi_path_join(directory, "gradients.safetensors");
-    char *own = mmi_path_join(directory, "stage.safetensors");
     mm_status status = MM_OK;
-    if (!model || !optimizer || !gradient || !own)
-        status = mmi_fail_memory(strlen(directory), "a path");
-    if (status == MM_OK)
-        status = open_part(&s->weights, t, model, list_weights);
-    if (status == MM_OK)
-        status = open_moments(s, t, optimizer);
-    if (status == MM_OK && s->now.step > s->boundary.step)
-        status = open_part(&s->gradients, t, gradient, mmi_checkpoint_gradients);
-    if (status == MM_OK && t->stage->tensors)
-        status = open_part(&s->own, t, own, t->stage->tensors);
-    mmi_free(model);
-    mmi_free(optimizer);
-    mmi_free(gradient);
-    mmi_free(own);
+    for (int part = 0; part < MMI_PARTS && status == MM_OK; part++)
+        if (part != MMI_PART_GRADIENTS || s->now.step > s->boundary.step)
+            status = open_part(s, (mmi_part)part, t, directory);
     return status;
 }
 
@@ -145,6 +103,8 @@ static mm_status check_state(saved *s, mm_trainer *t, mmi_json *state, const cha
         status = mmi_state_check_options(state, t, directory);
     if (status == MM_OK)
         status = mmi_state_places(&s->now, &s->boundary, &s->last, state, directory);
+    if (status == MM_OK)
+        status = mmi_state_health(&s->health, state, directory);
     if (status == MM_OK && s->now.step - s->boundary.step >= t->options.accumulation_steps)
         status =
             mmi_fail(MM_ERR_FORMAT, "%s/state.json: %lld steps since the last update, accumulation_steps is %lld",
@@ -184,17 +144,17 @@ static mm_status seek(const mm_trainer *t, const saved *s, const char *directory
 static void take_saved(mm_trainer *t, const saved *s)
 {
     mm_zero_grad(t->context);
-    mmi_tensors_take(&s->weights.file, &s->weights.list);
+    for (int part = 0; part < MMI_PARTS; part++)
+        if (s->files[part].count > 0)
+            mmi_tensors_take(&s->files[part], &s->lists[part]);
     mm_model_written(t->model);
-    mmi_tensors_take(&s->moments.file, &s->moments.list);
     mmi_optimizer_set_steps(t->optimizer, s->updates);
-    mmi_tensors_take(&s->gradients.file, &s->gradients.list);
-    mmi_tensors_take(&s->own.file, &s->own.list);
     if (t->stage->take)
         t->stage->take(t);
     t->now = s->now;
     t->boundary = s->boundary;
     t->last = s->last;
+    t->health = s->health;
     t->saved_step = -1;
 }
 
@@ -203,6 +163,8 @@ mm_status mm_trainer_resume(mm_trainer *t, const char *path)
     if (!t || !path)
         return mmi_fail(MM_ERR_ARG, "mm_trainer_resume: %s is NULL", t ? "path" : "trainer");
     char *directory = NULL;
+    if (mmi_checkpoint_wait(t) != MM_OK)
+        mmi_log(MM_LOG_WARNING, "a checkpoint was not written: %s", mm_last_error());
     mm_status status = mmi_checkpoint_find(&directory, path);
     if (status != MM_OK)
         return status;

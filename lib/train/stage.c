@@ -1,8 +1,13 @@
 #include "train/stage.h"
 
+#include "base/dtype.h"
 #include "data/loader.h"
+#include "model/model.h"
 
-static const mmi_stage *const stages[] = { [MM_STAGE_PLAIN] = &mmi_stage_plain, [MM_STAGE_POLICY] = &mmi_stage_policy };
+static const mmi_stage *const stages[] = { [MM_STAGE_PLAIN] = &mmi_stage_plain,
+                                           [MM_STAGE_POLICY] = &mmi_stage_policy,
+                                           [MM_STAGE_DPO] = &mmi_stage_dpo,
+                                           [MM_STAGE_DISTILL] = &mmi_stage_distill };
 
 const mmi_stage *mmi_stage_of(int32_t stage)
 {
@@ -12,6 +17,26 @@ const mmi_stage *mmi_stage_of(int32_t stage)
 int64_t mmi_stage_uses(const mm_trainer *t)
 {
     return t->stage->uses ? t->stage->uses(t) : 1;
+}
+
+void mmi_stage_hash_row(mmi_hash *hash, const mm_batch *b, int64_t row)
+{
+    const int32_t *const arrays[3] = { b->ids, b->targets, b->document_ids };
+    size_t T = (size_t)b->length;
+    for (int i = 0; i < 3; i++)
+        if (arrays[i])
+            mmi_hash_add(hash, arrays[i] + (size_t)row * T, T * sizeof(int32_t));
+}
+
+uint64_t mmi_stage_hash_model(const mm_model *model)
+{
+    mmi_hash hash;
+    mmi_hash_begin(&hash);
+    for (int64_t i = 0; i < mm_model_tensor_count(model); i++) {
+        mmi_weight w = mmi_model_weight(model, i);
+        mmi_hash_add(&hash, w.data, mmi_dtype_bytes(w.dtype, w.rows * w.cols));
+    }
+    return mmi_hash_end(&hash);
 }
 
 mm_status mmi_stage_check_rows(const mmi_stage *stage, const mm_loader *loader)

@@ -5,6 +5,7 @@
 #define MMI_TRAIN_STAGE_H
 
 #include "base/json.h"
+#include "data/hash.h"
 #include "train/tensors.h"
 #include "train/trainer.h"
 
@@ -40,13 +41,17 @@ struct mmi_stage {
     mm_status (*next)(mm_trainer *t, mmi_work *work);
 
     /* Add `scale` times the gradients of this step's loss to the context's; say what it was like: loss, metrics,
-     * tokens. A loss that is not finite is told as it is, before the gradients are touched: the loop deals with it. */
+     * tokens. The gradients stay as they are for a loss that mmi_health_good_loss() refuses: the loop deals with it. */
     mm_status (*learn)(mm_trainer *t, mmi_work *work, double scale, mmi_reading *reading);
 
     /* Parameters of its own go along with the optimizer's step, which has succeeded: this can't fail. And their
      * gradients are dropped with the others. */
     void (*update)(mm_trainer *t, double learning_rate);
     void (*drop)(mm_trainer *t);
+
+    /* The loss and the metrics of rows that are not learnt from, and what they weigh in the mean of all; 0: nothing.
+     * Without it there is no validation. */
+    mm_status (*measure)(mm_trainer *t, mmi_work *work, double *weight, mmi_reading *reading);
 
     /* Those of its options that decide how a run goes on: a checkpoint with others is refused. False: no memory. */
     bool (*options)(mmi_json *to, const mm_trainer *t);
@@ -61,13 +66,19 @@ struct mmi_stage {
     mm_status (*tensors)(mmi_tensor_list *list, const mm_trainer *t);
 };
 
-extern const mmi_stage mmi_stage_plain, mmi_stage_policy;
+extern const mmi_stage mmi_stage_plain, mmi_stage_policy, mmi_stage_dpo, mmi_stage_distill;
 
 /* stage->uses, at least 1. */
 int64_t mmi_stage_uses(const mm_trainer *t);
 
 /* The stage of an MM_STAGE_…, or NULL. */
 const mmi_stage *mmi_stage_of(int32_t stage);
+
+/* What tells a row of a batch from other rows: all that is fed and counted. */
+void mmi_stage_hash_row(mmi_hash *hash, const mm_batch *batch, int64_t row);
+
+/* What tells a frozen model from another one: all its weights. */
+uint64_t mmi_stage_hash_model(const mm_model *model);
 
 /* MM_ERR_UNSUPPORTED if it does not learn from such rows. */
 mm_status mmi_stage_check_rows(const mmi_stage *stage, const mm_loader *loader);

@@ -1,6 +1,5 @@
 /* Pretraining and fine-tuning: the cross-entropy of the next token, over the targets that count. */
-#include <math.h>
-
+#include "train/health.h"
 #include "train/parallel.h"
 #include "train/stage.h"
 
@@ -15,7 +14,7 @@ static mm_status learn(mm_trainer *t, mmi_work *work, double scale, mmi_reading 
         return status;
     reading->loss = share.loss;
     reading->tokens = share.tokens;
-    if (!isfinite(reading->loss))
+    if (!mmi_health_good_loss(t, reading->loss))
         return MM_OK;
     mm_backward_options back = MM_BACKWARD_OPTIONS_INIT;
     back.loss_scale = scale;
@@ -26,10 +25,20 @@ static mm_status learn(mm_trainer *t, mmi_work *work, double scale, mmi_reading 
     return mm_backward(t->context, &back);
 }
 
+static mm_status measure(mm_trainer *t, mmi_work *work, double *weight, mmi_reading *reading)
+{
+    mm_output out = MM_OUTPUT_INIT;
+    mm_status status = mm_forward(t->context, &work->batch, &out);
+    reading->loss = out.loss;
+    *weight = (double)out.loss_count;
+    return status;
+}
+
 const mmi_stage mmi_stage_plain = {
     .name = "plain",
     .kinds = 1 << MM_ROW_TEXT | 1 << MM_ROW_CHAT,
     .parallel = true,
     .outputs = MM_OUT_LOSS,
     .learn = learn,
+    .measure = measure,
 };

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "data/loader.h"
+#include "train/health.h"
 #include "train/policy.h"
 #include "train/stage.h"
 
@@ -211,7 +212,7 @@ static mm_status go_back(mmi_policy *p, mm_trainer *t, const mm_output *out, dou
     back.d_logprobs = p->d_logprobs;
     mm_status status = MM_OK;
     if (p->head) {
-        status = mm_value_head_backward(p->head, &out->hidden, p->d_values, scale, p->d_hidden);
+        status = mm_value_head_backward(p->head, &out->hidden, p->d_values, scale / t->health.loss_scale, p->d_hidden);
         back.d_hidden = p->d_hidden;
     }
     return status == MM_OK ? mm_backward(t->context, &back) : status;
@@ -239,6 +240,8 @@ static mm_status learn(mm_trainer *t, mmi_work *work, double scale, mmi_reading 
     }
     if (status != MM_OK)
         return status;
+    if (!mmi_health_good_loss(t, reading->loss))
+        return MM_OK;
     work->touched = true;
     return go_back(p, t, &out, scale);
 }

@@ -1,5 +1,6 @@
 #include "train/state.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/files.h"
@@ -28,6 +29,35 @@ static bool set_real(mmi_json *object, const char *key, double value)
     return mmi_json_set(object, key, mmi_json_new_real(value));
 }
 
+/* JSON has no word for a number that is not finite. */
+static mmi_json *new_number(double value)
+{
+    return isfinite(value) ? mmi_json_new_real(value) : mmi_json_new_null();
+}
+
+static bool set_number(mmi_json *object, const char *key, double value)
+{
+    return mmi_json_set(object, key, new_number(value));
+}
+
+static bool set_numbers(mmi_json *object, const char *key, const double *values, size_t count)
+{
+    mmi_json *list = mmi_json_new_array();
+    bool ok = list != NULL;
+    for (size_t i = 0; i < count && ok; i++)
+        ok = mmi_json_append(list, new_number(values[i]));
+    if (ok)
+        return mmi_json_set(object, key, list);
+    mmi_json_free(list);
+    return false;
+}
+
+static void get_numbers(double *values, size_t count, const mmi_json *list)
+{
+    for (size_t i = 0; i < count; i++)
+        values[i] = mmi_json_number(mmi_json_at(list, i), 0);
+}
+
 static bool set_hash(mmi_json *object, const char *key, uint64_t hash)
 {
     char text[MMI_HASH_TEXT];
@@ -44,7 +74,8 @@ static bool add_trainer_options(mmi_json *to, const mm_trainer_options *o)
            set_real(to, "learning_rate", o->learning_rate) && set_int(to, "schedule", o->schedule) &&
            set_int(to, "warmup_steps", o->warmup_steps) && set_real(to, "max_grad_norm", o->max_grad_norm) &&
            set_real(to, "beta1", o->beta1) && set_real(to, "beta2", o->beta2) && set_real(to, "eps", o->eps) &&
-           set_real(to, "weight_decay", o->weight_decay);
+           set_real(to, "weight_decay", o->weight_decay) &&
+           set_real(to, "decay_part", o->schedule == MM_SCHEDULE_WSD ? o->decay_part : 0);
 }
 
 /* skip_bad_lines is not among them: a run that stopped at a bad line may well go on by passing over it. */
@@ -67,6 +98,19 @@ static bool add_data_options(mmi_json *to, const mm_trainer *t)
            set_hash(to, "data_hash", mmi_dataset_hash(data)) && set_hash(to, "vocabulary_hash", t->vocabulary);
 }
 
+/* How bad steps and the scale of the loss are dealt with; and, where validations may end the run, what they look at. */
+static bool add_health_options(mmi_json *to, const mm_trainer *t)
+{
+    const mm_trainer_options *o = &t->options;
+    bool ends = o->patience > 0;
+    return set_int(to, "max_skips", o->max_skips) && set_real(to, "spike_factor", o->spike_factor) &&
+           set_real(to, "loss_scale", o->loss_scale) && set_int(to, "loss_scale_interval", o->loss_scale_interval) &&
+           set_int(to, "patience", o->patience) && set_real(to, "min_delta", o->min_delta) &&
+           set_int(to, "eval_interval", ends ? o->eval_interval : 0) &&
+           set_int(to, "eval_batches", ends ? o->eval_batches : 0) &&
+           set_hash(to, "validation_hash", ends ? mmi_dataset_hash(mmi_loader_dataset(o->validation)) : 0);
+}
+
 static bool add_stage_options(mmi_json *to, const mm_trainer *t)
 {
     return set_text(to, "stage", t->stage->name) && (!t->stage->options || t->stage->options(to, t));
@@ -76,7 +120,7 @@ mmi_json *mmi_state_options(const mm_trainer *t)
 {
     mmi_json *options = mmi_json_new_object();
     if (options && add_trainer_options(options, &t->options) && add_data_options(options, t) &&
-        add_stage_options(options, t))
+        add_health_options(options, t) && add_stage_options(options, t))
         return options;
     mmi_json_free(options);
     return NULL;
@@ -138,27 +182,82 @@ static bool possible(const mmi_place *p)
 
 static bool add_reading(mmi_json *state, const mm_trainer *t)
 {
-    mmi_json *metrics = mmi_json_new_array();
-    bool ok = metrics != NULL;
-    for (size_t i = 0; ok && t->stage->metrics && t->stage->metrics[i]; i++)
-        ok = mmi_json_append(metrics, mmi_json_new_real(t->last.metrics[i]));
-    if (!ok) {
-        mmi_json_free(metrics);
-        return false;
-    }
-    return mmi_json_set(state, "metrics", metrics) && set_real(state, "loss", t->last.loss) &&
-           set_real(state, "learning_rate", t->last.learning_rate) && set_real(state, "grad_norm", t->last.grad_norm);
+    const mmi_reading *r = &t->last;
+    return set_number(state, "loss", r->loss) && set_real(state, "learning_rate", r->learning_rate) &&
+           set_real(state, "grad_norm", r->grad_norm) && set_numbers(state, "metrics", r->metrics, MMI_METRICS_MAX);
 }
 
-static void read_reading(mmi_reading *last, mmi_json *state)
+static void read_reading(mmi_reading *last, const mmi_json *state)
 {
-    const mmi_json *metrics = mmi_json_get(state, "metrics");
-    *last = (mmi_reading){ 0 };
-    for (size_t i = 0; i < MMI_METRICS_MAX && i < mmi_json_size(metrics); i++)
-        last->metrics[i] = mmi_json_number(mmi_json_at(metrics, i), 0);
-    last->loss = mmi_json_number(mmi_json_get(state, "loss"), 0);
-    last->learning_rate = mmi_json_number(mmi_json_get(state, "learning_rate"), 0);
-    last->grad_norm = mmi_json_number(mmi_json_get(state, "grad_norm"), 0);
+    *last = (mmi_reading){ .loss = mmi_json_number(mmi_json_get(state, "loss"), NAN),
+                           .learning_rate = mmi_json_number(mmi_json_get(state, "learning_rate"), 0),
+                           .grad_norm = mmi_json_number(mmi_json_get(state, "grad_norm"), 0) };
+    get_numbers(last->metrics, MMI_METRICS_MAX, mmi_json_get(state, "metrics"));
+}
+
+/* --- Health --- */
+
+static bool set_window(mmi_json *object, const char *key, const mmi_window *w)
+{
+    double values[MMI_WINDOW];
+    int64_t n = w->count < MMI_WINDOW ? w->count : MMI_WINDOW;
+    for (int64_t i = 0; i < n; i++)
+        values[i] = w->values[(w->count - n + i) % MMI_WINDOW];
+    return set_numbers(object, key, values, (size_t)n);
+}
+
+static void get_window(mmi_window *w, const mmi_json *list)
+{
+    size_t n = mmi_json_size(list);
+    *w = (mmi_window){ .count = (int64_t)(n < MMI_WINDOW ? n : MMI_WINDOW) };
+    get_numbers(w->values, (size_t)w->count, list);
+}
+
+static bool fill_health(mmi_json *to, const mmi_health *h)
+{
+    return set_int(to, "skipped", h->skipped) && set_int(to, "skipped_in_a_row", h->in_a_row) &&
+           set_real(to, "loss_scale", h->loss_scale) && set_int(to, "updates_since_overflow", h->since_overflow) &&
+           set_window(to, "losses", &h->losses) && set_window(to, "grad_norms", &h->norms) &&
+           set_int(to, "evaluations", h->evaluations) && set_int(to, "evaluated_step", h->evaluated_step) &&
+           set_number(to, "validation_loss", h->validation_loss) &&
+           set_numbers(to, "validation_metrics", h->validation_metrics, MMI_METRICS_MAX) &&
+           set_real(to, "best_loss", h->best_loss) && set_int(to, "best_step", h->best_step) &&
+           set_int(to, "evaluations_since_best", h->worse);
+}
+
+static bool add_health(mmi_json *state, const mm_trainer *t)
+{
+    mmi_json *own = mmi_json_new_object();
+    return mmi_json_set(state, "health", own) && fill_health(own, &t->health);
+}
+
+mm_status mmi_state_health(mmi_health *h, mmi_json *state, const char *directory)
+{
+    mmi_json *from = mmi_json_get(state, "health");
+    const struct {
+        const char *key;
+        int64_t *to;
+    } counts[] = { { "skipped", &h->skipped },
+                   { "skipped_in_a_row", &h->in_a_row },
+                   { "updates_since_overflow", &h->since_overflow },
+                   { "evaluations", &h->evaluations },
+                   { "evaluated_step", &h->evaluated_step },
+                   { "best_step", &h->best_step },
+                   { "evaluations_since_best", &h->worse } };
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        *counts[i].to = mmi_json_int(mmi_json_get(from, counts[i].key), -1);
+        if (*counts[i].to < 0 || *counts[i].to > COUNT_MAX)
+            return mmi_fail(MM_ERR_FORMAT, "%s/state.json: health.%s is not a count", directory, counts[i].key);
+    }
+    h->loss_scale = mmi_json_number(mmi_json_get(from, "loss_scale"), 0);
+    if (!(h->loss_scale >= 1 && h->loss_scale <= MMI_LOSS_SCALE_MAX))
+        return mmi_fail(MM_ERR_FORMAT, "%s/state.json: health.loss_scale is out of its range", directory);
+    get_window(&h->losses, mmi_json_get(from, "losses"));
+    get_window(&h->norms, mmi_json_get(from, "grad_norms"));
+    h->validation_loss = mmi_json_number(mmi_json_get(from, "validation_loss"), INFINITY);
+    get_numbers(h->validation_metrics, MMI_METRICS_MAX, mmi_json_get(from, "validation_metrics"));
+    h->best_loss = mmi_json_number(mmi_json_get(from, "best_loss"), INFINITY);
+    return MM_OK;
 }
 
 mm_status mmi_state_places(mmi_place *now, mmi_place *boundary, mmi_reading *last, mmi_json *state,
@@ -270,14 +369,24 @@ static bool add_members(mmi_json *state, const mm_trainer *t)
            set_int(state, "version", VERSION) && set_int(state, "step", t->now.step) &&
            mmi_json_set(state, "now", write_place(t->now)) &&
            mmi_json_set(state, "last_update", write_place(t->boundary)) && add_reading(state, t) &&
-           add_stage_state(state, t) && mmi_json_set(state, "options", mmi_state_options(t)) &&
+           add_health(state, t) && add_stage_state(state, t) && mmi_json_set(state, "options", mmi_state_options(t)) &&
            mmi_json_set(state, "files", mmi_json_new_object());
 }
 
-static mm_status fill_state(mmi_json *state, const mm_trainer *t, const char *directory)
+mm_status mmi_state_new(mmi_json **out, const mm_trainer *t)
 {
-    if (!state || !add_members(state, t))
-        return mmi_fail_memory(4096, "state.json");
+    mmi_json *state = mmi_json_new_object();
+    if (state && add_members(state, t)) {
+        *out = state;
+        return MM_OK;
+    }
+    mmi_json_free(state);
+    return mmi_fail_memory(4096, "state.json");
+}
+
+/* What can only be said when all other files are there. */
+static mm_status add_files(mmi_json *state, const char *directory)
+{
     mm_status status = MM_OK;
     for (size_t i = 0; i < FILE_COUNT && status == MM_OK; i++)
         status = add_file(mmi_json_get(state, "files"), directory, files[i]);
@@ -289,16 +398,14 @@ static mm_status fill_state(mmi_json *state, const mm_trainer *t, const char *di
     return status;
 }
 
-mm_status mmi_state_write(const mm_trainer *t, const char *directory)
+mm_status mmi_state_write(mmi_json *state, const char *directory)
 {
     char *path = mmi_path_join(directory, "state.json");
     if (!path)
         return mmi_fail_memory(strlen(directory), "a path");
-    mmi_json *state = mmi_json_new_object();
-    mm_status status = fill_state(state, t, directory);
+    mm_status status = add_files(state, directory);
     if (status == MM_OK)
         status = mmi_json_write_file(state, 2, path);
-    mmi_json_free(state);
     mmi_free(path);
     return status;
 }

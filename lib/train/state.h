@@ -5,8 +5,11 @@
 #include "base/json.h"
 #include "train/trainer.h"
 
-/* Write it into `directory`, last: it names the size and hash of every other file there. */
-mm_status mmi_state_write(const mm_trainer *trainer, const char *directory);
+/* All of it but what is said of the files; mmi_json_free it. */
+mm_status mmi_state_new(mmi_json **out, const mm_trainer *trainer);
+
+/* Add the size and hash of every other file in `directory`, and write it there, last. */
+mm_status mmi_state_write(mmi_json *state, const char *directory);
 
 /* The options and the data that decide how a run goes on, a value for each name; NULL: no memory. */
 mmi_json *mmi_state_options(const mm_trainer *trainer);
@@ -19,6 +22,9 @@ mm_status mmi_state_check_options(mmi_json *state, const mm_trainer *trainer, co
 
 /* Is every file as it was written? */
 mm_status mmi_state_check_files(mmi_json *state, const char *directory);
+
+/* How well the run was. */
+mm_status mmi_state_health(mmi_health *health, mmi_json *state, const char *directory);
 
 /* Where the run stood. */
 mm_status mmi_state_places(mmi_place *now, mmi_place *boundary, mmi_reading *last, mmi_json *state,

@@ -10,6 +10,7 @@
 #include "data/loader.h"
 #include "model/model.h"
 #include "text/tokenizer.h"
+#include "train/checkpoint.h"
 #include "train/optimizer.h"
 #include "train/parallel.h"
 #include "train/stage.h"
@@ -42,47 +43,81 @@ static mm_status check_count(const char *name, int64_t value, int64_t lowest)
                     (long long)lowest);
 }
 
+static mm_status check_numbers(const mm_trainer_options *o)
+{
+    const struct {
+        const char *name;
+        double value;
+    } numbers[] = { { "learning_rate", o->learning_rate }, { "max_grad_norm", o->max_grad_norm },
+                    { "max_seconds", o->max_seconds },     { "min_delta", o->min_delta },
+                    { "spike_factor", o->spike_factor },   { "loss_scale", o->loss_scale } };
+    const struct {
+        const char *name;
+        int64_t value, lowest;
+    } counts[] = { { "epochs", o->epochs, 1 },
+                   { "max_steps", o->max_steps, 0 },
+                   { "accumulation_steps", o->accumulation_steps, 1 },
+                   { "warmup_steps", o->warmup_steps, 0 },
+                   { "save_interval", o->save_interval, 0 },
+                   { "log_interval", o->log_interval, 1 },
+                   { "keep_last", o->keep_last, 0 },
+                   { "eval_interval", o->eval_interval, 0 },
+                   { "eval_batches", o->eval_batches, 0 },
+                   { "patience", o->patience, 0 },
+                   { "max_skips", o->max_skips, 0 },
+                   { "loss_scale_interval", o->loss_scale_interval, -1 } };
+    mm_status status = MM_OK;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers && status == MM_OK; i++)
+        status = check_number(numbers[i].name, numbers[i].value);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts && status == MM_OK; i++)
+        status = check_count(counts[i].name, counts[i].value, counts[i].lowest);
+    return status;
+}
+
+/* What goes with what. */
+static mm_status check_sense(const mm_trainer_options *o)
+{
+    if (o->decay_part < 0 || o->decay_part > 1 || !isfinite(o->decay_part))
+        return mmi_fail(MM_ERR_ARG, "trainer: decay_part is %g, it must be from 0 to 1", o->decay_part);
+    if (o->loss_scale > 0 && (o->loss_scale < 1 || o->loss_scale > MMI_LOSS_SCALE_MAX))
+        return mmi_fail(MM_ERR_ARG, "trainer: loss_scale is %g, it must be 0 or from 1 to %g", o->loss_scale,
+                        MMI_LOSS_SCALE_MAX);
+    if (!o->validation && (o->patience > 0 || o->keep_best || o->eval_interval > 0))
+        return mmi_fail(MM_ERR_ARG, "trainer: %s needs a validation",
+                        o->patience > 0 ? "patience" : (o->keep_best ? "keep_best" : "eval_interval"));
+    if (o->patience > 0 && o->eval_interval == 0)
+        return mmi_fail(MM_ERR_ARG, "trainer: patience needs an eval_interval");
+    return MM_OK;
+}
+
 static mm_status check_options(const mm_trainer_options *o)
 {
     mm_adamw_options adamw = mmi_trainer_adamw(o);
     mm_status status = mmi_adamw_check(&adamw);
     if (status == MM_OK)
-        status = check_number("learning_rate", o->learning_rate);
+        status = check_numbers(o);
     if (status == MM_OK)
-        status = check_number("max_grad_norm", o->max_grad_norm);
-    if (status == MM_OK)
-        status = check_number("max_seconds", o->max_seconds);
-    if (status == MM_OK)
-        status = check_count("epochs", o->epochs, 1);
-    if (status == MM_OK)
-        status = check_count("max_steps", o->max_steps, 0);
-    if (status == MM_OK)
-        status = check_count("accumulation_steps", o->accumulation_steps, 1);
-    if (status == MM_OK)
-        status = check_count("warmup_steps", o->warmup_steps, 0);
-    if (status == MM_OK)
-        status = check_count("save_interval", o->save_interval, 0);
-    if (status == MM_OK)
-        status = check_count("log_interval", o->log_interval, 1);
-    if (status == MM_OK)
-        status = check_count("keep_last", o->keep_last, 0);
+        status = check_sense(o);
     if (status != MM_OK)
         return status;
-    if (o->schedule < MM_SCHEDULE_CONSTANT || o->schedule > MM_SCHEDULE_COSINE)
-        return mmi_fail(MM_ERR_ARG, "trainer: schedule is %d, it must be one of MM_SCHEDULE_…, 0 to 3", o->schedule);
+    if (o->schedule < MM_SCHEDULE_CONSTANT || o->schedule > MM_SCHEDULE_WSD)
+        return mmi_fail(MM_ERR_ARG, "trainer: schedule is %d, it must be one of MM_SCHEDULE_…, 0 to 5", o->schedule);
     if (o->epochs > UINT32_MAX)
         return mmi_fail(MM_ERR_ARG, "trainer: epochs is %lld, that is too many", (long long)o->epochs);
-    if (!mmi_stage_of(o->stage))
+    const mmi_stage *stage = mmi_stage_of(o->stage);
+    if (!stage)
         return mmi_fail(MM_ERR_ARG, "trainer: stage is %d, it must be one of MM_STAGE_…", o->stage);
+    if (o->validation && !stage->measure)
+        return mmi_fail(MM_ERR_UNSUPPORTED, "trainer: the stage %s has no validation", stage->name);
     return MM_OK;
 }
 
-/* Every id that the loader can give must be one of the model's. */
-static mm_status check_vocabulary(const mm_model *model, const mm_loader *loader)
+/* Every id that a loader can give must be one of the model's, and its rows must be of the stage's kinds. */
+static mm_status check_loader(const mm_model *model, const mm_loader *loader, const mmi_stage *stage)
 {
     int64_t ids = mm_tokenizer_vocab_size(mmi_loader_tokenizer(loader)), rows = mmi_model_arch(model)->V;
     if (ids <= rows)
-        return MM_OK;
+        return mmi_stage_check_rows(stage, loader);
     return mmi_fail(MM_ERR_ARG, "trainer: the tokenizer has %lld ids, the model's vocab_size is %lld", (long long)ids,
                     (long long)rows);
 }
@@ -140,7 +175,22 @@ static mm_status copy_strings(mm_trainer *t)
         return mmi_fail_memory(0, "a path");
     if (o->kernels && !(o->kernels = t->kernels = mmi_strdup(o->kernels)))
         return mmi_fail_memory(0, "a name");
+    if (o->teacher_cache && !(o->teacher_cache = t->teacher_cache = mmi_strdup(o->teacher_cache)))
+        return mmi_fail_memory(0, "a path");
     return MM_OK;
+}
+
+int32_t mmi_trainer_rows(const mm_trainer *t)
+{
+    int32_t rows = mmi_loader_batch_rows(t->loader);
+    int32_t others = t->options.validation ? mmi_loader_batch_rows(t->options.validation) : 0;
+    return rows > others ? rows : others;
+}
+
+int32_t mmi_trainer_length(const mm_trainer *t)
+{
+    int32_t length = mm_loader_length(t->loader), other = mm_loader_length(t->options.validation);
+    return length > other ? length : other;
 }
 
 static mm_status build(mm_trainer *t)
@@ -148,8 +198,8 @@ static mm_status build(mm_trainer *t)
     mm_adamw_options adamw = mmi_trainer_adamw(&t->options);
     mm_context_options c = MM_CONTEXT_OPTIONS_INIT;
     c.mode = MM_TRAIN;
-    c.max_batch = mmi_loader_batch_rows(t->loader);
-    c.max_length = mm_loader_length(t->loader);
+    c.max_batch = mmi_trainer_rows(t);
+    c.max_length = mmi_trainer_length(t);
     c.outputs = t->stage->outputs;
     c.threads = t->options.threads;
     c.kernels = t->options.kernels;
@@ -172,6 +222,8 @@ static mm_status build(mm_trainer *t)
         status = count_steps(t);
     if (status == MM_OK)
         status = mm_loader_tell(t->loader, &t->now.data);
+    if (status == MM_OK && t->output && t->options.background_save)
+        status = mmi_saver_create(&t->saver, t);
     t->boundary = t->now;
     return status;
 }
@@ -186,9 +238,11 @@ mm_status mm_trainer_create(mm_model *model, mm_loader *loader, mm_tokenizer *to
     if (status == MM_OK)
         status = check_options(&o);
     if (status == MM_OK)
-        status = check_vocabulary(model, loader);
-    if (status == MM_OK)
-        status = mmi_stage_check_rows(mmi_stage_of(o.stage), loader);
+        status = check_loader(model, loader, mmi_stage_of(o.stage));
+    if (status == MM_OK && o.validation)
+        status = check_loader(model, o.validation, mmi_stage_of(o.stage));
+    if (status == MM_OK && o.validation == loader)
+        status = mmi_fail(MM_ERR_ARG, "mm_trainer_create: the validation needs a loader of its own");
     if (status != MM_OK)
         return status;
     mm_trainer *t = mmi_calloc(1, sizeof *t);
@@ -196,8 +250,15 @@ mm_status mm_trainer_create(mm_model *model, mm_loader *loader, mm_tokenizer *to
         return mmi_fail_memory(sizeof *t, "a trainer");
     atomic_init(&t->stop, 0);
     t->options = o;
+    if (o.decay_part == 0)
+        t->options.decay_part = 0.2;
+    if (o.loss_scale_interval == 0)
+        t->options.loss_scale_interval = 2000;
     t->stage = mmi_stage_of(o.stage);
     t->saved_step = -1;
+    t->health.loss_scale = o.loss_scale > 0 ? o.loss_scale : 1;
+    if (o.validation)
+        mmi_loader_hold(o.validation);
     mm_loader_position_init(&t->now.data, sizeof t->now.data);
     t->model = mmi_model_hold(model);
     t->loader = mmi_loader_hold(loader);
@@ -216,15 +277,18 @@ void mm_trainer_free(mm_trainer *t)
     if (!t)
         return;
     mmi_parallel_free(t);
+    mmi_saver_free(t->saver);
     if (t->stage->free)
         t->stage->free(t);
     mm_optimizer_free(t->optimizer);
     mm_context_free(t->context);
+    mm_loader_free(t->options.validation);
     mm_loader_free(t->loader);
     mm_tokenizer_free(t->tokenizer);
     mm_model_free(t->model);
     mmi_free(t->output);
     mmi_free(t->kernels);
+    mmi_free(t->teacher_cache);
     mmi_free(t);
 }
 

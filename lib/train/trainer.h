@@ -25,8 +25,35 @@ typedef struct mmi_reading {
     int64_t tokens;                  /* ids fed by it */
 } mmi_reading;
 
+/* The last good values of something, oldest first when read from count % room on. */
+#define MMI_WINDOW 64
+typedef struct mmi_window {
+    double values[MMI_WINDOW];
+    int64_t count; /* taken so far */
+} mmi_window;
+
+/* What a run knows of its own health. */
+typedef struct mmi_health {
+    mmi_window losses, norms; /* of good micro-steps and updates */
+    int64_t skipped;          /* passed over so far */
+    int64_t in_a_row;         /* of them, since the last good update */
+    double loss_scale;        /* in force */
+    int64_t since_overflow;   /* good updates */
+    int64_t evaluations;      /* validations so far */
+    int64_t evaluated_step;   /* where the last one was */
+    double validation_loss;   /* of the last one; may be infinite */
+    double validation_metrics[MMI_METRICS_MAX];
+    double best_loss;
+    int64_t best_step;
+    int64_t worse; /* validations since then */
+} mmi_health;
+
+/* A larger scale than this is of no use, and its inverse must be a float. */
+#define MMI_LOSS_SCALE_MAX 0x1p120
+
 typedef struct mmi_stage mmi_stage;
 typedef struct mmi_parallel mmi_parallel;
+typedef struct mmi_saver mmi_saver;
 
 struct mm_trainer {
     mm_model *model; /* held, as are the next two */
@@ -38,16 +65,19 @@ struct mm_trainer {
     void *stage_data;       /* the stage's own */
     mmi_parallel *parallel; /* NULL: alone */
     mm_trainer_options options;
-    char *output, *kernels; /* what the options' strings point to */
-    uint64_t vocabulary;    /* hash of the loader's tokenizer */
-    int64_t epoch_steps;    /* 0: not known */
+    char *output, *kernels, *teacher_cache; /* what the options' strings point to */
+    uint64_t vocabulary;                    /* hash of the loader's tokenizer */
+    int64_t epoch_steps;                    /* 0: not known */
     int64_t total_steps;
     mmi_place now;
     mmi_place boundary; /* after the last update; the gradients hold now.step - boundary.step batches */
     mmi_reading last;
-    mm_train_metric metrics[MMI_METRICS_MAX]; /* last.metrics with their names, to be lent */
-    int64_t saved_step;                       /* of the last checkpoint written; -1: none */
-    double reported_at;                       /* seconds, of the last call of on_step */
+    mmi_health health;
+    mmi_saver *saver;                         /* writes checkpoints beside training; NULL: none does */
+    mm_train_metric metrics[MMI_METRICS_MAX]; /* readings with their names, to be lent */
+    mm_train_metric validation_metrics[MMI_METRICS_MAX];
+    int64_t saved_step; /* of the last checkpoint written; -1: none */
+    double reported_at; /* seconds, of the last call of on_step */
     int64_t reported_step, reported_tokens;
     double tokens_per_s, seconds_left; /* as last reported */
     atomic_int stop;                   /* lock-free, so that a signal handler may set it */
@@ -55,6 +85,10 @@ struct mm_trainer {
 
 /* AdamW as the options have it. */
 mm_adamw_options mmi_trainer_adamw(const mm_trainer_options *options);
+
+/* The largest batch that it learns from or measures. */
+int32_t mmi_trainer_rows(const mm_trainer *t);
+int32_t mmi_trainer_length(const mm_trainer *t);
 
 /* What the gradients hold. */
 static inline int64_t mmi_trainer_accumulated(const mm_trainer *t)

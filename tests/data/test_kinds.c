@@ -303,6 +303,14 @@ START_TEST(rows_of_another_shape_are_refused_by_file_and_line)
         { MM_ROW_CHAT, "minimind3", "{\"conversations\": [{\"role\": \"system\", \"content\": \"a\", \"tools\": \"7\"}]}",
           "tools" },
         { MM_ROW_PREFERENCE, "minillm", "{\"chosen\": [{\"role\": \"user\", \"content\": \"a\"}]}", "\"rejected\" is absent" },
+        { MM_ROW_PREFERENCE, "minillm",
+          "{\"chosen\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"x\"}], "
+          "\"rejected\": [{\"role\": \"user\", \"content\": \"b\"}, {\"role\": \"assistant\", \"content\": \"y\"}]}",
+          "different prompts" },
+        { MM_ROW_PREFERENCE, "minillm",
+          "{\"chosen\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"x\"}], "
+          "\"rejected\": [{\"role\": \"user\", \"content\": \"a\"}]}",
+          "different prompts" },
         { MM_ROW_PREFERENCE, "minillm", "{\"prompt\": \"a\", \"preferred\": \"b\", \"other\": \"c\"}", "\"chosen\" is absent" },
         { MM_ROW_PROMPT, "minillm", "{\"question\": \"a\"}", "\"answer\" is absent" },
         { MM_ROW_PROMPT, "minillm", "{\"question\": 5, \"answer\": \"a\"}", "\"question\" is an integer" },

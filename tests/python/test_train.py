@@ -107,6 +107,18 @@ class Training(Case):
             optimizer.load(self.directory / "moments.safetensors")
             self.assertRaises(minimind.FileError, optimizer.load, no_such("moments"))
 
+    def test_a_student_learns_from_its_teacher_and_is_validated(self):
+        dataset = minimind.Dataset(self.put_rows("others.jsonl", ROWS))
+        validation = minimind.Loader(dataset, byte_tokenizer(), batch=4, max_length=32, shuffle=0)
+        with self.make(stage=minimind.MM_STAGE_DISTILL, teacher=tiny_model(), distill={"alpha": 0.5}, validation=validation,
+                       eval_interval=2) as trainer:
+            progress = trainer.run()
+            self.assertEqual(set(progress.metrics), {"cross_entropy", "kl"})
+            self.assertEqual(set(progress.validation_metrics), {"cross_entropy", "kl"})
+            self.assertGreater(progress.evaluations, 1)
+        with self.assertRaisesRegex(minimind.MinimindError, "either a teacher"):
+            self.make(stage=minimind.MM_STAGE_DISTILL)
+
     def test_the_loss_falls_by_the_trainer(self):
         losses = []
         with self.make(on_step=lambda progress: losses.append(progress.loss)) as trainer:

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../data/texts.h"
@@ -71,8 +72,8 @@ START_TEST(a_checkpoint_is_a_model_directory_that_other_functions_read)
     tiny_run run;
     tiny_options o;
     start_and_stop(&run, &o);
-    static const char *const names[] = { "config.json",    "model.safetensors", "optimizer.safetensors", "gradients.safetensors",
-                                         "tokenizer.json", "state.json" };
+    static const char *const names[] = { "config.json",           "model.safetensors", "optimizer.safetensors",
+                                         "gradients.safetensors", "tokenizer.json",    "state.json" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char name[64];
         snprintf(name, sizeof name, "step-5/%s", names[i]);
@@ -111,7 +112,7 @@ START_TEST(older_checkpoints_go_when_the_new_one_is_whole)
     check_latest("step-16");
     ck_assert(there("step-16") && there("step-15"));
     ck_assert(!there("step-12") && !there("step-3"));
-    ck_assert(!there("step-1.tmp")); /* what a killed run left */
+    ck_assert(!there("step-1.tmp"));                 /* what a killed run left */
     ck_assert(there("step-99") && there("step-2x")); /* not older, not ours */
     tiny_end(&run);
 }
@@ -178,7 +179,13 @@ START_TEST(without_a_checkpoint_resuming_says_so)
     put_file(output, "latest", "step-7\n", 7);
     ck_status(mm_trainer_resume(run.trainer, output), MM_ERR_IO);
     ck_error_mentions("step-7");
-    static const char *const wrong[] = { "", "\n", "step-", "../step-7", "step-7/../x", "step--7", "step-7 ",
+    static const char *const wrong[] = { "",
+                                         "\n",
+                                         "step-",
+                                         "../step-7",
+                                         "step-7/../x",
+                                         "step--7",
+                                         "step-7 ",
                                          "step-99999999999999999999999",
                                          "step-000000000000000000000000000000000000000000000000000007" };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -269,7 +276,9 @@ END_TEST
 
 START_TEST(state_that_is_whole_but_impossible_is_refused)
 {
-    static const char *const texts[] = { "{}", "[]", "{\"format\": \"minimind-checkpoint\"}",
+    static const char *const texts[] = { "{}",
+                                         "[]",
+                                         "{\"format\": \"minimind-checkpoint\"}",
                                          "{\"format\": \"minimind-checkpoint\", \"version\": 99}",
                                          "{\"format\": \"minimind-checkpoint\", \"version\": 1}",
                                          "{\"format\": \"minimind-checkpoint\", \"version\": 1, \"checksum\": \"x\"}",
@@ -286,7 +295,8 @@ START_TEST(state_that_is_whole_but_impossible_is_refused)
 }
 END_TEST
 
-/* Say something else in state.json, with a checksum that is right again. `group` NULL: at the top; `value` NULL: remove. */
+/* Say something else in state.json, with a checksum that is right again. `group` NULL: at the top; `value` NULL:
+ * remove. */
 static void rewrite_state(const char *group, const char *key, mmi_json *value)
 {
     char text[MMI_HASH_TEXT], *whole = NULL;
@@ -369,9 +379,11 @@ START_TEST(a_checkpoint_of_another_run_is_refused_by_what_differs)
     tiny_run saved, run;
     tiny_options o;
     start_and_stop(&saved, &o);
-    static const char *const names[] = { "learning_rate", "max_grad_norm", "beta2", "weight_decay", "epochs", "max_steps",
-                                         "accumulation_steps", "schedule", "warmup_steps", "batch_size", "max_length",
-                                         "form", "shuffle", "seed", "eos_id", "data_rows", "data_hash" };
+    static const char *const names[] = {
+        "learning_rate", "max_grad_norm", "beta2",      "weight_decay", "epochs", "max_steps", "accumulation_steps",
+        "schedule",      "warmup_steps",  "batch_size", "max_length",   "form",   "shuffle",   "seed",
+        "eos_id",        "data_rows",     "data_hash"
+    };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         tiny_options other = o;
         char path[512];
@@ -471,6 +483,71 @@ START_TEST(a_full_disk_leaves_the_last_checkpoint)
 }
 END_TEST
 
+/* Once the checkpoint of step 4 is there, let files grow no further. */
+static int32_t fill_the_disk(void *user, const mm_train_progress *p)
+{
+    struct rlimit small = *(const struct rlimit *)user;
+    const struct timespec pause = { 0, 1000000 };
+    if (p->step != 7)
+        return 0;
+    while (!there("latest"))
+        nanosleep(&pause, NULL);
+    small.rlim_cur = 3000;
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
+    return 0;
+}
+
+START_TEST(a_full_disk_is_told_by_the_next_save_when_they_go_on_beside)
+{
+    tiny_run run, whole;
+    struct rlimit before;
+    tiny_options o = tiny_defaults(rows);
+    o.trainer.output = output;
+    o.trainer.save_interval = 4;
+    o.trainer.background_save = 1;
+    o.trainer.on_step = fill_the_disk;
+    o.trainer.user = &before;
+    signal(SIGXFSZ, SIG_IGN);
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+    tiny_start(&run, &o);
+    mm_status status = mm_trainer_run(run.trainer);
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
+    ck_assert_int_eq(status, MM_ERR_IO);
+    ck_error_mentions("step-8.tmp");
+    ck_assert_int_eq(tiny_steps(&run), 12);
+    check_latest("step-4");
+    ck_assert(there("step-4") && !there("step-8") && !there("step-8.tmp"));
+    ck_ok(mm_trainer_run(run.trainer)); /* the failure was told; now it goes on */
+    check_latest("step-16");
+    o.trainer.output = NULL;
+    o.trainer.on_step = NULL;
+    tiny_start(&whole, &o);
+    ck_ok(mm_trainer_run(whole.trainer));
+    tiny_check_same(&run, &whole);
+    tiny_end(&run);
+    tiny_end(&whole);
+}
+END_TEST
+
+START_TEST(freeing_a_trainer_waits_for_its_checkpoint)
+{
+    for (int i = 0; i < 10; i++) {
+        tiny_run run;
+        tiny_options o = tiny_defaults(rows);
+        o.trainer.output = output;
+        o.trainer.save_interval = 1;
+        o.trainer.background_save = 1;
+        o.trainer.on_step = stop_at_five;
+        tiny_start(&run, &o);
+        ck_ok(mm_trainer_run(run.trainer));
+        ck_ok(mm_trainer_save(run.trainer));
+        tiny_end(&run);
+        check_latest("step-5");
+        ck_assert(there("step-5/state.json") && !there("step-5.tmp"));
+    }
+}
+END_TEST
+
 START_TEST(an_output_that_is_no_directory_is_noticed_before_the_first_step)
 {
     tiny_run run;
@@ -536,6 +613,8 @@ static Suite *make_suite(void)
     tcase_add_test(tc, a_checkpoint_of_another_run_is_refused_by_what_differs);
     tcase_add_test(tc, a_checkpoint_of_another_model_is_refused_by_what_differs);
     tcase_add_test(tc, a_full_disk_leaves_the_last_checkpoint);
+    tcase_add_test(tc, a_full_disk_is_told_by_the_next_save_when_they_go_on_beside);
+    tcase_add_test(tc, freeing_a_trainer_waits_for_its_checkpoint);
     tcase_add_test(tc, an_output_that_is_no_directory_is_noticed_before_the_first_step);
     tcase_add_test(tc, every_failing_allocation_of_saving_and_resuming_is_survived);
     tcase_set_timeout(tc, 120);

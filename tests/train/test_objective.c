@@ -5,7 +5,8 @@
 
 #include <minimind/objective.h>
 
-/* Central differences on float32 inputs: the step is a power of two, so x ± step is exact; the loss is computed in double. */
+/* Central differences on float32 inputs: the step is a power of two, so x ± step is exact; the loss is computed in
+ * double. */
 #define STEP 0x1p-9
 #define SLOPE_TOLERANCE 2e-5
 
@@ -207,7 +208,8 @@ START_TEST(a_teacher_or_a_reward_held_wrong_is_named)
     in.logprobs[0] = NAN;
     in.mask[0] = 1;
     mm_policy_result p = MM_POLICY_RESULT_INIT;
-    ck_status(mm_policy_loss(NULL, ROWS, T, in.logprobs, in.old, NULL, in.mask, in.advantages, NULL, &p), MM_ERR_NUMERIC);
+    ck_status(mm_policy_loss(NULL, ROWS, T, in.logprobs, in.old, NULL, in.mask, in.advantages, NULL, &p),
+              MM_ERR_NUMERIC);
 }
 END_TEST
 

@@ -73,8 +73,8 @@ END_TEST
 START_TEST(the_rate_follows_the_schedule_from_the_step_that_upstream_counts_from)
 {
     static const int32_t rules[] = { MM_SCHEDULE_CONSTANT, MM_SCHEDULE_MINIMIND2, MM_SCHEDULE_MINIMIND3,
-                                     MM_SCHEDULE_COSINE };
-    for (int i = 0; i < 4; i++) {
+                                     MM_SCHEDULE_COSINE,   MM_SCHEDULE_LINEAR,    MM_SCHEDULE_WSD };
+    for (int i = 0; i < 6; i++) {
         tiny_run run;
         watcher w = { .stop_at = 1 };
         tiny_options o = tiny_defaults(rows);
@@ -412,7 +412,7 @@ START_TEST(bad_options_are_refused)
     wrong[12].trainer.save_interval = -1;
     wrong[13].trainer.log_interval = 0;
     wrong[14].trainer.keep_last = -1;
-    wrong[15].trainer.schedule = 4;
+    wrong[15].trainer.schedule = 6;
     wrong[16].trainer.kernels = "abacus";
     for (int i = 0; i < 17; i++) {
         ck_status(tiny_try(&run, &wrong[i]), MM_ERR_ARG);
@@ -541,8 +541,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, a_data_set_without_a_readable_row_ends_the_run);
     tcase_add_test(tc, bad_options_are_refused);
     tcase_add_test(tc, a_tokenizer_with_more_ids_than_the_model_is_refused);
-    tcase_add_loop_test(tc, preferences_and_prompts_are_not_for_the_plain_loss, MM_ROW_PREFERENCE,
-                        MM_ROW_PROMPT + 1);
+    tcase_add_loop_test(tc, preferences_and_prompts_are_not_for_the_plain_loss, MM_ROW_PREFERENCE, MM_ROW_PROMPT + 1);
     tcase_add_test(tc, a_trainer_keeps_what_it_needs_alive);
     tcase_add_test(tc, every_failing_allocation_of_create_is_survived);
     tcase_set_timeout(tc, 120);

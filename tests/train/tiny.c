@@ -1,5 +1,6 @@
 #include "tiny.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,9 +37,23 @@ mm_model *tiny_model(uint64_t seed)
     return make_model(seed, 0, false);
 }
 
+mm_model *tiny_teacher(uint64_t seed)
+{
+    mm_config *config = tiny_config();
+    mm_model *model = NULL;
+    ck_ok(mm_config_set_int(config, "num_hidden_layers", 3));
+    ck_ok(mm_config_set_int(config, "vocab_size", 264));
+    ck_ok(mm_config_set_bool(config, "use_moe", 1));
+    ck_ok(mm_model_create(config, seed, &model));
+    mm_config_free(config);
+    return model;
+}
+
 tiny_options tiny_defaults(const char *rows)
 {
-    tiny_options o = { MM_TRAINER_OPTIONS_INIT, MM_LOADER_OPTIONS_INIT, rows, 1, 0, false };
+    tiny_options o = {
+        .trainer = MM_TRAINER_OPTIONS_INIT, .loader = MM_LOADER_OPTIONS_INIT, .path = rows, .weights = 1
+    };
     o.loader.batch = 3;
     o.loader.max_length = 24;
     o.loader.seed = 11;
@@ -56,7 +71,19 @@ mm_status tiny_try(tiny_run *run, const tiny_options *options)
     run->tokenizer = byte_tokenizer();
     ck_ok(mm_dataset_open(options->path, &run->dataset));
     ck_ok(mm_loader_create(run->dataset, run->tokenizer, &options->loader, &run->loader));
-    return mm_trainer_create(run->model, run->loader, run->tokenizer, &options->trainer, &run->trainer);
+    mm_trainer_options o = options->trainer;
+    mm_model *teacher = o.teacher = options->teacher ? tiny_teacher(options->teacher) : o.teacher;
+    if (options->validation) {
+        mm_loader_options l = options->loader;
+        l.shuffle = 0;
+        ck_ok(mm_dataset_open(options->validation, &run->validation_rows));
+        ck_ok(mm_loader_create(run->validation_rows, run->tokenizer, &l, &run->validation));
+        o.validation = run->validation;
+    }
+    mm_status status = mm_trainer_create(run->model, run->loader, run->tokenizer, &o, &run->trainer);
+    if (options->teacher)
+        mm_model_free(teacher);
+    return status;
 }
 
 void tiny_start(tiny_run *run, const tiny_options *options)
@@ -67,11 +94,89 @@ void tiny_start(tiny_run *run, const tiny_options *options)
 void tiny_end(tiny_run *run)
 {
     mm_trainer_free(run->trainer);
+    mm_loader_free(run->validation);
+    mm_dataset_free(run->validation_rows);
     mm_loader_free(run->loader);
     mm_dataset_free(run->dataset);
     mm_tokenizer_free(run->tokenizer);
     mm_model_free(run->model);
     memset(run, 0, sizeof *run);
+}
+
+const char *const tiny_kind_names[TINY_KINDS] = { "text", "chat", "dpo", "distill", "cached" };
+
+/* Rows of conversations, or of pairs whose chosen answers are in capitals. */
+static const char *put_conversations(const char *directory, const char *name, bool pairs, int rows, unsigned seed)
+{
+    static const char head[] = "[{\"role\": \"user\", \"content\": ";
+    char bytes[16384];
+    size_t size = 0;
+    test_rng rng = { seed };
+    for (int i = 0; i < rows; i++) {
+        int a = rng_between(&rng, 0, 25), b = rng_between(&rng, 0, 25);
+        char turns[256];
+        snprintf(turns, sizeof turns, "%s\"%c%c?\"}, {\"role\": \"assistant\", \"content\": ", head, 'a' + a, 'a' + b);
+        if (pairs)
+            size += (size_t)snprintf(bytes + size, sizeof bytes - size,
+                                     "{\"chosen\": %s\"%c%c%c\"}], \"rejected\": %s\"%c%c\"}]}\n", turns, 'A' + b,
+                                     'A' + a, 'A' + b, turns, 'a' + a, 'a' + b);
+        else
+            size += (size_t)snprintf(bytes + size, sizeof bytes - size, "{\"conversations\": %s\"%c%c%c\"}]}\n", turns,
+                                     'A' + b, 'A' + a, 'A' + b);
+    }
+    return put_file(directory, name, bytes, size);
+}
+
+/* Where a file of the directory is, which lives as long as the test: one of each kind. */
+static const char *keep_path(int kind, const char *path)
+{
+    static char paths[2 * TINY_KINDS][640];
+    snprintf(paths[kind], sizeof paths[0], "%s", path);
+    return paths[kind];
+}
+
+static void write_cache(const tiny_options *o, const char *path)
+{
+    tiny_run run;
+    mm_model *teacher = tiny_teacher(o->teacher);
+    tiny_options plain = *o;
+    plain.trainer.stage = MM_STAGE_PLAIN;
+    plain.trainer.teacher_cache = NULL;
+    plain.teacher = 0;
+    tiny_start(&run, &plain);
+    ck_ok(mm_distill_cache_write(teacher, run.loader, 20, 1, path));
+    tiny_end(&run);
+    mm_model_free(teacher);
+}
+
+tiny_options tiny_options_of(tiny_kind kind, const char *directory)
+{
+    bool talks = kind == TINY_CHAT || kind == TINY_DPO;
+    char name[600];
+    snprintf(name, sizeof name, "%s.jsonl", tiny_kind_names[kind]);
+    const char *path =
+        talks ? put_conversations(directory, name, kind == TINY_DPO, 13, 3) : put_rows(directory, name, 23, 12, 1);
+    tiny_options o = tiny_defaults(keep_path(kind, path));
+    if (talks) {
+        o.loader.kind = kind == TINY_DPO ? MM_ROW_PREFERENCE : MM_ROW_CHAT;
+        o.loader.template_name = "minimind2";
+        o.loader.max_length = 96; /* a system message of the template's own, byte by byte */
+        o.loader.batch = kind == TINY_DPO ? 2 : 3;
+        o.trainer.epochs = 4;
+    }
+    if (kind == TINY_DPO)
+        o.trainer.stage = MM_STAGE_DPO;
+    if (kind != TINY_DISTILL && kind != TINY_CACHED)
+        return o;
+    o.trainer.stage = MM_STAGE_DISTILL;
+    o.teacher = 77;
+    if (kind == TINY_CACHED) {
+        snprintf(name, sizeof name, "%s/teacher.safetensors", directory);
+        o.trainer.teacher_cache = keep_path(TINY_KINDS + kind, name);
+        write_cache(&o, o.trainer.teacher_cache);
+        o.teacher = 0;
+    }
+    return o;
 }
 
 float *tiny_weights(const mm_model *model, size_t *count)
@@ -104,6 +209,15 @@ void tiny_check_same(const tiny_run *run, const tiny_run *expected)
     ck_assert_int_eq(p.updates, q.updates);
     ck_assert_int_eq(p.tokens, q.tokens);
     ck_assert(p.loss == q.loss);
+    ck_assert_int_eq(p.skipped_steps, q.skipped_steps);
+    ck_assert_int_eq(p.evaluations, q.evaluations);
+    ck_assert_int_eq(p.best_step, q.best_step);
+    ck_assert(p.validation_loss == q.validation_loss);
+    ck_assert(p.best_loss == q.best_loss);
+    ck_assert(p.loss_scale == q.loss_scale);
+    ck_assert_int_eq(p.metric_count, q.metric_count);
+    for (int64_t i = 0; i < p.metric_count; i++)
+        ck_assert(p.metrics[i].value == q.metrics[i].value);
     ck_assert(p.learning_rate == q.learning_rate);
     ck_assert(p.grad_norm == q.grad_norm);
     free(a);

@@ -13,6 +13,8 @@ typedef struct tiny_run {
     mm_tokenizer *tokenizer;
     mm_dataset *dataset;
     mm_loader *loader;
+    mm_dataset *validation_rows; /* this and the next only where the options ask for them */
+    mm_loader *validation;
     mm_trainer *trainer;
 } tiny_run;
 
@@ -23,9 +25,20 @@ typedef struct tiny_options {
     const char *path; /* rows */
     uint64_t weights; /* seed */
     double dropout;
+    uint64_t teacher;       /* seed of a teacher of a wider config; 0: none */
+    const char *validation; /* rows, or NULL */
     bool moe; /* 4 experts, of which 2 work */
 } tiny_options;
 tiny_options tiny_defaults(const char *rows);
+
+/* One of each kind of run that a trainer knows, its files in `directory`; 20 to 40 steps, checkpoints in the midst of
+ * accumulations. */
+typedef enum tiny_kind { TINY_TEXT, TINY_CHAT, TINY_DPO, TINY_DISTILL, TINY_CACHED, TINY_KINDS } tiny_kind;
+tiny_options tiny_options_of(tiny_kind kind, const char *directory);
+extern const char *const tiny_kind_names[TINY_KINDS];
+
+/* As tiny_model(), with more layers, experts and a wider vocabulary. */
+mm_model *tiny_teacher(uint64_t seed);
 
 /* The status of mm_trainer_create(); the rest must work. */
 mm_status tiny_try(tiny_run *run, const tiny_options *options);

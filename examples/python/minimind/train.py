@@ -17,13 +17,16 @@ from .tokenizer import Tokenizer
 
 
 class Progress(SimpleNamespace):
-    """The fields of mm_train_progress: step, total_steps, epoch, tokens, loss, learning_rate, grad_norm…; `metrics` has
-    the stage's own readings by name."""
+    """The fields of mm_train_progress: step, total_steps, epoch, tokens, loss, learning_rate, grad_norm…; `metrics` and
+    `validation_metrics` have the stage's own readings by name."""
 
 
 def _progress(told: Any) -> Progress:
     fields = as_dict(told)
-    fields["metrics"] = {metric.name.decode(): metric.value for metric in told.metrics[: fields.pop("metric_count")]}
+    count = fields.pop("metric_count")
+    for name in ("metrics", "validation_metrics"):
+        readings = getattr(told, name)
+        fields[name] = {reading.name.decode(): reading.value for reading in readings[:count]} if readings else {}
     return Progress(**fields)
 
 
@@ -87,9 +90,12 @@ class Trainer(Handle):
 
     def __init__(self, model: Model, loader: Loader, tokenizer: Tokenizer | None = None, *,
                  output: str | os.PathLike[str] | None = None, on_step: Callable[[Progress], Any] | None = None,
-                 policy: Policy | None = None, **options: Any) -> None:
+                 validation: Loader | None = None, reference: Model | None = None, teacher: Model | None = None,
+                 teacher_cache: str | os.PathLike[str] | None = None, dpo: dict[str, Any] | None = None,
+                 distill: dict[str, Any] | None = None, policy: Policy | None = None, **options: Any) -> None:
         """`on_step(progress)` may return True to stop, as stop() does; an exception of its stops too and is raised by
-        run(). `options`: the fields of mm_trainer_options, such as epochs, max_steps, schedule."""
+        run(). `dpo` and `distill`: the fields of mm_dpo_options and mm_distill_options. `options`: the fields of
+        mm_trainer_options, such as epochs, max_steps, schedule, stage=MM_STAGE_DPO."""
         self._raised: list[BaseException] = policy.raised if policy is not None else []
         told = _teller(on_step, self._raised)
         wanted = struct(_ffi.mm_trainer_options, on_step=told, **options)
@@ -97,6 +103,15 @@ class Trainer(Handle):
             wanted.output = path(output)
         if policy is not None:
             wanted.stage, wanted.policy = _ffi.MM_STAGE_POLICY, ctypes.pointer(policy._struct)
+        if teacher_cache is not None:
+            wanted.teacher_cache = path(teacher_cache)
+        for name, handle in (("validation", validation), ("reference", reference), ("teacher", teacher)):
+            if handle is not None:
+                setattr(wanted, name, handle._native._as_parameter_)
+        if dpo is not None:
+            wanted.dpo = ctypes.pointer(struct(_ffi.mm_dpo_options, **dpo))
+        if distill is not None:
+            wanted.distill = ctypes.pointer(struct(_ffi.mm_distill_options, **distill))
         self._handle = create(_ffi.mm_trainer, lib.mm_trainer_create, lib.mm_trainer_free, model._native, loader._native,
                               tokenizer._native if tokenizer is not None else None, ctypes.byref(wanted), keep=(told, policy))
 

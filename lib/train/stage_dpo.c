@@ -1,0 +1,222 @@
+/* Direct preference optimisation: a batch's first half are chosen answers, its second half the rejected ones.
+ *
+ * The reference scores every pair by itself, in a pass of two rows. So a score depends on nothing but the pair, and it
+ * makes no difference whether it was computed now or kept from an earlier epoch, before or after a run was resumed. */
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/options.h"
+#include "data/loader.h"
+#include "model/model.h"
+#include "train/health.h"
+#include "train/objective.h"
+#include "train/scores.h"
+#include "train/stage.h"
+
+typedef struct dpo {
+    mm_dpo_options options;
+    mm_model *reference; /* held */
+    mm_context *context; /* of the reference: two rows */
+    uint64_t hash;       /* of the reference's weights */
+    mmi_scores scores;   /* by the hash of a pair */
+    int32_t *pair;       /* [3, 2, T]: ids, targets and mask of a pair */
+    int32_t *mask;       /* [2N, T] */
+    float *d_logprobs;   /* [2N, T] */
+    double *ref;         /* [2N] */
+} dpo;
+
+/* --- The reference --- */
+
+static mm_status choose_reference(dpo *d, mm_trainer *t)
+{
+    mm_model *given = t->options.reference;
+    if (!given)
+        return mm_model_copy(t->model, &d->reference);
+    if (mmi_model_arch(given)->V != mmi_model_arch(t->model)->V)
+        return mmi_fail(MM_ERR_ARG, "trainer: the reference's vocab_size is %lld, the model's is %lld",
+                        (long long)mmi_model_arch(given)->V, (long long)mmi_model_arch(t->model)->V);
+    d->reference = mmi_model_hold(given);
+    return MM_OK;
+}
+
+static mm_status make_context(dpo *d, const mm_trainer *t)
+{
+    mm_context_options c = MM_CONTEXT_OPTIONS_INIT;
+    c.max_batch = 2;
+    c.max_length = mmi_trainer_length(t);
+    c.outputs = MM_OUT_LOGPROBS;
+    c.threads = t->options.threads;
+    c.kernels = t->options.kernels;
+    return mm_context_create(d->reference, &c, &d->context);
+}
+
+static mm_status make_room(dpo *d, const mm_trainer *t)
+{
+    int64_t rows = mmi_trainer_rows(t), N = rows * mmi_trainer_length(t);
+    d->mask = mmi_alloc((size_t)N, sizeof *d->mask);
+    d->d_logprobs = mmi_alloc((size_t)N, sizeof *d->d_logprobs);
+    d->ref = mmi_alloc((size_t)rows, sizeof *d->ref);
+    d->pair = mmi_alloc(6 * (size_t)mmi_trainer_length(t), sizeof *d->pair);
+    if (!d->mask || !d->d_logprobs || !d->ref || !d->pair)
+        return mmi_fail_memory((size_t)N * (sizeof *d->mask + sizeof *d->d_logprobs), "the gradients of pairs");
+    int64_t again = t->options.epochs > 1 ? mm_dataset_rows(mmi_loader_dataset(t->loader)) : 0;
+    if (t->options.validation)
+        again += mm_dataset_rows(mmi_loader_dataset(t->options.validation));
+    return again > 0 ? mmi_scores_make(&d->scores, again) : MM_OK;
+}
+
+static mm_status create(mm_trainer *t)
+{
+    dpo *d = t->stage_data = mmi_calloc(1, sizeof *d);
+    if (!d)
+        return mmi_fail_memory(sizeof *d, "a stage");
+    mm_dpo_options_init(&d->options, sizeof d->options);
+    mm_status status = mmi_options_read(&d->options, sizeof d->options, t->options.dpo, "mm_dpo_options");
+    if (status == MM_OK)
+        status = mmi_dpo_check(&d->options);
+    if (status == MM_OK)
+        status = choose_reference(d, t);
+    if (status == MM_OK)
+        status = make_context(d, t);
+    if (status == MM_OK)
+        d->hash = mmi_stage_hash_model(d->reference);
+    return status == MM_OK ? make_room(d, t) : status;
+}
+
+static void destroy(mm_trainer *t)
+{
+    dpo *d = t->stage_data;
+    if (!d)
+        return;
+    mmi_scores_free(&d->scores);
+    mm_context_free(d->context);
+    mm_model_free(d->reference);
+    mmi_free(d->mask);
+    mmi_free(d->d_logprobs);
+    mmi_free(d->ref);
+    mmi_free(d->pair);
+    mmi_free(d);
+}
+
+/* --- Pairs --- */
+
+static uint64_t key_of(const mm_batch *b, const int64_t rows[2])
+{
+    mmi_hash hash;
+    mmi_hash_begin(&hash);
+    mmi_stage_hash_row(&hash, b, rows[0]);
+    mmi_stage_hash_row(&hash, b, rows[1]);
+    return mmi_hash_end(&hash);
+}
+
+/* How much better the reference likes the chosen answer. */
+static mm_status score_pair(dpo *d, double *score, const mm_batch *b, const int64_t rows[2])
+{
+    size_t T = (size_t)b->length;
+    double scores[2];
+    mm_output out = MM_OUTPUT_INIT;
+    mm_batch pair = MM_BATCH_INIT;
+    int32_t *ids = d->pair, *targets = ids + 2 * T, *mask = targets + 2 * T;
+    for (size_t side = 0; side < 2; side++) {
+        size_t row = (size_t)rows[side];
+        memcpy(ids + side * T, b->ids + row * T, T * sizeof *ids);
+        memcpy(targets + side * T, b->targets + row * T, T * sizeof *targets);
+        memcpy(mask + side * T, d->mask + row * T, T * sizeof *mask);
+    }
+    pair.ids = ids;
+    pair.targets = targets;
+    pair.batch = 2;
+    pair.length = b->length;
+    mm_status status = mm_forward(d->context, &pair, &out);
+    if (status == MM_OK)
+        status = mm_sequence_scores(scores, out.logprobs.data, mask, 2, b->length, d->options.reduction);
+    *score = scores[0] - scores[1];
+    return status == MM_OK ? MM_OK : mmi_fail_within(status, "the reference");
+}
+
+/* d->mask and d->ref of a batch. Only differences count, so a pair's stands with its chosen answer. */
+static mm_status prepare(dpo *d, const mm_batch *b)
+{
+    int64_t pairs = b->batch / 2;
+    mm_status status = MM_OK;
+    for (int64_t i = 0; i < (int64_t)b->batch * b->length; i++)
+        d->mask[i] = b->targets[i] != -100;
+    for (int64_t i = 0; i < pairs && status == MM_OK; i++) {
+        const int64_t rows[2] = { i, pairs + i };
+        uint64_t key = d->scores.room > 0 ? key_of(b, rows) : 0;
+        d->ref[pairs + i] = 0;
+        if (mmi_scores_find(&d->scores, &d->ref[i], key))
+            continue;
+        status = score_pair(d, &d->ref[i], b, rows);
+        if (status == MM_OK && isfinite(d->ref[i]))
+            mmi_scores_keep(&d->scores, key, d->ref[i]);
+    }
+    return status;
+}
+
+/* --- The stage --- */
+
+enum { ACCURACY, MARGIN };
+static const char *const metrics[] = { "accuracy", "margin", NULL };
+
+/* One forward pass of the policy and what it is worth; `d_logprobs` NULL: no gradient. */
+static mm_status compare(mm_trainer *t, mmi_work *work, float *d_logprobs, mmi_reading *reading)
+{
+    dpo *d = t->stage_data;
+    mm_output out = MM_OUTPUT_INIT;
+    mm_dpo_result r = MM_DPO_RESULT_INIT;
+    mm_status status = prepare(d, &work->batch);
+    if (status == MM_OK)
+        status = mm_forward(t->context, &work->batch, &out);
+    if (status == MM_OK)
+        status = mm_dpo(&d->options, work->batch.batch / 2, work->batch.length, out.logprobs.data, d->ref, d->mask,
+                        d_logprobs, &r);
+    bool finite = status != MM_ERR_NUMERIC;
+    reading->loss = finite ? r.loss + out.aux_loss : NAN;
+    reading->metrics[ACCURACY] = r.accuracy;
+    reading->metrics[MARGIN] = r.margin;
+    reading->tokens = mmi_work_tokens(work);
+    return finite ? status : MM_OK;
+}
+
+static mm_status learn(mm_trainer *t, mmi_work *work, double scale, mmi_reading *reading)
+{
+    dpo *d = t->stage_data;
+    mm_status status = compare(t, work, d->d_logprobs, reading);
+    if (status != MM_OK || !mmi_health_good_loss(t, reading->loss))
+        return status;
+    mm_backward_options back = MM_BACKWARD_OPTIONS_INIT;
+    back.loss_scale = back.aux_scale = scale;
+    back.d_logprobs = d->d_logprobs;
+    work->touched = true;
+    return mm_backward(t->context, &back);
+}
+
+static mm_status measure(mm_trainer *t, mmi_work *work, double *weight, mmi_reading *reading)
+{
+    *weight = work->batch.batch / 2;
+    return compare(t, work, NULL, reading);
+}
+
+static bool add_options(mmi_json *to, const mm_trainer *t)
+{
+    const dpo *d = t->stage_data;
+    char text[MMI_HASH_TEXT];
+    mmi_hash_text(text, d->hash);
+    return mmi_json_set(to, "dpo_beta", mmi_json_new_real(d->options.beta)) &&
+           mmi_json_set(to, "dpo_reduction", mmi_json_new_int(d->options.reduction)) &&
+           mmi_json_set(to, "reference_hash", mmi_json_new_string(text, MMI_HASH_TEXT - 1));
+}
+
+const mmi_stage mmi_stage_dpo = {
+    .name = "dpo",
+    .kinds = 1 << MM_ROW_PREFERENCE,
+    .outputs = MM_OUT_LOSS | MM_OUT_LOGPROBS,
+    .metrics = metrics,
+    .create = create,
+    .free = destroy,
+    .learn = learn,
+    .measure = measure,
+    .options = add_options,
+};

@@ -1,0 +1,432 @@
+#define _POSIX_C_SOURCE 200809L
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../data/texts.h"
+#include "base/files.h"
+#include "base/memory.h"
+#include "tiny.h"
+#include "train/trainer.h"
+
+static char directory[512], output[600], others[512];
+
+static void start(void)
+{
+    snprintf(directory, sizeof directory, "%s", scratch_directory());
+    snprintf(output, sizeof output, "%s/run", directory);
+    snprintf(others, sizeof others, "%s", put_rows(directory, "others.jsonl", 7, 12, 8));
+}
+
+static tiny_options defaults(void)
+{
+    tiny_options o = tiny_options_of(TINY_TEXT, directory);
+    o.trainer.accumulation_steps = 1;
+    o.validation = others;
+    o.trainer.eval_interval = 4;
+    return o;
+}
+
+static mm_train_progress progress_of(const tiny_run *run)
+{
+    mm_train_progress p = MM_TRAIN_PROGRESS_INIT;
+    ck_ok(mm_trainer_progress(run->trainer, &p));
+    return p;
+}
+
+static bool there(const char *name)
+{
+    char path[700];
+    snprintf(path, sizeof path, "%s/%s", output, name);
+    return mmi_file_exists(path);
+}
+
+/* The line that `latest` or `best` holds. */
+static const char *named_by(const char *name)
+{
+    static char line[64];
+    char path[700], *text = NULL;
+    size_t size = 0;
+    snprintf(path, sizeof path, "%s/%s", output, name);
+    ck_ok(mmi_read_file(path, &text, &size));
+    snprintf(line, sizeof line, "%.*s", (int)strcspn(text, "\n"), text);
+    mmi_free(text);
+    return line;
+}
+
+/* --- Validation --- */
+
+/* The mean over the rows' counted targets, computed as a program would. */
+static double loss_by_hand(tiny_run *run, int64_t batches)
+{
+    mm_context_options c = MM_CONTEXT_OPTIONS_INIT;
+    mm_context *context = NULL;
+    double sum = 0, count = 0;
+    c.max_batch = 3, c.max_length = 24, c.threads = 1, c.outputs = MM_OUT_LOSS;
+    ck_ok(mm_context_create(run->model, &c, &context));
+    const mm_loader_position begin = MM_LOADER_POSITION_INIT;
+    ck_ok(mm_loader_seek(run->validation, &begin));
+    for (int64_t i = 0; i < batches; i++) {
+        mm_batch b = MM_BATCH_INIT;
+        mm_output out = MM_OUTPUT_INIT;
+        ck_ok(mm_loader_next(run->validation, &b));
+        if (b.batch == 0)
+            break;
+        b.mode = MM_EVAL;
+        ck_ok(mm_forward(context, &b, &out));
+        sum += out.loss_sum;
+        count += (double)out.loss_count;
+    }
+    mm_context_free(context);
+    return sum / count;
+}
+
+START_TEST(a_validation_is_the_mean_over_its_rows)
+{
+    for (int64_t batches = 0; batches < 3; batches++) {
+        tiny_run run;
+        tiny_options o = defaults();
+        o.dropout = 0.3; /* which it knows nothing of */
+        o.trainer.eval_batches = batches;
+        tiny_start(&run, &o);
+        ck_ok(mm_trainer_run(run.trainer));
+        mm_train_progress p = progress_of(&run);
+        ck_assert_int_eq(p.evaluations, 4);
+        ck_assert_double_eq_tol(p.validation_loss, loss_by_hand(&run, batches ? batches : 100), 1e-6);
+        tiny_end(&run);
+    }
+}
+END_TEST
+
+START_TEST(a_validation_changes_nothing_of_the_training)
+{
+    tiny_run with, without;
+    tiny_options o = defaults();
+    o.trainer.accumulation_steps = 3;
+    o.dropout = 0.1;
+    tiny_start(&with, &o);
+    o.validation = NULL;
+    o.trainer.eval_interval = 0;
+    tiny_start(&without, &o);
+    ck_ok(mm_trainer_run(with.trainer));
+    ck_ok(mm_trainer_run(without.trainer));
+    size_t n, m;
+    float *a = tiny_weights(with.model, &n), *b = tiny_weights(without.model, &m);
+    ck_assert_mem_eq(a, b, n * sizeof *a);
+    ck_assert_int_eq(progress_of(&without).evaluations, 0);
+    free(a);
+    free(b);
+    tiny_end(&with);
+    tiny_end(&without);
+}
+END_TEST
+
+START_TEST(without_an_interval_the_end_is_measured_alone)
+{
+    tiny_run run;
+    tiny_options o = defaults();
+    o.trainer.eval_interval = 0;
+    tiny_start(&run, &o);
+    ck_ok(mm_trainer_run(run.trainer));
+    ck_assert_int_eq(progress_of(&run).evaluations, 1);
+    ck_assert_int_eq(progress_of(&run).best_step, 16);
+    ck_ok(mm_trainer_run(run.trainer)); /* at its end, it is not measured again */
+    ck_assert_int_eq(progress_of(&run).evaluations, 1);
+    tiny_end(&run);
+}
+END_TEST
+
+START_TEST(preferences_are_measured_by_their_accuracy)
+{
+    tiny_run run;
+    tiny_options o = tiny_options_of(TINY_DPO, directory);
+    o.validation = o.path;
+    o.trainer.eval_interval = 10;
+    tiny_start(&run, &o);
+    ck_ok(mm_trainer_run(run.trainer));
+    mm_train_progress p = progress_of(&run);
+    ck_assert_int_eq(p.metric_count, 2);
+    ck_assert_str_eq(p.validation_metrics[0].name, "accuracy");
+    ck_assert_double_eq(p.validation_metrics[0].value, 1);
+    ck_assert_double_gt(p.validation_metrics[1].value, 0);
+    ck_assert_double_lt(p.validation_loss, log(2));
+    tiny_end(&run);
+}
+END_TEST
+
+START_TEST(the_best_checkpoint_is_named_and_stays)
+{
+    tiny_run run, again;
+    tiny_options o = defaults();
+    o.trainer.output = output;
+    o.trainer.keep_best = 1;
+    o.trainer.keep_last = 1;
+    o.trainer.save_interval = 2;
+    o.trainer.background_save = _i;
+    o.trainer.min_delta = 0.05; /* soon, nothing is better by so much */
+    o.trainer.learning_rate = 1e-3;
+    tiny_start(&run, &o);
+    ck_ok(mm_trainer_run(run.trainer));
+    mm_train_progress p = progress_of(&run);
+    ck_assert_int_gt(p.best_step, 0);
+    ck_assert_int_lt(p.best_step, 16);
+    char best[32];
+    snprintf(best, sizeof best, "step-%d", (int)p.best_step);
+    ck_assert_str_eq(named_by("best"), best);
+    ck_assert_str_eq(named_by("latest"), "step-16");
+    ck_assert(there(best) && there("step-16") && !there("step-14"));
+    o.trainer.output = NULL;
+    o.trainer.keep_best = 0;
+    tiny_start(&again, &o);
+    char path[700];
+    snprintf(path, sizeof path, "%s/%s", output, best);
+    ck_ok(mm_trainer_resume(again.trainer, path));
+    ck_assert(progress_of(&again).validation_loss == p.best_loss);
+    ck_assert(p.best_loss == progress_of(&again).best_loss);
+    tiny_end(&run);
+    tiny_end(&again);
+}
+END_TEST
+
+START_TEST(a_run_that_gets_no_better_ends_early)
+{
+    tiny_run run, again;
+    tiny_options o = defaults();
+    o.trainer.learning_rate = 0;
+    o.trainer.patience = 2;
+    o.trainer.output = output;
+    tiny_start(&run, &o);
+    ck_ok(mm_trainer_run(run.trainer));
+    ck_assert_int_eq(tiny_steps(&run), 12); /* measured at 4, 8 and 12 */
+    ck_assert_int_eq(progress_of(&run).best_step, 4);
+    tiny_start(&again, &o);
+    ck_ok(mm_trainer_resume(again.trainer, output));
+    ck_ok(mm_trainer_run(again.trainer)); /* it stays ended */
+    tiny_check_same(&again, &run);
+    tiny_end(&run);
+    tiny_end(&again);
+}
+END_TEST
+
+/* --- Bad steps --- */
+
+/* What is done to the trainer at some steps. */
+typedef struct saboteur {
+    mm_trainer *trainer;
+    int64_t from, to; /* steps after which the next one is spoilt */
+    bool weights;     /* spoil what is fed, not the gradients */
+    float value;
+    float kept[64];
+} saboteur;
+
+static int32_t sabotage(void *user, const mm_train_progress *p)
+{
+    saboteur *s = user;
+    mm_view view;
+    if (!s->weights) {
+        if (p->step >= s->from && p->step < s->to) {
+            ck_ok(mm_grad(s->trainer->context, 2, &view));
+            ((float *)view.data)[1] = s->value;
+        }
+        return 0;
+    }
+    ck_ok(mm_model_write(s->trainer->model, mm_model_tensor_count(s->trainer->model) - 1, &view));
+    float *w = view.data; /* the last norm: what the head reads */
+    for (int i = 0; i < 32; i++) {
+        if (p->step == s->from)
+            s->kept[i] = w[i];
+        if (p->step >= s->from && p->step < s->to)
+            w[i] = s->value * (float)(i % 2 ? 1 : -1);
+        else if (p->step == s->to)
+            w[i] = s->kept[i];
+    }
+    mm_model_written(s->trainer->model);
+    return 0;
+}
+
+static mm_status run_sabotaged(tiny_run *run, tiny_options o, saboteur *s)
+{
+    o.trainer.on_step = sabotage;
+    o.trainer.user = s;
+    tiny_start(run, &o);
+    s->trainer = run->trainer;
+    return mm_trainer_run(run->trainer);
+}
+
+START_TEST(a_step_whose_gradients_are_not_finite_is_passed_over)
+{
+    tiny_run run;
+    tiny_options o = defaults();
+    saboteur s = { .from = 3, .to = 5, .value = NAN };
+    o.trainer.max_skips = 2;
+    ck_ok(run_sabotaged(&run, o, &s));
+    mm_train_progress p = progress_of(&run);
+    ck_assert_int_eq(p.step, 16);
+    ck_assert_int_eq(p.skipped_steps, 2);
+    ck_assert_int_eq(p.updates, 14);
+    tiny_end(&run);
+    s = (saboteur){ .from = 3, .to = 6, .value = NAN };
+    ck_status(run_sabotaged(&run, o, &s), MM_ERR_NUMERIC);
+    ck_error_mentions("step 6: the norm of the gradients is nan");
+    tiny_end(&run);
+}
+END_TEST
+
+START_TEST(a_step_whose_loss_is_not_finite_is_passed_over)
+{
+    tiny_run run;
+    tiny_options o = defaults();
+    saboteur s = { .from = 3, .to = 5, .weights = true, .value = NAN };
+    o.trainer.max_skips = 2;
+    ck_ok(run_sabotaged(&run, o, &s));
+    mm_train_progress p = progress_of(&run);
+    ck_assert_int_eq(p.step, 16);
+    ck_assert_int_ge(p.skipped_steps, 2);
+    ck_assert(isfinite(p.loss));
+    tiny_end(&run);
+}
+END_TEST
+
+START_TEST(a_spike_of_the_loss_is_passed_over_and_a_rule_says_what_is_one)
+{
+    tiny_run run, calm;
+    tiny_options o = defaults();
+    saboteur s = { .from = 24, .to = 25, .weights = true, .value = 12 };
+    o.trainer.epochs = 6;
+    o.trainer.max_skips = 2;
+    o.trainer.learning_rate = 1e-3;
+    ck_ok(run_sabotaged(&run, o, &s)); /* finite: learnt from as it is */
+    ck_assert_int_eq(progress_of(&run).skipped_steps, 0);
+    tiny_end(&run);
+    o.trainer.spike_factor = 8;
+    ck_ok(run_sabotaged(&run, o, &s));
+    ck_assert_int_eq(progress_of(&run).skipped_steps, 1);
+    ck_assert_int_eq(progress_of(&run).updates, 47);
+    tiny_end(&run);
+    s.from = 1000; /* never */
+    ck_ok(run_sabotaged(&calm, o, &s));
+    ck_assert_int_eq(progress_of(&calm).skipped_steps, 0);
+    tiny_end(&calm);
+}
+END_TEST
+
+/* --- The scale of the loss --- */
+
+START_TEST(a_scale_that_is_a_power_of_two_changes_no_bit)
+{
+    tiny_run scaled, plain;
+    tiny_options o = defaults();
+    tiny_start(&plain, &o);
+    o.trainer.loss_scale = 4096;
+    o.trainer.loss_scale_interval = 3;
+    tiny_start(&scaled, &o);
+    ck_ok(mm_trainer_run(plain.trainer));
+    ck_ok(mm_trainer_run(scaled.trainer));
+    size_t n, m;
+    float *a = tiny_weights(scaled.model, &n), *b = tiny_weights(plain.model, &m);
+    ck_assert_mem_eq(a, b, n * sizeof *a);
+    ck_assert_double_eq(progress_of(&scaled).loss_scale, 4096 * 32); /* 16 updates: it doubled five times */
+    ck_assert_double_eq(progress_of(&plain).loss_scale, 1);
+    free(a);
+    free(b);
+    tiny_end(&scaled);
+    tiny_end(&plain);
+}
+END_TEST
+
+/* Gradients of a loss so large overflow. */
+static int32_t overflow(void *user, const mm_train_progress *p)
+{
+    mm_trainer *t = *(mm_trainer **)user;
+    mm_view view;
+    if (p->loss_scale > 65536) {
+        ck_ok(mm_grad(t->context, 2, &view));
+        ((float *)view.data)[1] = INFINITY;
+    }
+    return 0;
+}
+
+START_TEST(an_overflow_halves_the_scale_and_costs_its_update_only)
+{
+    tiny_run run;
+    tiny_options o = defaults();
+    mm_trainer *trainer = NULL;
+    o.trainer.loss_scale = 65536 * 8;
+    o.trainer.loss_scale_interval = -1;
+    o.trainer.on_step = overflow;
+    o.trainer.user = &trainer;
+    tiny_start(&run, &o);
+    trainer = run.trainer;
+    ck_ok(mm_trainer_run(run.trainer)); /* though max_skips is 0 */
+    mm_train_progress p = progress_of(&run);
+    ck_assert_double_eq(p.loss_scale, 65536);
+    ck_assert_int_eq(p.skipped_steps, 3);
+    ck_assert_int_eq(p.updates, 13);
+    tiny_end(&run);
+}
+END_TEST
+
+START_TEST(what_makes_no_sense_together_is_refused)
+{
+    tiny_run run;
+    tiny_options o = defaults(), wrong[13];
+    for (int i = 0; i < 13; i++)
+        wrong[i] = o;
+    wrong[0].trainer.eval_interval = -1;
+    wrong[1].trainer.eval_batches = -1;
+    wrong[2].trainer.patience = -1;
+    wrong[3].trainer.min_delta = NAN;
+    wrong[4].trainer.max_skips = -1;
+    wrong[5].trainer.spike_factor = -1;
+    wrong[6].trainer.decay_part = 1.5;
+    wrong[7].trainer.loss_scale = 0.5;
+    wrong[8].trainer.loss_scale = 0x1p127;
+    wrong[9].trainer.loss_scale_interval = -2;
+    wrong[10].validation = NULL; /* with an eval_interval */
+    wrong[11].validation = NULL;
+    wrong[11].trainer.eval_interval = 0;
+    wrong[11].trainer.keep_best = 1;
+    wrong[12].trainer.patience = 3;
+    wrong[12].trainer.eval_interval = 0;
+    for (int i = 0; i < 13; i++) {
+        ck_status(tiny_try(&run, &wrong[i]), MM_ERR_ARG);
+        tiny_end(&run);
+    }
+    tiny_start(&run, &o);
+    mm_trainer_options same = MM_TRAINER_OPTIONS_INIT;
+    mm_trainer *trainer = NULL;
+    same.validation = run.loader;
+    ck_status(mm_trainer_create(run.model, run.loader, NULL, &same, &trainer), MM_ERR_ARG);
+    ck_error_mentions("a loader of its own");
+    ck_assert_ptr_null(trainer);
+    tiny_end(&run);
+}
+END_TEST
+
+static Suite *make_suite(void)
+{
+    Suite *suite = suite_create("train/health");
+    TCase *tc = tcase_create("health");
+    tcase_add_checked_fixture(tc, start, NULL);
+    tcase_add_test(tc, a_validation_is_the_mean_over_its_rows);
+    tcase_add_test(tc, a_validation_changes_nothing_of_the_training);
+    tcase_add_test(tc, without_an_interval_the_end_is_measured_alone);
+    tcase_add_test(tc, preferences_are_measured_by_their_accuracy);
+    tcase_add_loop_test(tc, the_best_checkpoint_is_named_and_stays, 0, 2);
+    tcase_add_test(tc, a_run_that_gets_no_better_ends_early);
+    tcase_add_test(tc, a_step_whose_gradients_are_not_finite_is_passed_over);
+    tcase_add_test(tc, a_step_whose_loss_is_not_finite_is_passed_over);
+    tcase_add_test(tc, a_spike_of_the_loss_is_passed_over_and_a_rule_says_what_is_one);
+    tcase_add_test(tc, a_scale_that_is_a_power_of_two_changes_no_bit);
+    tcase_add_test(tc, an_overflow_halves_the_scale_and_costs_its_update_only);
+    tcase_add_test(tc, what_makes_no_sense_together_is_refused);
+    tcase_set_timeout(tc, 120);
+    suite_add_tcase(suite, tc);
+    return suite;
+}
+
+int main(void)
+{
+    return run_suite(make_suite());
+}
