@@ -12,9 +12,20 @@
 #include <unistd.h>
 
 settings o = {
-    .save_dir = "out", .from_weight = "none", .from_resume = "0", .epochs = 1, .batch_size = 32, .learning_rate = 5e-4,
-    .accumulation_steps = 1, .grad_clip = 1, .weight_decay = 0.01, .log_interval = 100, .save_interval = 100, .keep_last = 2,
-    .max_seq_len = 512, .seed = 42,
+    .save_dir = "out",
+    .from_weight = "none",
+    .from_resume = "0",
+    .epochs = 1,
+    .batch_size = 32,
+    .learning_rate = 5e-4,
+    .accumulation_steps = 1,
+    .grad_clip = 1,
+    .weight_decay = 0.01,
+    .log_interval = 100,
+    .save_interval = 100,
+    .keep_last = 2,
+    .max_seq_len = 512,
+    .seed = 42,
 };
 
 /* clang-format off */
@@ -26,7 +37,7 @@ static const option_row shared[] = {
     { "tokenizer", TEXT, &o.tokenizer, "DIR   with a tokenizer.json (the model's own)" },
     { "save-dir", TEXT, &o.save_dir, "DIR   checkpoints and the model come here" },
     { "out-dir", TEXT, &o.save_dir, NULL },
-    { "save-weight", TEXT, &o.save_weight, "NAME  the model is saved as SAVE_DIR/NAME" },
+    { "save-weight", TEXT, &o.save_weight, "NAME  the model is saved as SAVE_DIR/NAME, or where a path says" },
     { "from-weight", TEXT, &o.from_weight, "NAME  of a saved model to begin from, or its directory" },
     { "from-resume", TEXT, &o.from_resume, "0|1   1: go on from SAVE_DIR, if there is a checkpoint; or its directory" },
     { "resume", FLAG, &o.resume, "      the same as --from-resume 1" },
@@ -100,7 +111,8 @@ static double read_number(const option_row *row, const char *text)
     char *end;
     double value = strtod(text, &end);
     if (end == text || *end != '\0' || !(value >= 0) || value > 9e15 || (row->kind == COUNT && value != floor(value)))
-        fail(row->kind == COUNT ? "not a whole number from 0 up, but asked for by --" : "not a number from 0 up: --", row->name);
+        fail(row->kind == COUNT ? "not a whole number from 0 up, but asked for by --" : "not a number from 0 up: --",
+             row->name);
     return value;
 }
 
@@ -267,12 +279,15 @@ static void show_metrics(const mm_train_metric *metrics, int64_t count)
 static void show_lines(const mm_train_progress *p)
 {
     static int64_t evaluations;
-    int64_t step = p->epoch_steps ? p->epoch_step : p->step, steps = p->epoch_steps ? p->epoch_steps : p->total_steps;
+    int whole =
+        p->epoch_steps > 0 && p->epoch_steps <= p->total_steps; /* else --max-steps ends it before the epoch does */
+    int64_t step = whole ? p->epoch_step : p->step, steps = whole ? p->epoch_steps : p->total_steps;
     if (p->step % (int64_t)o.log_interval == 0 || p->step == p->total_steps) {
-        printf("Epoch:[%lld/%lld](%lld/%lld), loss: %.4f", (long long)p->epoch + 1, (long long)o.epochs, (long long)step,
-               (long long)steps, p->loss);
+        printf("Epoch:[%lld/%lld](%lld/%lld), loss: %.4f", (long long)p->epoch + 1, (long long)o.epochs,
+               (long long)step, (long long)steps, p->loss);
         show_metrics(p->metrics, p->metric_count);
-        printf(", lr: %.8f, epoch_time: %.1fmin, tokens/s: %.0f\n", p->learning_rate, seconds_for(p, steps - step) / 60, rate);
+        printf(", lr: %.8f, epoch_time: %.1fmin, tokens/s: %.0f\n", p->learning_rate, seconds_for(p, steps - step) / 60,
+               rate);
     }
     if (p->evaluations > evaluations) {
         printf("validation after step %lld: loss: %.4f", (long long)p->step, p->validation_loss);
@@ -291,8 +306,8 @@ static int32_t show(void *user, const mm_train_progress *p)
         printf("\r\033[K"); /* the moving line makes room */
     show_lines(p);
     if (live)
-        printf("step %lld/%lld  loss %.4f  lr %.6f  %.0f tokens/s  %d:%02d left", (long long)p->step, (long long)p->total_steps,
-               p->loss, p->learning_rate, rate, (int)(left / 60), (int)left % 60);
+        printf("step %lld/%lld  loss %.4f  lr %.6f  %.0f tokens/s  %d:%02d left", (long long)p->step,
+               (long long)p->total_steps, p->loss, p->learning_rate, rate, (int)(left / 60), (int)left % 60);
     fflush(stdout);
     return 0;
 }
@@ -305,7 +320,8 @@ static void stop(int signal_number)
 
 /* --- The run --- */
 
-/* Go back to a checkpoint if one is asked for. As with MiniMind, --from-resume 1 on a new directory begins from scratch. */
+/* Go back to a checkpoint if one is asked for. As with MiniMind, --from-resume 1 on a new directory begins from
+ * scratch. */
 static void resume(void)
 {
     char latest[4096];
@@ -348,7 +364,10 @@ void train(mm_model *model, mm_loader *loader, mm_tokenizer *tokenizer, const mm
     printf("%.3fM parameters\n", (double)count.total / 1e6);
     resume();
     run();
-    snprintf(path, sizeof path, "%s/%s", o.save_dir, o.save_weight);
+    if (strchr(o.save_weight, '/'))
+        snprintf(path, sizeof path, "%s", o.save_weight);
+    else
+        snprintf(path, sizeof path, "%s/%s", o.save_dir, o.save_weight);
     check(mm_model_save(model, path));
     check(mm_tokenizer_save(tokenizer, path));
     printf("%sthe model is in %s\n", live ? "\r\033[K" : "", path);

@@ -1,4 +1,4 @@
-/* What the training programs share: their options, the line that shows how far they are, and the way they end. */
+/* What sft, dpo and distill share: their options, the line that shows how far they are, and the way they end. */
 #ifndef EXAMPLES_COMMON_H
 #define EXAMPLES_COMMON_H
 

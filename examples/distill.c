@@ -4,9 +4,10 @@
  *     distill … --write-cache teacher.safetensors --top-k 32         run the teacher once and keep what it said
  *     distill … --teacher-cache teacher.safetensors                  and learn from that, without it
  *
- * Beside the next token, the student learns the teacher's whole distribution over it: alpha times the cross-entropy, plus
- * 1 - alpha times the divergence at a temperature that lets the less likely tokens speak. The two may be of different configs;
- * their vocabulary is the same. The options are those of MiniMind's trainer/train_distillation.py. */
+ * Beside the next token, the student learns the teacher's whole distribution over it: alpha times the cross-entropy,
+ * plus 1 - alpha times the divergence at a temperature that lets the less likely tokens speak. The two may be of
+ * different configs; their vocabulary is the same. The options are those of MiniMind's trainer/train_distillation.py.
+ */
 #include <stdio.h>
 
 #include "common.h"
@@ -22,8 +23,10 @@ static const option_row own[] = {
     { "top-k", COUNT, &top_k, "N     how many of them at each place" },
     { "teacher-cache", TEXT, &teacher_cache, "FILE  learn from such a file instead of the teacher" },
     { "text", FLAG, &text, "      rows are texts, not conversations" },
-    { "student-hidden-size", COUNT, &nothing, NULL }, { "student-num-layers", COUNT, &nothing, NULL },
-    { "teacher-hidden-size", COUNT, &nothing, NULL }, { "teacher-num-layers", COUNT, &nothing, NULL },
+    { "student-hidden-size", COUNT, &nothing, NULL },
+    { "student-num-layers", COUNT, &nothing, NULL },
+    { "teacher-hidden-size", COUNT, &nothing, NULL },
+    { "teacher-num-layers", COUNT, &nothing, NULL },
     { "use-moe", COUNT, &nothing, NULL }, /* the models' directories know */
     { NULL, 0, NULL, NULL },
 };

@@ -2,10 +2,10 @@
  *
  *     dpo --data-path dataset/dpo.jsonl --from-weight full_sft --save-dir out
  *
- * Each row is a pair of conversations that differ in their last answer, {"chosen": […], "rejected": […]}. The policy, the model
- * that learns, is compared with a frozen reference: by how much more than the reference it likes the chosen answer, beta times
- * that is the margin. "accuracy" is the share of pairs whose margin is above 0. The options are those of MiniMind's
- * trainer/train_dpo.py. */
+ * Each row is a pair of conversations that differ in their last answer, {"chosen": […], "rejected": […]}. The policy,
+ * the model that learns, is compared with a frozen reference: by how much more than the reference it likes the chosen
+ * answer, beta times that is the margin. "accuracy" is the share of pairs whose margin is above 0. The options are
+ * those of MiniMind's trainer/train_dpo.py. */
 #include "common.h"
 
 static char *reference;

@@ -73,7 +73,7 @@ say "3. Learn a tokenizer from it"
 learn() {
     program=$1 name=$2
     shift 2
-    "$bin/$program" --tokenizer "$out/tokenizer" --template minimind2 --max-seq-len 128 --batch-size 4 --accumulation-steps 1 \
+    "$bin/$program" --tokenizer "$out/tokenizer" --max-seq-len 128 --batch-size 4 --accumulation-steps 1 \
         --epochs 8 --schedule cosine --threads "$threads" --save-interval 0 --save-dir "$out/runs/$name" \
         --save-weight "../../$name" "$@"
 }
@@ -94,7 +94,7 @@ continue_prompts() {
 ask() {
     for question in "What do pandas eat?" "How much is 3 plus 4?" "兔子吃什么？"; do
         printf '\n> %s\n' "$question"
-        echo "$question" | "$bin/chat" --model "$1" --template minimind2 --max-new-tokens 40 --temperature 0.5
+        echo "$question" | "$bin/chat" --model "$1" --template minimind2 --max-new-tokens 40 --temperature 0.5 | sed 's/^> //; s/> $//'
     done
 }
 
@@ -112,12 +112,12 @@ pretrain pretrained --learning-rate 2e-3 --warmup-steps $((steps / 8)) --max-ste
 continue_prompts "$out/pretrained"
 
 say "6. Fine-tune: answer questions, from conversations"
-learn sft sft --data-path "$out/chat.jsonl" --from-weight "$out/pretrained" --pack --learning-rate 1e-3 \
+learn sft sft --template minimind2 --data-path "$out/chat.jsonl" --from-weight "$out/pretrained" --pack --learning-rate 1e-3 \
     --max-steps $((steps / 2 + 1)) --max-seconds "$seconds" --log-interval $((steps / 20 + 1))
 ask "$out/sft"
 
 say "7. Prefer: of two answers the friendly one is liked better"
-learn dpo model --data-path "$out/preferences.jsonl" --validation-path "$out/preferences_valid.jsonl" --from-weight "$out/sft" \
+learn dpo model --template minimind2 --data-path "$out/preferences.jsonl" --validation-path "$out/preferences_valid.jsonl" --from-weight "$out/sft" \
     --learning-rate 1e-4 --max-steps $((steps / 16 + 1)) --max-seconds "$seconds" --log-interval $((steps / 80 + 1))
 ask "$out/model"
 

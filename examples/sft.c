@@ -2,9 +2,9 @@
  *
  *     sft --data-path dataset/sft_mini_512.jsonl --from-weight pretrain --save-dir out
  *
- * Each row is a conversation, {"conversations": [{"role": "user", "content": "…"}, {"role": "assistant", "content": "…"}, …]}. The
- * tokenizer's template renders it, and of the tokens only the assistant's count: the model learns to answer, not to ask. All
- * else is as in pretraining. The options are those of MiniMind's trainer/train_full_sft.py. */
+ * Each row is a conversation, {"conversations": [{"role": "user", "content": "…"}, {"role": "assistant", "content":
+ * "…"}, …]}. The tokenizer's template renders it, and of the tokens only the assistant's count: the model learns to
+ * answer, not to ask. All else is as in pretraining. The options are those of MiniMind's trainer/train_full_sft.py. */
 #include "common.h"
 
 static double hidden_size, num_hidden_layers, use_moe, packed; /* the model's directory knows the first three */

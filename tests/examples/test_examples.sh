@@ -64,7 +64,36 @@ quickstart_runs() {
     "$root/examples/quickstart.sh" --no-build --build-dir "$build" --out "$work/quickstart" --seconds 3
 }
 
-model=$work/quickstart/model
+distills() {
+    "$bin/make_corpus" --kind chat --bytes 20000 --out "$work/talk.jsonl" &&
+        "$bin/distill" --from-student-weight "$model" --from-teacher-weight "$model" --template minimind2 --max-seq-len 64 \
+            --data-path "$work/talk.jsonl" --write-cache "$work/teacher.safetensors" --top-k 8 &&
+        "$bin/distill" --from-student-weight "$model" --teacher-cache "$work/teacher.safetensors" --template minimind2 \
+            --max-seq-len 64 --data-path "$work/talk.jsonl" --save-dir "$work/distilled" --max-steps 2 --log-interval 1 >"$work/log" &&
+        grep -q 'kl: ' "$work/log" && [ -s "$work/distilled/full_dist/model.safetensors" ]
+}
+
+# The signal comes when the first line of the log says that training is under way.
+stops_and_goes_on() {
+    set -- --tokenizer "$work/tokenizer" --data-path "$work/a.jsonl" --hidden-size 64 --num-hidden-layers 1 --max-seq-len 32 \
+        --batch-size 2 --save-dir "$work/stopped" --log-interval 1 --epochs 50
+    "$bin/pretrain" "$@" >"$work/log" &
+    pid=$!
+    tries=0
+    until grep -q '^Epoch' "$work/log" || [ $((tries += 1)) -gt 200 ]; do
+        sleep 0.1
+    done
+    kill -TERM $pid && wait $pid && grep -q '^stopped before the end' "$work/log" &&
+        "$bin/pretrain" "$@" --from_resume=1 --max-seconds 0.01 | grep '^going on from step [1-9]'
+}
+
+refuses_prompts() {
+    printf '{"chosen": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "x"}], "rejected": [{"role": "user", "content": "b"}, {"role": "assistant", "content": "y"}]}\n' >"$work/mixed.jsonl"
+    ! "$bin/dpo" --data-path "$work/mixed.jsonl" --from-weight "$model" --template minimind2 --save-dir "$work/dpo" \
+        --max-seq-len 64 2>"$work/stderr" && cat "$work/stderr" && grep -q 'mixed.jsonl:1: .*different prompts' "$work/stderr"
+}
+
+model=$work/quickstart/pretrained
 
 generates_text() {
     "$bin/generate" --model "$model" --bos --prompt "Once upon a time" --max-new-tokens 20 --seed 3 "$@" >"$work/text" &&
@@ -138,7 +167,7 @@ truncated_model() {
         head -c 1000 "$model/model.safetensors" >"$work/cut/model.safetensors"
 }
 
-for program in bench dataset embed generate lora make_corpus params pretrain rl tokenize train_tokenizer; do
+for program in bench dataset distill dpo embed generate lora make_corpus params pretrain rl sft tokenize train_tokenizer; do
     check "$program --help says how it is used" helps $program
 done
 for program in train prefill decode batch scaling kernels start; do
@@ -167,6 +196,13 @@ check "dataset counts rows and names bad lines" data_is_reported
 check "dataset shows which tokens are learnt" answers_are_marked
 check "dataset refuses a row that is not there" refuses "no such" dataset --tokenizer "$work/tokenizer" --row 7 "$work/bad.jsonl"
 check "the quickstart goes from nothing to a model" quickstart_runs
+check "a teacher's words are kept in a file, and learnt from" distills
+check "pretrain, stopped by a signal, saves and goes on" stops_and_goes_on
+check "dpo names the line whose prompts differ" refuses_prompts
+check "sft names a model that is missing" refuses "/no/such/model" sft --from-weight /no/such/model --tokenizer "$model"
+check "pretrain refuses an option that there is not" refuses "no-such" pretrain --no-such 1
+check "pretrain refuses a number that is none" refuses "--batch-size" pretrain --batch_size many
+check "make_corpus refuses a kind that there is not" refuses "poem" make_corpus --kind poem
 check "generate continues a text" generates_text
 check "generate gives the same text for the same seed, with any number of threads" same_seed_same_text
 check "generate gives ids for ids" ids_give_ids
