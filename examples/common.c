@@ -37,7 +37,7 @@ static const option_row shared[] = {
     { "tokenizer", TEXT, &o.tokenizer, "DIR   with a tokenizer.json (the model's own)" },
     { "save-dir", TEXT, &o.save_dir, "DIR   checkpoints and the model come here" },
     { "out-dir", TEXT, &o.save_dir, NULL },
-    { "save-weight", TEXT, &o.save_weight, "NAME  the model is saved as SAVE_DIR/NAME, or where a path says" },
+    { "save-weight", TEXT, &o.save_weight, "NAME  the model is saved as SAVE_DIR/NAME, or where a path from / on says" },
     { "from-weight", TEXT, &o.from_weight, "NAME  of a saved model to begin from, or its directory" },
     { "from-resume", TEXT, &o.from_resume, "0|1   1: go on from SAVE_DIR, if there is a checkpoint; or its directory" },
     { "resume", FLAG, &o.resume, "      the same as --from-resume 1" },
@@ -364,7 +364,7 @@ void train(mm_model *model, mm_loader *loader, mm_tokenizer *tokenizer, const mm
     printf("%.3fM parameters\n", (double)count.total / 1e6);
     resume();
     run();
-    if (strchr(o.save_weight, '/'))
+    if (o.save_weight[0] == '/')
         snprintf(path, sizeof path, "%s", o.save_weight);
     else
         snprintf(path, sizeof path, "%s/%s", o.save_dir, o.save_weight);

@@ -90,8 +90,12 @@ MM_SCHEDULE_CONSTANT = 0
 MM_SCHEDULE_MINIMIND2 = 1
 MM_SCHEDULE_MINIMIND3 = 2
 MM_SCHEDULE_COSINE = 3
+MM_SCHEDULE_LINEAR = 4
+MM_SCHEDULE_WSD = 5
 MM_STAGE_PLAIN = 0
 MM_STAGE_POLICY = 1
+MM_STAGE_DPO = 2
+MM_STAGE_DISTILL = 3
 
 
 class mm_allocator(Structure):
@@ -494,6 +498,8 @@ class mm_loader_options(Structure):
         ("rank", c_int32),
         ("world", c_int32),
         ("workers", c_int32),
+        ("mixed_prompts", c_int32),
+        ("reserved", c_int32),
     ]
 
 
@@ -784,6 +790,13 @@ class mm_train_progress(Structure):
         ("seconds_left", c_double),
         ("metrics", POINTER(mm_train_metric)),
         ("metric_count", c_int64),
+        ("skipped_steps", c_int64),
+        ("evaluations", c_int64),
+        ("validation_loss", c_double),
+        ("validation_metrics", POINTER(mm_train_metric)),
+        ("best_loss", c_double),
+        ("best_step", c_int64),
+        ("loss_scale", c_double),
     ]
 
 
@@ -816,6 +829,23 @@ class mm_trainer_options(Structure):
         ("kernels", c_char_p),
         ("policy", POINTER(mm_policy_training)),
         ("comm", POINTER(mm_comm)),
+        ("validation", POINTER(mm_loader)),
+        ("dpo", POINTER(mm_dpo_options)),
+        ("distill", POINTER(mm_distill_options)),
+        ("reference", POINTER(mm_model)),
+        ("teacher", POINTER(mm_model)),
+        ("teacher_cache", c_char_p),
+        ("eval_interval", c_int64),
+        ("eval_batches", c_int64),
+        ("patience", c_int64),
+        ("min_delta", c_double),
+        ("max_skips", c_int64),
+        ("spike_factor", c_double),
+        ("decay_part", c_double),
+        ("loss_scale", c_double),
+        ("loss_scale_interval", c_int64),
+        ("keep_best", c_int32),
+        ("background_save", c_int32),
     ]
 
 
@@ -1147,6 +1177,7 @@ FUNCTIONS = {
     "mm_optimizer_save": (mm_status, [POINTER(mm_optimizer), c_char_p]),
     "mm_optimizer_load": (mm_status, [POINTER(mm_optimizer), c_char_p]),
     "mm_schedule_lr": (mm_status, [c_int32, c_int64, c_int64, c_int64, c_double, POINTER(c_double)]),
+    "mm_schedule_wsd": (mm_status, [c_int64, c_int64, c_int64, c_double, c_double, POINTER(c_double)]),
     "mm_answer_init": (None, [POINTER(mm_answer), c_size_t]),
     "mm_policy_training_init": (None, [POINTER(mm_policy_training), c_size_t]),
     "mm_value_head_create": (mm_status, [
@@ -1201,4 +1232,5 @@ FUNCTIONS = {
     "mm_trainer_stop": (None, [POINTER(mm_trainer)]),
     "mm_trainer_progress": (mm_status, [POINTER(mm_trainer), POINTER(mm_train_progress)]),
     "mm_trainer_save": (mm_status, [POINTER(mm_trainer)]),
+    "mm_distill_cache_write": (mm_status, [POINTER(mm_model), POINTER(mm_loader), c_int32, c_int32, c_char_p]),
 }
