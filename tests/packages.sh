@@ -25,6 +25,7 @@ package_of() {
         clang) echo clang ;;
         cmake) echo cmake ;;
         git) echo git ;;
+        doxygen | help2man) echo "$1" ;;
         aarch64-gcc) echo gcc-aarch64-linux-gnu ;;
         qemu-aarch64) echo qemu-user ;;
         ompi-c) echo libopenmpi-dev ;;
@@ -43,7 +44,7 @@ is_there() {
         c++) command -v c++ || command -v g++ || command -v clang++ ;;
         libc) echo 'int main(void) { return 0; }' | "${CC:-cc}" -x c - -o /dev/null ;;
         ninja) command -v ninja || command -v ninja-build || command -v samu ;;
-        meson | nm | pkg-config | valgrind | abidiff | clang | cmake | git | qemu-aarch64 | mpirun) command -v "$1" ;;
+        meson | nm | pkg-config | valgrind | abidiff | clang | cmake | git | qemu-aarch64 | mpirun | doxygen | help2man) command -v "$1" ;;
         aarch64-gcc) command -v aarch64-linux-gnu-gcc ;;
         libc-symbols) [ ! -f /etc/debian_version ] || [ -d /usr/lib/debug/.build-id ] ;;
         python) python_for_tests ;;

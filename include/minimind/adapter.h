@@ -23,8 +23,10 @@
 extern "C" {
 #endif
 
+/** Low-rank additions to some matrices of a model. */
 typedef struct mm_adapter mm_adapter;
 
+/** What a new adapter is like. */
 typedef struct mm_adapter_options {
     size_t struct_size;  /**< sizeof(mm_adapter_options) */
     const char *targets; /**< which matrices of the layers are adapted: see below; NULL: the attention's, that is

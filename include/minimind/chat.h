@@ -30,7 +30,9 @@
 extern "C" {
 #endif
 
+/** A conversation: messages and tools. */
 typedef struct mm_chat mm_chat;
+/** What a model answered, taken apart. */
 typedef struct mm_chat_reply mm_chat_reply;
 
 /** Whether the model is to think before it answers; a template decides what to make of it. */
@@ -45,14 +47,14 @@ typedef struct mm_chat_roles {
     size_t struct_size;            /**< sizeof(mm_chat_roles) */
     const char *begin;             /**< before everything */
     const char *default_system;    /**< content of a system turn put first if there is none; NULL: no such turn */
-    const char *system_prefix;
-    const char *system_suffix;
-    const char *user_prefix;
-    const char *user_suffix;
-    const char *assistant_prefix;
-    const char *assistant_suffix;
-    const char *tool_prefix;
-    const char *tool_suffix;
+    const char *system_prefix;     /**< before what the system says */
+    const char *system_suffix;     /**< and behind it */
+    const char *user_prefix;       /**< before what the user says */
+    const char *user_suffix;       /**< and behind it */
+    const char *assistant_prefix;  /**< before what the assistant says */
+    const char *assistant_suffix;  /**< and behind it */
+    const char *tool_prefix;       /**< before a tool's result */
+    const char *tool_suffix;       /**< and behind it */
     const char *generation_prompt; /**< NULL: assistant_prefix */
 } mm_chat_roles;
 #define MM_CHAT_ROLES_INIT { sizeof(mm_chat_roles), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL }
@@ -189,8 +191,8 @@ typedef struct mm_tool_call {
     const char *raw;         /**< all that stands in its block, as it is */
     const char *problem;     /**< what is wrong with it; "" if nothing is */
     size_t name_length;      /**< bytes without the NUL; a string may hold more of those */
-    size_t arguments_length;
-    size_t raw_length;
+    size_t arguments_length; /**< bytes */
+    size_t raw_length;       /**< bytes */
     int64_t status;          /**< MM_OK, or MM_ERR_FORMAT: only raw and problem have something to say */
 } mm_tool_call;
 #define MM_TOOL_CALL_INIT { sizeof(mm_tool_call), NULL, NULL, NULL, NULL, 0, 0, 0, 0 }

@@ -46,11 +46,11 @@ typedef struct mm_comm {
     void *user;                           /**< handed to every function */
     int32_t rank;                         /**< of this process, from 0 */
     int32_t size;                         /**< of the world: how many ranks there are, at least 1 */
-    mm_comm_reduce_fn all_reduce;
-    mm_comm_reduce_f64_fn all_reduce_f64;
-    mm_comm_broadcast_fn broadcast;
-    mm_comm_barrier_fn barrier;
-    mm_comm_abort_fn abort;
+    mm_comm_reduce_fn all_reduce;         /**< sums of float32 */
+    mm_comm_reduce_f64_fn all_reduce_f64; /**< sums of doubles */
+    mm_comm_broadcast_fn broadcast;       /**< one rank's bytes for all */
+    mm_comm_barrier_fn barrier;           /**< wait for all */
+    mm_comm_abort_fn abort;               /**< leave, and tell the others */
 } mm_comm;
 #define MM_COMM_INIT { sizeof(mm_comm), NULL, 0, 1, NULL, NULL, NULL, NULL, NULL }
 

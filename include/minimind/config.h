@@ -17,6 +17,7 @@
 extern "C" {
 #endif
 
+/** An architecture: named, typed fields. */
 typedef struct mm_config mm_config;
 
 /**

@@ -17,7 +17,9 @@
 extern "C" {
 #endif
 
+/** Everything needed to run a model. */
 typedef struct mm_context mm_context;
+/** The keys and values of sequences that are being continued; see generate.h. */
 typedef struct mm_cache mm_cache;
 
 enum {

@@ -19,17 +19,17 @@ extern "C" {
 /** Parameters by module; a tied head counts once, as the embedding. */
 typedef struct mm_param_count {
     size_t struct_size;         /**< sizeof(mm_param_count) */
-    int64_t total;
+    int64_t total;              /**< all of it */
     int64_t active;             /**< what one token uses: routed experts beyond the top k left out */
-    int64_t embedding;
+    int64_t embedding;          /**< the token embedding */
     int64_t attention;          /**< q, k, v, o with biases, and the q/k norms */
-    int64_t mlp_dense;
-    int64_t moe_router;
+    int64_t mlp_dense;          /**< feed-forward networks of dense layers */
+    int64_t moe_router;         /**< routers of experts */
     int64_t moe_experts;        /**< routed ones */
-    int64_t moe_shared_experts;
+    int64_t moe_shared_experts; /**< experts that every token passes through */
     int64_t moe_scalars;        /**< learnt mixing weights */
     int64_t layer_norms;        /**< both of every layer */
-    int64_t final_norm;
+    int64_t final_norm;         /**< behind the last layer */
     int64_t lm_head;            /**< 0 when tied */
 } mm_param_count;
 #define MM_PARAM_COUNT_INIT { sizeof(mm_param_count), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
@@ -59,8 +59,8 @@ typedef struct mm_tensor_info {
     size_t struct_size; /**< sizeof(mm_tensor_info) */
     char name[128];     /**< its Hugging Face name, "model.layers.0.self_attn.q_proj.weight" */
     int64_t shape[4];   /**< 1 beyond `rank` */
-    int64_t elements;
-    int32_t rank;
+    int64_t elements;   /**< the product of its shape */
+    int32_t rank;       /**< 1 or 2 */
     int32_t module;     /**< MM_MODULE_… */
     int32_t layer;      /**< -1 outside the layers */
     int32_t expert;     /**< routed or shared expert's number, else -1 */
@@ -93,7 +93,7 @@ typedef struct mm_workload {
     int32_t cache_sequences; /**< sequences in the cache, 0: none */
     int32_t cache_capacity; /**< tokens per cached sequence */
     int32_t weights_mapped; /**< 1: the weights stay in the mapped file */
-    int32_t checkpointing;
+    int32_t checkpointing;  /**< as in mm_context_options */
     int32_t dtype;          /**< of the weights: MM_F32, …, as mm_model_cast() and mm_model_quantize() take it */
     const char *kernels;    /**< NULL: the fastest here */
     int32_t cache_dtype;    /**< of the cache's keys and values, as mm_cache_create() takes it */
@@ -111,12 +111,12 @@ MM_API void mm_workload_init(mm_workload *workload, size_t struct_size);
 typedef struct mm_memory {
     size_t struct_size;      /**< sizeof(mm_memory) */
     int64_t weights;         /**< the model */
-    int64_t gradients;
-    int64_t optimizer;
+    int64_t gradients;       /**< of all parameters, float32 */
+    int64_t optimizer;       /**< its moments */
     int64_t activations;     /**< what forward keeps for backward, scratch, tables and outputs */
     int64_t cache;           /**< keys and values */
     int64_t handles;         /**< the model's, context's, optimizer's and cache's own bookkeeping */
-    int64_t total;
+    int64_t total;           /**< all of it */
     int64_t cache_per_token; /**< of one sequence */
     int64_t adapter;         /**< the adapter's tensors */
 } mm_memory;
@@ -142,8 +142,8 @@ MM_API mm_status mm_estimate_memory(const mm_config *config, const mm_workload *
  */
 typedef struct mm_flops {
     size_t struct_size; /**< sizeof(mm_flops) */
-    double forward;
-    double backward;
+    double forward;     /**< of a forward pass */
+    double backward;    /**< of a backward pass */
     double total;       /**< forward + backward */
     double attention;   /**< the share of `total` that is scores and weighted sums */
 } mm_flops;

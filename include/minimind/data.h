@@ -26,7 +26,9 @@
 extern "C" {
 #endif
 
+/** Files of rows. */
 typedef struct mm_dataset mm_dataset;
+/** Turns the rows of a data set into batches. */
 typedef struct mm_loader mm_loader;
 
 /** Which rows of a split a data set has. */
@@ -125,6 +127,7 @@ enum {
                            For text and conversations */
 };
 
+/** How rows become batches. */
 typedef struct mm_loader_options {
     size_t struct_size;        /**< sizeof(mm_loader_options) */
     uint64_t seed;             /**< of the shuffle */
@@ -135,7 +138,7 @@ typedef struct mm_loader_options {
     int32_t skip_bad_lines;    /**< 1: pass over rows that cannot be read and count them */
     int32_t bos_id;            /**< of text rows; -1: none */
     int32_t eos_id;            /**< of text rows; -1: none */
-    int32_t pad_id;
+    int32_t pad_id;            /**< what fills short rows */
     const char *template_name; /**< as in mm_chat_options; NULL: the tokenizer's own */
     int32_t kind;              /**< MM_ROW_… */
     int32_t strip_empty_think; /**< 1: take empty think blocks out of rendered conversations; prompts keep theirs */
@@ -237,7 +240,7 @@ typedef struct mm_loader_stats {
     double wait_seconds;    /**< of these, in which the caller waited for a row to be ready; with no workers, in which rows were
                                  prepared */
     double call_seconds;    /**< of these, spent in mm_loader_next() and mm_loader_next_prompts(), waiting included */
-    int64_t batches;
+    int64_t batches;        /**< handed out so far */
     int64_t rows;           /**< read, bad ones not counted; when packing, those of the other ranks too */
     int64_t tokens;         /**< ids given, padding included */
     int64_t bad_lines;      /**< passed over */

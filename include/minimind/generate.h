@@ -87,7 +87,7 @@ MM_API mm_status mm_cache_load(mm_model *model, const char *path, mm_cache **out
  */
 typedef struct mm_sampling {
     size_t struct_size;       /**< sizeof(mm_sampling) */
-    uint64_t seed;
+    uint64_t seed;            /**< of the draws: same seed, options and build, same tokens */
     float temperature;        /**< 0 picks the likeliest token */
     float top_p;              /**< in (0, 1]: the smallest set of likeliest tokens with at least this much probability */
     float min_p;              /**< in [0, 1]: at least this share of the likeliest token's probability */
@@ -109,6 +109,7 @@ enum {
 /** Called with each new token, in order of sequences within a step. Non-zero ends that sequence. */
 typedef int32_t (*mm_token_fn)(void *user, int32_t sequence, int32_t id, float logprob);
 
+/** What to continue, and how. */
 typedef struct mm_generate_options {
     size_t struct_size;            /**< sizeof(mm_generate_options) */
     const int32_t *const *prompts; /**< [sequences] pointers to ids */
@@ -120,7 +121,7 @@ typedef struct mm_generate_options {
     void *user;                    /**< handed to on_token */
     int32_t sequences;             /**< at most the context's max_batch */
     int32_t stop_count;            /**< with stop_ids; 0 and stop_ids not NULL: nothing stops */
-    int32_t max_new_tokens;
+    int32_t max_new_tokens;        /**< per sequence, at least 1 */
     int32_t cache_dtype;           /**< of the context's own cache, where `cache` is NULL: as mm_cache_create() takes it */
 } mm_generate_options;
 #define MM_GENERATE_OPTIONS_INIT { sizeof(mm_generate_options), NULL, NULL, NULL, NULL, NULL, NULL, NULL, 1, 0, 128, 0 }

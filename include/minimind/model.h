@@ -15,6 +15,7 @@
 extern "C" {
 #endif
 
+/** The weights of one config. */
 typedef struct mm_model mm_model;
 
 /**

@@ -49,9 +49,10 @@ typedef struct mm_dpo_options {
 /** Set every field of `options` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
 MM_API void mm_dpo_options_init(mm_dpo_options *options, size_t struct_size);
 
+/** What mm_dpo() found. */
 typedef struct mm_dpo_result {
     size_t struct_size; /**< sizeof(mm_dpo_result) */
-    double loss;
+    double loss;        /**< mean over the batch */
     double accuracy;    /**< share of pairs whose margin is above 0 */
     double margin;      /**< mean of beta · ((policy chosen - rejected) - (reference chosen - rejected)) */
 } mm_dpo_result;
@@ -86,6 +87,7 @@ typedef struct mm_distill_options {
 /** Set every field of `options` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
 MM_API void mm_distill_options_init(mm_distill_options *options, size_t struct_size);
 
+/** What mm_distill() found. */
 typedef struct mm_distill_result {
     size_t struct_size;    /**< sizeof(mm_distill_result) */
     double total;          /**< alpha · cross_entropy + (1 - alpha) · kl */
@@ -146,9 +148,10 @@ typedef struct mm_policy_options {
 /** Set every field of `options` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
 MM_API void mm_policy_options_init(mm_policy_options *options, size_t struct_size);
 
+/** What mm_policy_loss() found. */
 typedef struct mm_policy_result {
     size_t struct_size;   /**< sizeof(mm_policy_result) */
-    double loss;
+    double loss;          /**< mean over the batch */
     double mean_kl;       /**< Σ mask · kl / max(Σ mask, 1) over the whole batch */
     double clipped;       /**< share of counted tokens whose ratio was held back */
 } mm_policy_result;
@@ -220,11 +223,12 @@ typedef struct mm_ppo_options {
 /** Set every field of `options` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
 MM_API void mm_ppo_options_init(mm_ppo_options *options, size_t struct_size);
 
+/** What mm_ppo_loss() found. */
 typedef struct mm_ppo_result {
     size_t struct_size;   /**< sizeof(mm_ppo_result) */
     double loss;          /**< policy_loss + beta · mean_kl + value_weight · value_loss */
-    double policy_loss;
-    double value_loss;
+    double policy_loss;   /**< of the clipped ratios */
+    double value_loss;    /**< of the clipped values */
     double mean_kl;       /**< from the reference */
     double step_kl;       /**< mean of (π - old)² / 2: how far the policy has gone since it wrote the answers. Further updates on the
                                same answers may be left out when it grows large */

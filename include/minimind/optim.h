@@ -11,6 +11,7 @@
 extern "C" {
 #endif
 
+/** What makes weights better from gradients, with its state. */
 typedef struct mm_optimizer mm_optimizer;
 
 /** What weight decay pulls at. */
@@ -61,9 +62,9 @@ typedef struct mm_muon_options {
     size_t struct_size;    /**< sizeof(mm_muon_options) */
     double momentum;       /**< in [0, 1), by Nesterov's rule */
     double beta1;          /**< these four and decay as in mm_adamw_options, weight_decay and decay for both */
-    double beta2;
-    double eps;
-    double weight_decay;
+    double beta2;          /**< of AdamW */
+    double eps;            /**< of AdamW */
+    double weight_decay;   /**< of both */
     const char *trainable; /**< as in mm_adamw_options */
     int32_t decay;         /**< MM_DECAY_… */
     int32_t reserved;      /**< 0 */

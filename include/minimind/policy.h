@@ -37,9 +37,9 @@ typedef struct mm_answer {
     const char *reference;    /**< the row's reference answer, or NULL */
     const int32_t *ids;       /**< [count] of the answer, a stop id not included */
     size_t prompt_length;     /**< bytes, as are the next two */
-    size_t text_length;
-    size_t reference_length;
-    int64_t count;
+    size_t text_length;       /**< bytes of text */
+    size_t reference_length;  /**< bytes of reference */
+    int64_t count;            /**< ids */
     int64_t row;              /**< of the data set */
     int32_t sample;           /**< which of the answers to this prompt, from 0 */
     int32_t finish;           /**< MM_FINISH_…: did it end by itself, or was it cut? */
@@ -61,7 +61,7 @@ typedef int32_t (*mm_reward_fn)(void *user, const mm_answer *answer, double *rew
 /** How a policy is trained. */
 typedef struct mm_policy_training {
     size_t struct_size;     /**< sizeof(mm_policy_training) */
-    mm_reward_fn reward;
+    mm_reward_fn reward;    /**< judges every answer */
     void *user;             /**< handed to `reward` */
     mm_model *reference;    /**< kept alive by the trainer; NULL: a copy of the policy as it is when the trainer is made, so that a
                                  run is resumed from the model it began with. Not used where beta is 0 */
@@ -69,7 +69,7 @@ typedef struct mm_policy_training {
     double epsilon;         /**< as in both, of GRPO and PPO */
     double epsilon_high;    /**< as in mm_policy_options, of CISPO */
     double gamma;           /**< as in mm_gae_options, of PPO, as are the next four */
-    double lambda;
+    double lambda;          /**< as in mm_gae_options */
     double value_clip;      /**< as in mm_ppo_options */
     double value_weight;    /**< as in mm_ppo_options */
     double value_rate;      /**< the value head's learning rate, in policy's; it begins at 0 and has far to go */

@@ -13,7 +13,9 @@
 extern "C" {
 #endif
 
+/** Text to ids and back. */
 typedef struct mm_tokenizer mm_tokenizer;
+/** Ids to text one at a time, for streaming. */
 typedef struct mm_decoder mm_decoder;
 
 /**
@@ -153,6 +155,7 @@ typedef int32_t (*mm_text_fn)(void *user, const char **text, size_t *length);
 /** Told how far training is: merges made, of at most `total`. Non-zero gives up with MM_ERR_CANCELLED. */
 typedef int32_t (*mm_progress_fn)(void *user, int64_t done, int64_t total);
 
+/** How a vocabulary is learnt. */
 typedef struct mm_tokenizer_train_options {
     size_t struct_size;                /**< sizeof(mm_tokenizer_train_options) */
     mm_text_fn next_text;              /**< where the text comes from */
@@ -160,7 +163,7 @@ typedef struct mm_tokenizer_train_options {
     void *user;                        /**< handed to both */
     const char *const *special_tokens; /**< [special_count]; they take the first ids. NULL: MiniMind's three,
                                             <|endoftext|> <|im_start|> <|im_end|> */
-    int32_t special_count;
+    int32_t special_count;             /**< of special_tokens */
     int32_t vocab_size;                /**< at most so many ids, special tokens and the 256 bytes included */
     int64_t min_frequency;             /**< pairs seen less often are not merged; at least 1 */
 } mm_tokenizer_train_options;

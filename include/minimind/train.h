@@ -34,6 +34,7 @@
 extern "C" {
 #endif
 
+/** A training run: model, data, optimizer and where it stands. */
 typedef struct mm_trainer mm_trainer;
 
 /** What a trainer learns from. */
@@ -68,7 +69,7 @@ typedef struct mm_train_progress {
     double tokens_per_s;    /**< ids per second since the last report, padding included */
     double seconds_left;    /**< of the run at that rate */
     const mm_train_metric *metrics; /**< [metric_count] of the stage, lent by the trainer until its next call */
-    int64_t metric_count;
+    int64_t metric_count;   /**< of metrics */
     int64_t skipped_steps;  /**< micro-steps and updates that were passed over, see max_skips */
     int64_t evaluations;    /**< validations done; the next four are 0 before the first */
     double validation_loss; /**< of the last one */
@@ -86,12 +87,13 @@ MM_API void mm_train_progress_init(mm_train_progress *progress, size_t struct_si
 /** Called after a micro-step (`progress` is lent for the call). Non-zero stops as mm_trainer_stop() does. */
 typedef int32_t (*mm_train_fn)(void *user, const mm_train_progress *progress);
 
+/** How a run goes. */
 typedef struct mm_trainer_options {
     size_t struct_size;        /**< sizeof(mm_trainer_options) */
     const char *output;        /**< directory of the checkpoints; NULL: none are written */
     mm_train_fn on_step;       /**< NULL for none */
     void *user;                /**< handed to on_step */
-    double learning_rate;
+    double learning_rate;      /**< the highest; the schedule moves it */
     double max_grad_norm;      /**< 0: not clipped */
     double beta1, beta2, eps, weight_decay; /**< of AdamW */
     double max_seconds;        /**< stop after so long as mm_trainer_stop() does; 0: no limit */

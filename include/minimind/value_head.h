@@ -24,6 +24,7 @@
 extern "C" {
 #endif
 
+/** One number per token, read from hidden states. */
 typedef struct mm_value_head mm_value_head;
 
 /**

@@ -5,6 +5,7 @@
 #ifndef MINIMIND_VERSION_H
 #define MINIMIND_VERSION_H
 
+/** The parts of the version, as in MAJOR.MINOR.PATCH. */
 #define MM_VERSION_MAJOR 0
 #define MM_VERSION_MINOR 1
 #define MM_VERSION_PATCH 0

@@ -34,12 +34,12 @@ enum {
  * strides[1] is 0, and row i begins strides[0] * i blocks behind data.
  */
 typedef struct mm_view {
-    void *data;
-    int32_t dtype;
-    int32_t rank;
-    int64_t shape[4];
+    void *data;         /**< the first element; NULL: not asked for */
+    int32_t dtype;      /**< MM_F32, … */
+    int32_t rank;       /**< axes, 0 to 4 */
+    int64_t shape[4];   /**< elements along each axis */
     int64_t strides[4]; /**< in elements; of numbers in blocks, in blocks */
-    uint64_t reserved[2];
+    uint64_t reserved[2]; /**< 0 */
 } mm_view;
 
 /** Bytes of one element of `dtype`; 0 for numbers in blocks and for what is no dtype. Threads: any. Since: 0.1 */

@@ -63,6 +63,22 @@ is_small() {
         [ "$size" -lt 1048576 ]
 }
 
+# Its link points to where it will stand; there it asks for the library as any program does.
+programs_run() {
+    programs=0
+    for link in "$work/tree$prefix"/bin/minimind-*; do
+        LD_LIBRARY_PATH=$libdir "$link" --help | grep -q '^usage: ' || { echo "$link --help"; return 1; }
+        programs=$((programs + 1))
+    done
+    [ "$programs" -gt 5 ]
+}
+
+have_pages() {
+    for link in "$work/tree$prefix"/bin/minimind-*; do
+        page=$(find "$work/tree" -name "${link##*/}.1") && grep -q '^\.SH SYNOPSIS' "$page" || { echo "${link##*/}.1"; return 1; }
+    done
+}
+
 check "meson install fills an empty tree" installs
 check "the tree holds the public headers and nothing else" holds_the_headers
 check "the tree holds the shared and the static library" holds_both_libraries
@@ -70,5 +86,11 @@ check "version.h and the package say the same version" versions_agree
 check "a program that links the shared library needs no other" shared_needs_nothing_else
 check "embed.c compiles against the installed shared library and runs" runs_shared "$@"
 check "embed.c compiles against the installed static library and runs" runs_static "$@"
+check "every example is installed as minimind-NAME and runs" programs_run
+if command -v help2man >/dev/null; then
+    check "each has a manual page" have_pages
+else
+    skip "each has a manual page" "no help2man"
+fi
 check "the stripped shared object is smaller than 1 MiB" is_small
 finish
