@@ -1,6 +1,7 @@
 #define _POSIX_C_SOURCE 200809L
 
 #include "common.h"
+#include "watch.h"
 
 #include <getopt.h>
 #include <math.h>
@@ -31,6 +32,9 @@ settings o = {
 /* clang-format off */
 static char *unused;
 static double nothing;
+static char *report, *sample;
+static const char *samples[8];
+static int32_t sample_count;
 static const option_row shared[] = {
     { "data-path", TEXT, &o.data_path, "FILE  rows to learn from, JSON lines" },
     { "validation-path", TEXT, &o.validation_path, "FILE  rows to measure on, which are not learnt" },
@@ -61,6 +65,8 @@ static const option_row shared[] = {
     { "seed", COUNT, &o.seed, "N" },
     { "threads", COUNT, &o.threads, "N     0 for one per processor" },
     { "kernels", TEXT, &o.kernels, "NAME  how to compute (the fastest here)" },
+    { "report", TEXT, &report, "DIR   curves and samples: report.html, metrics.jsonl, TensorBoard files (SAVE_DIR/report)" },
+    { "sample", TEXT, &sample, "TEXT  a question that is asked ten times in a run, for the report; up to 8 of them" },
     { "skip-bad-lines", FLAG, &o.skip_bad_lines, "      pass over lines that are no rows" },
     { "device", TEXT, &unused, NULL }, { "dtype", TEXT, &unused, NULL }, { "num-workers", TEXT, &unused, NULL },
     { "use-compile", TEXT, &unused, NULL }, { "use-wandb", FLAG, &nothing, NULL }, { "wandb-project", TEXT, &unused, NULL },
@@ -147,6 +153,8 @@ void read_options(int argc, char **argv, const char *about, const option_row *ow
             exit(EXIT_SUCCESS);
         }
         take(rows[which], optarg);
+        if (rows[which]->to == &sample && sample_count < 8)
+            samples[sample_count++] = optarg;
     }
     if (optind < argc)
         fail("no such option, --help lists them: ", argv[optind]);
@@ -233,7 +241,7 @@ mm_trainer_options trainer_options(mm_tokenizer *tokenizer, int32_t kind, int32_
     t.accumulation_steps = (int64_t)o.accumulation_steps;
     t.warmup_steps = (int64_t)o.warmup_steps;
     t.save_interval = (int64_t)o.save_interval;
-    t.log_interval = live ? 1 : (int64_t)o.log_interval;
+    t.log_interval = 1; /* show() says less often what it prints */
     t.schedule = choose("schedule", o.schedule ? o.schedule : "minimind2", schedules);
     t.keep_last = small("keep-last", o.keep_last);
     t.threads = small("threads", o.threads);
@@ -300,10 +308,11 @@ static void show_lines(const mm_train_progress *p)
 static int32_t show(void *user, const mm_train_progress *p)
 {
     (void)user;
-    rate = rate > 0 && live ? 0.95 * rate + 0.05 * p->tokens_per_s : p->tokens_per_s;
+    rate = rate > 0 ? 0.95 * rate + 0.05 * p->tokens_per_s : p->tokens_per_s;
     double left = seconds_for(p, p->total_steps - p->step);
     if (live)
         printf("\r\033[K"); /* the moving line makes room */
+    watch_step(p);
     show_lines(p);
     if (live)
         printf("step %lld/%lld  loss %.4f  lr %.6f  %.0f tokens/s  %d:%02d left", (long long)p->step,
@@ -355,6 +364,21 @@ static void run(void)
     exit(EXIT_FAILURE);
 }
 
+static void watch(mm_model *model, const mm_tokenizer *tokenizer)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/report", o.save_dir);
+    watch_plan plan = { .program = program, .title = o.save_weight, .directory = report ? report : path, .chat = 1 };
+    plan.prompts = samples;
+    plan.count = sample_count;
+    plan.max_length = small("max-seq-len", o.max_seq_len);
+    plan.threads = small("threads", o.threads);
+    plan.kernels = o.kernels;
+    plan.template_name = o.template_name;
+    watch_open(trainer, model, tokenizer, &plan);
+    watch_fact("Rows from", o.data_path);
+}
+
 void train(mm_model *model, mm_loader *loader, mm_tokenizer *tokenizer, const mm_trainer_options *options)
 {
     char path[4096];
@@ -363,6 +387,7 @@ void train(mm_model *model, mm_loader *loader, mm_tokenizer *tokenizer, const mm
     check(mm_count_params(mm_model_config(model), &count));
     printf("%.3fM parameters\n", (double)count.total / 1e6);
     resume();
+    watch(model, tokenizer);
     run();
     if (o.save_weight[0] == '/')
         snprintf(path, sizeof path, "%s", o.save_weight);
@@ -371,6 +396,7 @@ void train(mm_model *model, mm_loader *loader, mm_tokenizer *tokenizer, const mm
     check(mm_model_save(model, path));
     check(mm_tokenizer_save(tokenizer, path));
     printf("%sthe model is in %s\n", live ? "\r\033[K" : "", path);
+    watch_close(trainer);
     if (stopped)
         printf("stopped before the end: the same command with --from-resume 1 goes on\n");
     mm_trainer_free(trainer);

@@ -18,6 +18,8 @@
 #include <unistd.h>
 
 #include <minimind.h>
+
+#include "watch.h"
 #ifdef PRETRAIN_MPI
 #include <minimind-mpi.h>
 #endif
@@ -25,7 +27,7 @@
 /* Left at NAN or NULL, an option follows the model: what MiniMind's own script has for its generation. */
 static struct {
     char *save_dir, *save_weight, *data_path, *tokenizer, *preset, *config, *from_weight, *from_resume, *form, *schedule;
-    char *kernels, *comm, *unused;
+    char *kernels, *comm, *report, *sample, *unused;
     double epochs, batch_size, learning_rate, accumulation_steps, grad_clip, weight_decay, warmup_steps, max_steps;
     double max_seconds, log_interval, save_interval, keep_last, hidden_size, num_hidden_layers, max_seq_len, use_moe;
     double seed, threads, pack, skip_bad_lines, resume, rank, world_size, nothing;
@@ -35,6 +37,9 @@ static struct {
     .accumulation_steps = 8, .grad_clip = 1, .weight_decay = 0.01, .log_interval = 100, .save_interval = NAN,
     .keep_last = 2, .max_seq_len = NAN, .seed = 42, .world_size = 1,
 };
+
+static const char *samples[8];
+static int32_t sample_count;
 
 enum { TEXT, COUNT, REAL, FLAG };
 static const struct {
@@ -75,6 +80,8 @@ static const struct {
     { "seed", COUNT, &o.seed, "N     of the weights and the shuffle (42)" },
     { "threads", COUNT, &o.threads, "N     0 for one per processor (0)" },
     { "kernels", TEXT, &o.kernels, "NAME  how to compute (the fastest here)" },
+    { "report", TEXT, &o.report, "DIR   curves and samples: report.html, metrics.jsonl, TensorBoard files (SAVE_DIR/report)" },
+    { "sample", TEXT, &o.sample, "TEXT  a prompt to go on with ten times in a run, for the report; up to 8 of them" },
     { "skip-bad-lines", FLAG, &o.skip_bad_lines, "      pass over lines that are no rows" },
     { "comm", TEXT, &o.comm, "HOW   train with others: local:PATH, tcp:HOST:PORT of rank 0, or mpi (alone)" },
     { "rank", COUNT, &o.rank, "N     of this process, from 0; MPI knows it by itself (0)" },
@@ -137,6 +144,8 @@ static void read_options(int argc, char **argv)
         char *value = argv[i][length] == '=' ? argv[i] + length + 1 : kind == FLAG ? "1" : argv[++i];
         if (!value)
             fail("this option needs a value: --", table[which].name);
+        if (table[which].to == &o.sample && sample_count < 8)
+            samples[sample_count++] = value;
         if (kind == TEXT)
             *(char **)table[which].to = value;
         else
@@ -179,9 +188,10 @@ static int32_t show(void *user, const mm_train_progress *p)
 {
     (void)user;
     int64_t step = p->epoch_steps ? p->epoch_step : p->step, steps = p->epoch_steps ? p->epoch_steps : p->total_steps;
-    rate = rate > 0 && live ? 0.95 * rate + 0.05 * p->tokens_per_s : p->tokens_per_s;
+    rate = rate > 0 ? 0.95 * rate + 0.05 * p->tokens_per_s : p->tokens_per_s;
     double left = seconds_for(p, live ? p->total_steps - p->step : steps - step);
     clear_line();
+    watch_step(p);
     if (p->step % (int64_t)o.log_interval == 0 || p->step == p->total_steps)
         printf("Epoch:[%lld/%lld](%lld/%lld), loss: %.4f, lr: %.8f, epoch_time: %.1fmin, tokens/s: %.0f\n",
                (long long)p->epoch + 1, (long long)o.epochs, (long long)step, (long long)steps, p->loss,
@@ -335,7 +345,7 @@ static mm_trainer *make_trainer(mm_model *model, mm_loader *loader, mm_tokenizer
     t.accumulation_steps = (int64_t)o.accumulation_steps;
     t.warmup_steps = (int64_t)o.warmup_steps;
     t.save_interval = (int64_t)o.save_interval;
-    t.log_interval = live ? 1 : (int64_t)o.log_interval;
+    t.log_interval = 1; /* show() says less often what it prints */
     t.schedule = choose("schedule", o.schedule, schedules);
     t.keep_last = small("keep-last", o.keep_last);
     t.threads = small("threads", o.threads);
@@ -362,6 +372,21 @@ static void resume(void)
     check(mm_trainer_progress(trainer, &p));
     if (leads)
         printf("going on from step %lld of %lld\n", (long long)p.step, (long long)p.total_steps);
+}
+
+static void watch(mm_model *model, const mm_tokenizer *tokenizer)
+{
+    char path[4096], title[4096];
+    snprintf(path, sizeof path, "%s/report", o.save_dir);
+    snprintf(title, sizeof title, "Pretraining %s/%s", o.save_dir, o.save_weight);
+    watch_plan plan = { .program = "pretrain", .title = title, .directory = o.report ? o.report : path };
+    plan.prompts = samples;
+    plan.count = sample_count;
+    plan.max_length = small("max-seq-len", o.max_seq_len);
+    plan.threads = small("threads", o.threads);
+    plan.kernels = o.kernels;
+    watch_open(trainer, model, tokenizer, &plan);
+    watch_fact("Rows from", o.data_path);
 }
 
 static void run(void)
@@ -407,11 +432,15 @@ int main(int argc, char **argv)
     if (leads)
         printf("%.3fM parameters, %lld rows\n", (double)count.total / 1e6, (long long)mm_dataset_rows(dataset));
     resume();
+    if (leads)
+        watch(model, tokenizer);
     catch_signals();
     run();
 
-    if (leads)
+    if (leads) {
         save(model, tokenizer);
+        watch_close(trainer);
+    }
     mm_trainer_free(trainer);
     mm_loader_free(loader);
     mm_dataset_free(dataset);

@@ -108,7 +108,8 @@ continue_prompts "$out/untrained"
 
 say "5. Pretrain: continue texts. About $seconds seconds, which are $steps steps here"
 pretrain pretrained --learning-rate 2e-3 --warmup-steps $((steps / 8)) --max-steps "$steps" \
-    --max-seconds $((2 * seconds)) --log-interval $((steps / 20 + 1))
+    --max-seconds $((2 * seconds)) --log-interval $((steps / 20 + 1)) \
+    --sample "Once upon a time, there was a" --sample "从前，有一个" --sample "Question: What do pandas eat?"
 continue_prompts "$out/pretrained"
 
 say "6. Fine-tune: answer questions, from conversations"
@@ -121,5 +122,6 @@ learn dpo model --template minimind2 --data-path "$out/preferences.jsonl" --vali
     --learning-rate 1e-4 --max-steps $((steps / 16 + 1)) --max-seconds "$seconds" --log-interval $((steps / 80 + 1))
 ask "$out/model"
 
+say "How it learnt, in curves and samples: $out/runs/pretrained/report/report.html"
 say "The model is in $out/model. Talk with it:"
 echo "    $bin/chat --model $out/model --template minimind2"

@@ -35,6 +35,9 @@
 #include <minimind/policy.h>
 #include <minimind/value_head.h>
 #include <minimind/comm.h>
+#include <minimind/report.h>
+#include <minimind/evaluate.h>
 #include <minimind/train.h>
+#include <minimind/watch.h>
 
 #endif

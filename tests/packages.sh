@@ -30,6 +30,8 @@ package_of() {
         qemu-aarch64) echo qemu-user ;;
         ompi-c) echo libopenmpi-dev ;;
         mpirun) echo openmpi-bin ;;
+        protobuf) echo python3-protobuf ;;
+        chromium) echo chromium ;;
     esac
 }
 
@@ -44,11 +46,13 @@ is_there() {
         c++) command -v c++ || command -v g++ || command -v clang++ ;;
         libc) echo 'int main(void) { return 0; }' | "${CC:-cc}" -x c - -o /dev/null ;;
         ninja) command -v ninja || command -v ninja-build || command -v samu ;;
-        meson | nm | pkg-config | valgrind | abidiff | clang | cmake | git | qemu-aarch64 | mpirun | doxygen | help2man) command -v "$1" ;;
+        meson | nm | pkg-config | valgrind | abidiff | clang | cmake | git | chromium | qemu-aarch64 | mpirun | doxygen | help2man)
+            command -v "$1" ;;
         aarch64-gcc) command -v aarch64-linux-gnu-gcc ;;
         libc-symbols) [ ! -f /etc/debian_version ] || [ -d /usr/lib/debug/.build-id ] ;;
         python) python_for_tests ;;
         numpy) "$(python_for_tests)" -c 'import numpy' ;;
+        protobuf) "$(python_for_tests)" -c 'import google.protobuf' ;;
         *) pkg-config --exists "$1" ;;
     esac >/dev/null 2>&1
 }
@@ -64,8 +68,8 @@ give_up() {
     {
         echo "$1"
         echo "What is needed: a C11 compiler, Meson 1.0 or newer, Ninja, pkg-config, and the libraries openblas, jansson,"
-        echo "libpcre2-8 and, for the tests, check, a C++ compiler, binutils, Python 3 and numpy. Missing here, by their"
-        echo "names in Debian:"
+        echo "libpcre2-8 and, for the tests, check, a C++ compiler, binutils, Python 3 with numpy and protobuf. Missing"
+        echo "here, by their names in Debian:"
         echo "    $2"
     } >&2
     exit 1

@@ -93,7 +93,9 @@ show_failures() {
     ' "$1"
 }
 
-need="cc libc c++ meson ninja nm pkg-config jansson libpcre2-8 check python numpy"
+need="cc libc c++ meson ninja nm pkg-config jansson libpcre2-8 check python numpy protobuf"
+# A browser for the pages that are written; large, so only where it is used.
+[ "$suite" != slow ] || need="$need chromium"
 [ "$blas" = none ] || need="$need openblas"
 [ "$kind" != memcheck ] || need="$need valgrind libc-symbols"
 [ "$kind" != aarch64 ] || need="meson ninja pkg-config aarch64-gcc qemu-aarch64"

@@ -27,9 +27,13 @@ def split_fields(lines: list[str], i: int, out: list[str]) -> int:
     return end
 
 
-def for_void(comment: list[str]) -> list[str]:
-    """The comment of a function that returns nothing, from one that speaks of others too."""
-    return [re.sub(r"@return.*?(?=Since:|\\*/|$)", "", line) for line in comment]
+def borrowed(comment: list[str], declaration: str) -> list[str]:
+    """A comment for a declaration that shares it: parameters of the first one, and a result that this one may not have,
+    become plain words."""
+    comment = [re.sub(r"@param (\w+)", r"\1:", line) for line in comment]
+    if declaration.startswith("MM_API void "):
+        comment = [re.sub(r"@return.*?(?=Since:|\*/|$)", "", line) for line in comment]
+    return comment
 
 
 def filtered(lines: list[str]) -> list[str]:
@@ -52,7 +56,7 @@ def filtered(lines: list[str]) -> list[str]:
             name = line.split()[1]
             out.append(f"/** What a new {name[:-5].lower()} is set to before a program sets fields of its own. */")
         elif DECLARATION.match(line) and not fresh and comment:
-            out += for_void(comment) if line.startswith("MM_API void ") else comment
+            out += borrowed(comment, line)
         fresh = False
         if not line.strip():
             comment = []

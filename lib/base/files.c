@@ -311,18 +311,25 @@ mm_status mmi_writer_open(mmi_writer *w, const char *path)
     return MM_OK;
 }
 
-static void writer_flush(mmi_writer *w, const unsigned char *data, size_t size)
+static mm_status write_all(int fd, const char *path, const unsigned char *data, size_t size)
 {
-    while (size > 0 && w->status == MM_OK) {
-        ssize_t n = write(w->fd, data, size);
+    while (size > 0) {
+        ssize_t n = write(fd, data, size);
         if (n > 0) {
             data += n;
             size -= (size_t)n;
         } else if (n == 0 || errno != EINTR) {
             errno = n == 0 ? ENOSPC : errno; /* no progress and no reason */
-            w->status = mmi_fail_errno(w->path, "write");
+            return mmi_fail_errno(path, "write");
         }
     }
+    return MM_OK;
+}
+
+static void writer_flush(mmi_writer *w, const unsigned char *data, size_t size)
+{
+    if (w->status == MM_OK)
+        w->status = write_all(w->fd, w->path, data, size);
 }
 
 mm_status mmi_writer_put(mmi_writer *w, const void *data, size_t size)
@@ -383,9 +390,70 @@ mm_status mmi_write_file(const char *path, const void *data, size_t size)
     return mmi_writer_commit(&w);
 }
 
+mm_status mmi_appender_open(mmi_appender *a, const char *path)
+{
+    memset(a, 0, sizeof *a);
+    a->path = mmi_strdup(path);
+    if (!a->path)
+        return mmi_fail_memory(strlen(path) + 1, "a path");
+    a->fd = open_descriptor(path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK);
+    struct stat info;
+    mm_status status = MM_OK;
+    if (a->fd < 0)
+        status = mmi_fail_errno(path, "open for adding to it");
+    else if (fstat(a->fd, &info) != 0)
+        status = mmi_fail_errno(path, "look at");
+    else if (!S_ISREG(info.st_mode))
+        status = mmi_fail(MM_ERR_IO, "%s: is not a regular file", path);
+    else
+        a->size = (uint64_t)info.st_size;
+    a->open = true;
+    if (status != MM_OK)
+        mmi_appender_close(a);
+    return status;
+}
+
+mm_status mmi_appender_put(mmi_appender *a, const void *data, size_t size)
+{
+    mm_status status = write_all(a->fd, a->path, data, size);
+    if (status == MM_OK)
+        a->size += size;
+    else
+        mmi_appender_cut(a, a->size);
+    return status;
+}
+
+void mmi_appender_cut(mmi_appender *a, uint64_t size)
+{
+    if (ftruncate(a->fd, (off_t)size) == 0) /* a piece that can't be taken back is for the next reader to notice */
+        a->size = size;
+}
+
+void mmi_appender_close(mmi_appender *a)
+{
+    if (a->open && a->fd >= 0)
+        close(a->fd);
+    mmi_free(a->path);
+    memset(a, 0, sizeof *a);
+}
+
 double mmi_now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+double mmi_wall_time(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void mmi_host_name(char *out, size_t size)
+{
+    if (gethostname(out, size) != 0 || out[0] == '\0')
+        snprintf(out, size, "localhost");
+    out[size - 1] = '\0'; /* a name that is too long need not end */
 }

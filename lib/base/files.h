@@ -81,10 +81,31 @@ void mmi_writer_abandon(mmi_writer *w);
 /* The three in one. */
 mm_status mmi_write_file(const char *path, const void *data, size_t size);
 
+/* Adding to a file's end: every piece is in the file whole, or not at all. */
+typedef struct mmi_appender {
+    int fd;
+    char *path;
+    uint64_t size; /* of the file */
+    bool open;
+} mmi_appender;
+/* Make the file if it is missing. On failure there is nothing to close. */
+mm_status mmi_appender_open(mmi_appender *a, const char *path);
+mm_status mmi_appender_put(mmi_appender *a, const void *data, size_t size);
+/* Take back what was added after the file had `size` bytes. */
+void mmi_appender_cut(mmi_appender *a, uint64_t size);
+/* Fine on one that is zeroed or closed. */
+void mmi_appender_close(mmi_appender *a);
+
 /* Rename a finished directory into place and sync its parent. */
 mm_status mmi_rename_synced(const char *from, const char *to);
 
 /* Seconds of a clock that only goes forward. */
 double mmi_now(void);
+
+/* Seconds since 1970-01-01 00:00 UTC, as far as this machine knows. */
+double mmi_wall_time(void);
+
+/* This machine's name, cut to what fits; "localhost" if it has none. */
+void mmi_host_name(char *out, size_t size);
 
 #endif

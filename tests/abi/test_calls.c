@@ -148,6 +148,8 @@ START_TEST(data_and_training_refuse_a_field_they_do_not_know)
     ck_ok(mm_config_copy(config, &larger));
     ck_ok(mm_config_set_int(larger, "vocab_size", 262));
     ck_ok(mm_model_create(larger, 1, &trained));
+    mm_report_options w = MM_REPORT_OPTIONS_INIT;
+    GROWN_MAKER(mm_report_options, w, mm_report, mm_report_create(scratch_directory(), grown, &made), mm_report_free);
     mm_trainer_options r = MM_TRAINER_OPTIONS_INIT;
     r.threads = 1;
     GROWN_MAKER(mm_trainer_options, r, mm_trainer, mm_trainer_create(trained, loader, tokenizer, grown, &made),

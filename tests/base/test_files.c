@@ -149,6 +149,35 @@ START_TEST(a_full_disk_is_a_status_and_the_old_file_stands)
 }
 END_TEST
 
+START_TEST(every_piece_added_to_a_file_is_there_whole_or_not_at_all)
+{
+    in_scratch("added");
+    static char data[60000];
+    memset(data, 'x', sizeof data);
+    mmi_appender a;
+    ck_ok(mmi_appender_open(&a, path));
+    ck_ok(mmi_appender_put(&a, "one\n", 4));
+    assert_holds(path, "one\n", 4); /* at once */
+    mmi_appender_close(&a);
+    ck_ok(mmi_appender_open(&a, path));
+    ck_assert_uint_eq(a.size, 4);
+    ck_ok(mmi_appender_put(&a, "two\n", 4));
+    limit_file_size(20000);
+    ck_status(mmi_appender_put(&a, data, sizeof data), MM_ERR_IO);
+    ck_error_mentions("added");
+    assert_holds(path, "one\ntwo\n", 8);
+    ck_ok(mmi_appender_put(&a, "three\n", 6));
+    mmi_appender_cut(&a, 8);
+    ck_ok(mmi_appender_put(&a, "3\n", 2));
+    assert_holds(path, "one\ntwo\n3\n", 10);
+    mmi_appender_close(&a);
+    mmi_appender_close(&a);
+    ck_status(mmi_appender_open(&a, directory), MM_ERR_IO);
+    ck_status(mmi_appender_open(&a, "/no/such/place"), MM_ERR_IO);
+    ck_error_mentions("/no/such/place");
+}
+END_TEST
+
 START_TEST(an_error_sticks_to_its_writer)
 {
     in_scratch("sticks");
@@ -327,6 +356,7 @@ static Suite *make_suite(void)
     tcase_add_test(c, an_abandoned_file_leaves_the_old_one);
     tcase_add_test(c, two_writers_of_one_file_do_not_meet);
     tcase_add_test(c, a_full_disk_is_a_status_and_the_old_file_stands);
+    tcase_add_test(c, every_piece_added_to_a_file_is_there_whole_or_not_at_all);
     tcase_add_test(c, an_error_sticks_to_its_writer);
     tcase_add_test(c, a_place_that_cannot_be_written_is_named);
     tcase_add_test(c, writing_without_memory_is_a_status_and_leaves_no_file);

@@ -47,7 +47,7 @@ else
 fi
 
 # The README speaks of the quickstart's model; the guide's is one of the same kind.
-mkdir -p out/quickstart && cp -r out/guide out/quickstart/model
+mkdir -p out/quickstart && cp -r out/guide out/quickstart/pretrained
 blocks c "$root/README.md" >readme.c
 blocks python "$root/README.md" >readme.py
 check "the README's program compiles" compiles readme "$@"

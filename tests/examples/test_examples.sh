@@ -61,7 +61,9 @@ answers_are_marked() {
 }
 
 quickstart_runs() {
-    "$root/examples/quickstart.sh" --no-build --build-dir "$build" --out "$work/quickstart" --seconds 3
+    "$root/examples/quickstart.sh" --no-build --build-dir "$build" --out "$work/quickstart" --seconds 3 &&
+        grep -q '<h3>Loss</h3>' "$work/quickstart/runs/pretrained/report/report.html" &&
+        grep -q '“Once upon a time, there was a”' "$work/quickstart/runs/pretrained/report/metrics.jsonl"
 }
 
 distills() {
@@ -167,7 +169,30 @@ truncated_model() {
         head -c 1000 "$model/model.safetensors" >"$work/cut/model.safetensors"
 }
 
-for program in bench dataset distill dpo embed generate lora make_corpus params pretrain rl sft tokenize train_tokenizer; do
+evaluates_text() {
+    printf 'Once upon a time there was a cat, and it sat on the mat.' >"$work/story.txt"
+    for dtype in f32 bf16 q8_0; do
+        "$bin/evaluate" text --model "$model" --data "$work/story.txt" --dtype $dtype --batch 1 --max-length 16 >"$work/loss" &&
+            grep -qE '^loss [0-9.]+ nats per token, perplexity [0-9.]+, [0-9.]+ bits per byte$' "$work/loss" || return 1
+    done
+    "$bin/evaluate" loss --model "$model" --data "$work/a.jsonl" --batch 2 --max-length 32 --max-rows 2 >"$work/loss" &&
+        grep -q '^loss ' "$work/loss"
+}
+
+evaluates_choices() {
+    printf '{"prompt": "Once upon", "choices": [" a time", "}#{}#{"], "answer": 0}' >"$work/questions.jsonl"
+    "$bin/evaluate" choices --model "$model" --data "$work/questions.jsonl" --verbose >"$work/choices" && cat "$work/choices" &&
+        grep -q '^row 0: picked 0 ' "$work/choices" && grep -q '^accuracy 100.00 % .* of 1 questions$' "$work/choices"
+}
+
+# Prompts that do not pass are told by the exit status.
+evaluates_prompts() {
+    printf '{"prompt": "Once upon", "expect": ["never said"], "max_new_tokens": 4}' >"$work/prompts.jsonl"
+    "$bin/evaluate" prompts --model "$model" --data "$work/prompts.jsonl" >"$work/prompts" && return 1
+    grep -q '^FAILED: Once upon$' "$work/prompts" && grep -q '^0 of 1 prompts passed$' "$work/prompts"
+}
+
+for program in bench dataset distill dpo embed evaluate generate lora make_corpus params pretrain rl sft tokenize train_tokenizer; do
     check "$program --help says how it is used" helps $program
 done
 for program in train prefill decode batch scaling kernels start; do
@@ -227,6 +252,13 @@ check "lora names projections that there are not" refuses "c_attn" \
     lora --model "$model" --data-path "$work/chat.jsonl" --targets c_attn
 check "generate names an adapter that is missing" refuses "/no/such" \
     generate --model "$model" --prompt hi --adapter /no/such
+check "evaluate gives the loss of a text and of rows" evaluates_text
+check "evaluate picks the likelier ending" evaluates_choices
+check "evaluate tells which prompts did not pass" evaluates_prompts
+check "evaluate names the row that is no question" refuses "prompts.jsonl:1" \
+    evaluate choices --model "$model" --data "$work/prompts.jsonl"
+check "evaluate refuses a dtype that there is not" refuses "dtype" \
+    evaluate text --model "$model" --data "$work/story.txt" --dtype f8
 check "a truncated model can be made" truncated_model
 check "generate names a weight file that is cut short" refuses "model.safetensors" \
     generate --model "$work/cut" --prompt-ids 5

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the tests of the Python package; the last line is "N passed, N failed".
 
-    run.py [PATTERN...]     only the tests whose names hold one of the patterns
+    run.py [--slow] [PATTERN...]     only the tests whose names hold one of the patterns; --slow: those of slow_*.py
 
 The environment variable MINIMIND_LIBRARY names the library, as for the package. Exits with 77 where numpy is missing.
 """
@@ -50,10 +50,12 @@ def main() -> int:
         print("# skipped: python: numpy is missing")
         return 77
     loader = unittest.TestLoader()
-    if len(sys.argv) > 1:
-        loader.testNamePatterns = [f"*{pattern}*" for pattern in sys.argv[1:]]
+    patterns = [f"*{word}*" for word in sys.argv[1:] if word != "--slow"]
+    if patterns:
+        loader.testNamePatterns = patterns
     result = Counts()
-    loader.discover(str(HERE), top_level_dir=str(HERE)).run(result)
+    files = "slow_*.py" if "--slow" in sys.argv[1:] else "test_*.py"
+    loader.discover(str(HERE), pattern=files, top_level_dir=str(HERE)).run(result)
     for test, trace in result.errors + result.failures:
         print(f"\n{test.id()}\n{trace}")
     failed = len({str(test) for test, _ in result.errors + result.failures})

@@ -12,7 +12,7 @@ alive. What the library refuses is a MinimindError with its message.
 """
 from __future__ import annotations
 
-from . import _ffi, objective
+from . import _ffi, evaluate, objective
 from .adapter import Adapter, AdapterWeights, merged
 from .chat import Chat, Reply, ToolCall
 from .config import Config, Key, TensorInfo, config_keys, presets
@@ -21,6 +21,7 @@ from .data import Dataset, Loader, Prompt
 from .errors import (ArgumentError, CancelledError, FileError, FormatError, InternalError, LibraryNotFoundError,
                      MinimindError, NumericError, OutOfMemoryError, StateError, UnsupportedError)
 from .generate import Cache, Generated, generate
+from .report import Report
 from .runtime import load_library, memory_reset_peak, memory_usage, set_log, version
 from .model import Model, Weights
 from .optim import Optimizer, ValueHead, schedule_lr

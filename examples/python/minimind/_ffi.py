@@ -92,6 +92,10 @@ MM_SCHEDULE_MINIMIND3 = 2
 MM_SCHEDULE_COSINE = 3
 MM_SCHEDULE_LINEAR = 4
 MM_SCHEDULE_WSD = 5
+MM_REPORT_METRICS = 1
+MM_REPORT_TENSORBOARD = 2
+MM_REPORT_PAGE = 4
+MM_REPORT_ALL = 7
 MM_STAGE_PLAIN = 0
 MM_STAGE_POLICY = 1
 MM_STAGE_DPO = 2
@@ -761,6 +765,124 @@ class mm_comm_options(Structure):
     ]
 
 
+class mm_report(Structure):
+    """Opaque."""
+
+
+class mm_report_options(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("title", c_char_p),
+        ("resume_step", c_int64),
+        ("total_steps", c_int64),
+        ("outputs", c_int32),
+        ("reserved", c_int32),
+    ]
+
+
+class mm_evaluation(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("loss", c_double),
+        ("perplexity", c_double),
+        ("bits_per_byte", c_double),
+        ("loss_sum", c_double),
+        ("tokens", c_int64),
+        ("bytes", c_int64),
+        ("batches", c_int64),
+    ]
+
+
+class mm_evaluate_text_options(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("overlap", c_int32),
+        ("bos_id", c_int32),
+    ]
+
+
+class mm_choice(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("row", c_int64),
+        ("sums", POINTER(c_double)),
+        ("per_byte", POINTER(c_double)),
+        ("count", c_int32),
+        ("answer", c_int32),
+        ("picked", c_int32),
+        ("picked_per_byte", c_int32),
+    ]
+
+
+mm_choice_fn = CFUNCTYPE(c_int32, c_void_p, POINTER(mm_choice))
+
+
+class mm_choices_options(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("on_row", mm_choice_fn),
+        ("user", c_void_p),
+        ("max_rows", c_int64),
+        ("bos_id", c_int32),
+        ("reserved", c_int32),
+    ]
+
+
+class mm_choices_result(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("accuracy", c_double),
+        ("accuracy_per_byte", c_double),
+        ("rows", c_int64),
+        ("correct", c_int64),
+        ("correct_per_byte", c_int64),
+        ("cut", c_int64),
+    ]
+
+
+class mm_prompt_answer(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("row", c_int64),
+        ("prompt", c_char_p),
+        ("answer", c_char_p),
+        ("answer_length", c_size_t),
+        ("missing", c_char_p),
+        ("tokens", c_int64),
+        ("passed", c_int32),
+        ("finish", c_int32),
+    ]
+
+
+mm_prompt_answer_fn = CFUNCTYPE(c_int32, c_void_p, POINTER(mm_prompt_answer))
+
+
+class mm_prompts_options(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("on_row", mm_prompt_answer_fn),
+        ("user", c_void_p),
+        ("template_name", c_char_p),
+        ("report", POINTER(mm_report)),
+        ("step", c_int64),
+        ("max_rows", c_int64),
+        ("max_new_tokens", c_int32),
+        ("bos_id", c_int32),
+        ("thinking", c_int32),
+        ("reserved", c_int32),
+    ]
+
+
+class mm_prompts_result(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("rows", c_int64),
+        ("passed", c_int64),
+        ("tokens", c_int64),
+        ("cut", c_int64),
+    ]
+
+
 class mm_trainer(Structure):
     """Opaque."""
 
@@ -846,6 +968,21 @@ class mm_trainer_options(Structure):
         ("loss_scale_interval", c_int64),
         ("keep_best", c_int32),
         ("background_save", c_int32),
+    ]
+
+
+class mm_samples_options(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("prompts", POINTER(c_char_p)),
+        ("sampling", POINTER(mm_sampling)),
+        ("template_name", c_char_p),
+        ("count", c_int32),
+        ("max_new_tokens", c_int32),
+        ("bos_id", c_int32),
+        ("chat", c_int32),
+        ("thinking", c_int32),
+        ("reserved", c_int32),
     ]
 
 
@@ -1217,6 +1354,46 @@ FUNCTIONS = {
         POINTER(POINTER(mm_comm)),
     ]),
     "mm_comm_free": (None, [POINTER(mm_comm)]),
+    "mm_report_options_init": (None, [POINTER(mm_report_options), c_size_t]),
+    "mm_report_create": (mm_status, [c_char_p, POINTER(mm_report_options), POINTER(POINTER(mm_report))]),
+    "mm_report_free": (None, [POINTER(mm_report)]),
+    "mm_report_scalar": (mm_status, [POINTER(mm_report), c_int64, c_char_p, c_double]),
+    "mm_report_scalars": (mm_status, [POINTER(mm_report), c_int64, POINTER(c_char_p), POINTER(c_double), c_int32]),
+    "mm_report_vector": (mm_status, [POINTER(mm_report), c_int64, c_char_p, POINTER(c_double), c_int32]),
+    "mm_report_text": (mm_status, [POINTER(mm_report), c_int64, c_char_p, c_char_p, c_size_t]),
+    "mm_report_fact": (mm_status, [POINTER(mm_report), c_char_p, c_char_p]),
+    "mm_report_flush": (mm_status, [POINTER(mm_report)]),
+    "mm_evaluation_init": (None, [POINTER(mm_evaluation), c_size_t]),
+    "mm_evaluate_loss": (mm_status, [POINTER(mm_context), POINTER(mm_loader), c_int64, POINTER(mm_evaluation)]),
+    "mm_evaluate_text_options_init": (None, [POINTER(mm_evaluate_text_options), c_size_t]),
+    "mm_evaluate_text": (mm_status, [
+        POINTER(mm_context),
+        POINTER(mm_tokenizer),
+        c_char_p,
+        c_size_t,
+        POINTER(mm_evaluate_text_options),
+        POINTER(mm_evaluation),
+    ]),
+    "mm_choice_init": (None, [POINTER(mm_choice), c_size_t]),
+    "mm_choices_options_init": (None, [POINTER(mm_choices_options), c_size_t]),
+    "mm_choices_result_init": (None, [POINTER(mm_choices_result), c_size_t]),
+    "mm_evaluate_choices": (mm_status, [
+        POINTER(mm_context),
+        POINTER(mm_tokenizer),
+        POINTER(mm_dataset),
+        POINTER(mm_choices_options),
+        POINTER(mm_choices_result),
+    ]),
+    "mm_prompt_answer_init": (None, [POINTER(mm_prompt_answer), c_size_t]),
+    "mm_prompts_options_init": (None, [POINTER(mm_prompts_options), c_size_t]),
+    "mm_prompts_result_init": (None, [POINTER(mm_prompts_result), c_size_t]),
+    "mm_evaluate_prompts": (mm_status, [
+        POINTER(mm_context),
+        POINTER(mm_tokenizer),
+        POINTER(mm_dataset),
+        POINTER(mm_prompts_options),
+        POINTER(mm_prompts_result),
+    ]),
     "mm_train_progress_init": (None, [POINTER(mm_train_progress), c_size_t]),
     "mm_trainer_options_init": (None, [POINTER(mm_trainer_options), c_size_t]),
     "mm_trainer_create": (mm_status, [
@@ -1233,4 +1410,13 @@ FUNCTIONS = {
     "mm_trainer_progress": (mm_status, [POINTER(mm_trainer), POINTER(mm_train_progress)]),
     "mm_trainer_save": (mm_status, [POINTER(mm_trainer)]),
     "mm_distill_cache_write": (mm_status, [POINTER(mm_model), POINTER(mm_loader), c_int32, c_int32, c_char_p]),
+    "mm_report_progress": (mm_status, [POINTER(mm_report), POINTER(mm_train_progress)]),
+    "mm_samples_options_init": (None, [POINTER(mm_samples_options), c_size_t]),
+    "mm_report_samples": (mm_status, [
+        POINTER(mm_report),
+        c_int64,
+        POINTER(mm_context),
+        POINTER(mm_tokenizer),
+        POINTER(mm_samples_options),
+    ]),
 }

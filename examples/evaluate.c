@@ -1,0 +1,231 @@
+/* evaluate: how good is the model in a directory?
+ *
+ *     evaluate loss --model DIR --data rows.jsonl          its loss on rows {"text"} or {"conversations"}
+ *     evaluate text --model DIR --data book.txt            ... on one long text
+ *     evaluate choices --model DIR --data questions.jsonl  rows {"prompt", "choices": […], "answer": 0}
+ *     evaluate prompts --model DIR --data prompts.jsonl    rows {"prompt", "expect": […]}: regression tests for models
+ *
+ * With --dtype the same is asked of the model in fewer bits. Begin reading at main(): a model and its tokenizer are
+ * loaded, a context is planned, and one of four functions of evaluate.h does the work. */
+#include <minimind.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void fail(const char *what)
+{
+    fprintf(stderr, "evaluate: %s\n", what);
+    exit(EXIT_FAILURE);
+}
+
+/* Every call that can fail returns a status; mm_last_error() has the story behind it. */
+static void check(mm_status status)
+{
+    if (status != MM_OK)
+        fail(mm_last_error());
+}
+
+static const char usage[] =
+    "usage: evaluate loss|text|choices|prompts --model DIR --data FILE [OPTION...]\n"
+    "\n"
+    "Ask how good the model in DIR is.\n"
+    "\n"
+    "  --dtype NAME      f32, bf16, q8_0 or q4_0: what the weights are turned into (as stored)\n"
+    "  --batch N         sequences that run together (8)\n"
+    "  --max-length N    tokens per sequence (512)\n"
+    "  --max-rows N      at most so many rows; of loss, batches (0: all)\n"
+    "  --overlap N       of text: tokens that a window sees of the one before (0)\n"
+    "  --kind NAME       of loss: text or chat rows (text)\n"
+    "  --threads N       0: one per processor (0)\n"
+    "  --verbose         tell about every row";
+
+static struct {
+    const char *what, *model, *data, *dtype, *kind;
+    long batch, max_length, max_rows, overlap, threads;
+    int verbose;
+} o = { .dtype = "", .kind = "text", .batch = 8, .max_length = 512 };
+
+static long number(const char *name, const char *text)
+{
+    char *end, message[120];
+    long value = strtol(text, &end, 10);
+    if (end == text || *end || value < 0 || value > 1 << 24) {
+        snprintf(message, sizeof message, "%s takes a whole number, not \"%.60s\"", name, text);
+        fail(message);
+    }
+    return value;
+}
+
+static void read_arguments(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        const char **text;
+        long *number;
+    } options[] = {
+        { "--model", &o.model, NULL },       { "--data", &o.data, NULL },       { "--dtype", &o.dtype, NULL },
+        { "--kind", &o.kind, NULL },         { "--batch", NULL, &o.batch },     { "--max-length", NULL, &o.max_length },
+        { "--max-rows", NULL, &o.max_rows }, { "--overlap", NULL, &o.overlap }, { "--threads", NULL, &o.threads },
+    };
+    enum { COUNT = sizeof options / sizeof *options };
+    for (int i = 1; i < argc; i++) {
+        int k = 0;
+        while (k < COUNT && strcmp(argv[i], options[k].name) != 0)
+            k++;
+        if (strcmp(argv[i], "--help") == 0)
+            exit(puts(usage) < 0);
+        else if (strcmp(argv[i], "--verbose") == 0)
+            o.verbose = 1;
+        else if (i == 1 && argv[i][0] != '-')
+            o.what = argv[i];
+        else if (k == COUNT || i + 1 == argc)
+            fail("an unknown option, or one without its value; see --help");
+        else if (options[k].text)
+            *options[k].text = argv[++i];
+        else
+            *options[k].number = number(argv[i], argv[i + 1]), i++;
+    }
+    if (!o.what || !o.model || !o.data)
+        fail("it takes loss, text, choices or prompts, then --model and --data; see --help");
+}
+
+/* The model as stored, or a second one with the same weights in other numbers. */
+static mm_model *load_model(void)
+{
+    static const struct {
+        const char *name;
+        int32_t dtype;
+    } dtypes[] = { { "f32", MM_F32 }, { "bf16", MM_BF16 }, { "q8_0", MM_Q8_0 }, { "q4_0", MM_Q4_0 } };
+    mm_model *stored = NULL, *turned = NULL;
+    check(mm_model_load(o.model, NULL, &stored));
+    for (int i = 0; i < 4; i++)
+        if (strcmp(o.dtype, dtypes[i].name) == 0) {
+            check(i < 2 ? mm_model_cast(stored, dtypes[i].dtype, &turned) :
+                          mm_model_quantize(stored, dtypes[i].dtype, &turned));
+            mm_model_free(stored);
+            return turned;
+        }
+    if (o.dtype[0])
+        fail("--dtype is f32, bf16, q8_0 or q4_0");
+    return stored;
+}
+
+static void print_loss(const mm_evaluation *e)
+{
+    printf("loss %.4f nats per token, perplexity %.3f, %.4f bits per byte\n%lld tokens, %lld bytes\n", e->loss,
+           e->perplexity, e->bits_per_byte, (long long)e->tokens, (long long)e->bytes);
+}
+
+static void evaluate_loss(mm_context *context, mm_tokenizer *tokenizer, mm_dataset *dataset)
+{
+    mm_loader *loader = NULL;
+    mm_loader_options l = MM_LOADER_OPTIONS_INIT;
+    mm_evaluation e = MM_EVALUATION_INIT;
+    l.batch = (int32_t)o.batch;
+    l.max_length = (int32_t)o.max_length;
+    l.form = MM_ROWS_PAD3;
+    l.shuffle = 0;
+    l.kind = strcmp(o.kind, "chat") == 0 ? MM_ROW_CHAT : MM_ROW_TEXT;
+    check(mm_loader_create(dataset, tokenizer, &l, &loader));
+    check(mm_evaluate_loss(context, loader, o.max_rows, &e));
+    print_loss(&e);
+    mm_loader_free(loader);
+}
+
+static void evaluate_text(mm_context *context, mm_tokenizer *tokenizer)
+{
+    FILE *file = fopen(o.data, "rb");
+    char *text = NULL;
+    size_t length = 0, room = 1 << 16;
+    if (!file)
+        fail("the file of --data can't be opened");
+    do { /* read on until a read comes short */
+        room *= 2;
+        text = realloc(text, room);
+        if (!text)
+            fail("out of memory");
+        length += fread(text + length, 1, room - length, file);
+    } while (length == room);
+    fclose(file);
+    mm_evaluate_text_options t = MM_EVALUATE_TEXT_OPTIONS_INIT;
+    mm_evaluation e = MM_EVALUATION_INIT;
+    t.overlap = (int32_t)o.overlap;
+    check(mm_evaluate_text(context, tokenizer, text, length, &t, &e));
+    print_loss(&e);
+    free(text);
+}
+
+static int32_t show_choice(void *user, const mm_choice *choice)
+{
+    (void)user;
+    printf("row %lld: picked %d (%.3f nats), right is %d (%.3f)\n", (long long)choice->row, choice->picked,
+           choice->sums[choice->picked], choice->answer, choice->sums[choice->answer]);
+    return 0;
+}
+
+static void evaluate_choices(mm_context *context, mm_tokenizer *tokenizer, mm_dataset *dataset)
+{
+    mm_choices_options c = MM_CHOICES_OPTIONS_INIT;
+    mm_choices_result result = MM_CHOICES_RESULT_INIT;
+    c.on_row = o.verbose ? show_choice : NULL;
+    c.max_rows = o.max_rows;
+    check(mm_evaluate_choices(context, tokenizer, dataset, &c, &result));
+    printf("accuracy %.2f %% by likelihood, %.2f %% by likelihood per byte, of %lld questions\n", 100 * result.accuracy,
+           100 * result.accuracy_per_byte, (long long)result.rows);
+}
+
+static int32_t show_answer(void *user, const mm_prompt_answer *answer)
+{
+    (void)user;
+    if (o.verbose || !answer->passed)
+        printf("%s: %s\n  → %s\n", answer->passed ? "passed" : "FAILED", answer->prompt, answer->answer);
+    if (!answer->passed)
+        printf("  it lacks \"%s\"\n", answer->missing);
+    return 0;
+}
+
+/* The exit status tells a script whether all passed. */
+static int evaluate_prompts(mm_context *context, mm_tokenizer *tokenizer, mm_dataset *dataset)
+{
+    mm_prompts_options p = MM_PROMPTS_OPTIONS_INIT;
+    mm_prompts_result result = MM_PROMPTS_RESULT_INIT;
+    p.on_row = show_answer;
+    p.max_rows = o.max_rows;
+    check(mm_evaluate_prompts(context, tokenizer, dataset, &p, &result));
+    printf("%lld of %lld prompts passed\n", (long long)result.passed, (long long)result.rows);
+    return result.passed == result.rows ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+int main(int argc, char **argv)
+{
+    read_arguments(argc, argv);
+    int status = EXIT_SUCCESS;
+    mm_model *model = load_model();
+    mm_tokenizer *tokenizer = NULL;
+    mm_dataset *dataset = NULL;
+    mm_context *context = NULL;
+    check(mm_tokenizer_load(o.model, &tokenizer));
+    mm_context_options c = MM_CONTEXT_OPTIONS_INIT;
+    c.max_batch = (int32_t)o.batch;
+    c.max_length = (int32_t)o.max_length;
+    c.outputs = MM_OUT_LOSS | MM_OUT_LOGPROBS | MM_OUT_LAST_LOGITS;
+    c.threads = (int32_t)o.threads;
+    check(mm_context_create(model, &c, &context));
+    if (strcmp(o.what, "text") != 0)
+        check(mm_dataset_open(o.data, &dataset));
+    if (strcmp(o.what, "loss") == 0)
+        evaluate_loss(context, tokenizer, dataset);
+    else if (strcmp(o.what, "text") == 0)
+        evaluate_text(context, tokenizer);
+    else if (strcmp(o.what, "choices") == 0)
+        evaluate_choices(context, tokenizer, dataset);
+    else if (strcmp(o.what, "prompts") == 0)
+        status = evaluate_prompts(context, tokenizer, dataset);
+    else
+        fail("the first word is loss, text, choices or prompts");
+    mm_context_free(context);
+    mm_dataset_free(dataset);
+    mm_tokenizer_free(tokenizer);
+    mm_model_free(model);
+    return status;
+}

@@ -1,0 +1,97 @@
+#define _POSIX_C_SOURCE 200809L
+
+#include "watch.h"
+
+#include <stdio.h>
+#include <time.h>
+
+#define SECONDS_BETWEEN_PAGES 10
+
+static watch_plan plan;
+static mm_report *report;
+static mm_context *writer; /* goes on with the prompts */
+static const mm_tokenizer *words;
+static time_t drawn;
+
+static int told(mm_status status)
+{
+    if (status == MM_OK)
+        return 1;
+    fprintf(stderr, "\n%s: the report ends here: %s\n", plan.program, mm_last_error());
+    mm_report_free(report);
+    report = NULL;
+    return 0;
+}
+
+void watch_open(const mm_trainer *trainer, mm_model *model, const mm_tokenizer *tokenizer, const watch_plan *wanted)
+{
+    mm_report_options r = MM_REPORT_OPTIONS_INIT;
+    mm_train_progress p = MM_TRAIN_PROGRESS_INIT;
+    mm_param_count count = MM_PARAM_COUNT_INIT;
+    char text[64];
+    plan = *wanted;
+    words = tokenizer;
+    if (!plan.directory || !told(mm_trainer_progress(trainer, &p)))
+        return;
+    r.title = plan.title;
+    r.resume_step = p.step > 0 ? p.step : -1; /* what an interrupted run told beyond its checkpoint is dropped */
+    r.total_steps = p.total_steps;
+    if (!told(mm_report_create(plan.directory, &r, &report)) || !told(mm_count_params(mm_model_config(model), &count)))
+        return;
+    snprintf(text, sizeof text, "%.3fM", (double)count.total / 1e6);
+    watch_fact("Parameters", text);
+    if (plan.count == 0)
+        return;
+    mm_context_options c = MM_CONTEXT_OPTIONS_INIT;
+    c.max_batch = plan.count;
+    c.max_length = plan.max_length;
+    c.threads = plan.threads;
+    c.kernels = plan.kernels;
+    told(mm_context_create(model, &c, &writer));
+}
+
+void watch_fact(const char *name, const char *text)
+{
+    if (report)
+        told(mm_report_fact(report, name, text));
+}
+
+static void write_samples(int64_t step)
+{
+    mm_samples_options s = MM_SAMPLES_OPTIONS_INIT;
+    mm_sampling sampling = MM_SAMPLING_INIT; /* the same seed each time, so that only the model differs */
+    sampling.temperature = 0.7f;
+    s.sampling = &sampling;
+    s.prompts = plan.prompts;
+    s.count = plan.count;
+    s.chat = plan.chat;
+    s.template_name = plan.template_name;
+    s.bos_id = mm_tokenizer_find(words, "<|im_start|>");
+    if (writer)
+        told(mm_report_samples(report, step, writer, words, &s));
+}
+
+void watch_step(const mm_train_progress *p)
+{
+    int64_t tenth = p->total_steps / 10 > 0 ? p->total_steps / 10 : 1;
+    if (!report || !told(mm_report_progress(report, p)))
+        return;
+    if (p->step % tenth == 0)
+        write_samples(p->step);
+    time_t now = time(NULL);
+    if (report && now - drawn >= SECONDS_BETWEEN_PAGES && told(mm_report_flush(report)))
+        drawn = now;
+}
+
+void watch_close(const mm_trainer *trainer)
+{
+    mm_train_progress p = MM_TRAIN_PROGRESS_INIT;
+    if (report && told(mm_trainer_progress(trainer, &p)))
+        write_samples(p.step);
+    if (report && told(mm_report_flush(report)))
+        printf("the report is in %s/report.html\n", plan.directory);
+    mm_report_free(report);
+    mm_context_free(writer);
+    report = NULL;
+    writer = NULL;
+}

@@ -1,0 +1,29 @@
+/* A report beside training, which the training programs share: a page with curves and samples, to be looked at while
+ * the run goes on. A run is worth more than its report: whatever goes wrong with that one, the run goes on. */
+#ifndef EXAMPLES_WATCH_H
+#define EXAMPLES_WATCH_H
+
+#include <minimind.h>
+
+typedef struct watch_plan {
+    const char *program, *title;
+    const char *directory;      /* of the report; NULL: none */
+    const char *const *prompts; /* [count] that the model goes on with, ten times in a run */
+    int32_t count, chat;        /* chat: prompts are questions */
+    int32_t max_length, threads;
+    const char *kernels, *template_name;
+} watch_plan;
+
+/* Begin, or go on after a trainer's resume. `model` and `tokenizer` are the trainer's. */
+void watch_open(const mm_trainer *trainer, mm_model *model, const mm_tokenizer *tokenizer, const watch_plan *plan);
+
+/* What stands at the top of the page. */
+void watch_fact(const char *name, const char *text);
+
+/* A step: from on_step, which must hear of every one. */
+void watch_step(const mm_train_progress *progress);
+
+/* The last samples; says where the page is. */
+void watch_close(const mm_trainer *trainer);
+
+#endif
