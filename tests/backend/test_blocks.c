@@ -82,6 +82,13 @@ START_TEST(whole_numbers_of_a_power_of_two_come_back_exactly)
 }
 END_TEST
 
+/* mmi_quantized_row(MMI_BLOCK) bytes. */
+typedef struct one_row {
+    int8_t q[MMI_BLOCK];
+    float scale;
+    int32_t total;
+} one_row;
+
 START_TEST(zeros_and_the_tiniest_numbers_become_finite)
 {
     static const float values[] = { 0.0f, -0.0f, 1e-45f, 1e-38f, 1e-9f };
@@ -89,14 +96,15 @@ START_TEST(zeros_and_the_tiniest_numbers_become_finite)
         EACH_DTYPE (dtype)
             for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
                 float x[MMI_BLOCK], y[MMI_BLOCK];
-                unsigned char block[34], row[36];
+                unsigned char block[34];
+                one_row row;
                 for (int i = 0; i < MMI_BLOCK; i++)
                     x[i] = i % 3 ? values[v] : 0;
                 k->narrow(block, x, dtype, MMI_BLOCK);
                 k->widen(y, block, dtype, MMI_BLOCK);
-                k->quantize(row, x, MMI_BLOCK);
+                k->quantize(&row, x, MMI_BLOCK);
                 float product = NAN;
-                k->gemv_blocks(&product, 1, row, block, dtype, 1, 1, MMI_BLOCK);
+                k->gemv_blocks(&product, 1, &row, block, dtype, 1, 1, MMI_BLOCK);
                 for (int i = 0; i < MMI_BLOCK; i++)
                     expect(fabsf(y[i]) < 1e-6f, "%s: %g became %g", label_of(k, dtype), (double)x[i], (double)y[i]);
                 expect(fabsf(product) < 1e-6f, "%s: a product is %g", label_of(k, dtype), (double)product);
@@ -200,25 +208,26 @@ END_TEST
 
 START_TEST(the_largest_whole_numbers_do_not_overflow)
 {
+    ck_assert_int_eq((int64_t)sizeof(one_row), mmi_quantized_row(MMI_BLOCK));
     EACH_TABLE (k)
         EACH_DTYPE (dtype) {
             unsigned char w[34] = { 0x00, 0x3C }; /* a half 1 */
             float x[MMI_BLOCK], y = 0;
-            unsigned char q[36];
+            one_row q;
             for (int i = 0; i < MMI_BLOCK; i++)
                 x[i] = i % 2 ? 127.0f : -127.0f;
             memset(w + 2, dtype == MM_Q8_0 ? 0x80 : 0, 32); /* -128 and -8 */
-            k->quantize(q, x, MMI_BLOCK);
-            k->gemv_blocks(&y, 1, q, w, dtype, 1, 1, MMI_BLOCK);
+            k->quantize(&q, x, MMI_BLOCK);
+            k->gemv_blocks(&y, 1, &q, w, dtype, 1, 1, MMI_BLOCK);
             expect(y == 0, "%s: %g", label_of(k, dtype), (double)y);
             for (int i = 0; i < MMI_BLOCK; i++)
                 x[i] = -127.0f;
-            k->quantize(q, x, MMI_BLOCK);
-            k->gemv_blocks(&y, 1, q, w, dtype, 1, 1, MMI_BLOCK);
+            k->quantize(&q, x, MMI_BLOCK);
+            k->gemv_blocks(&y, 1, &q, w, dtype, 1, 1, MMI_BLOCK);
             float want = 32.0f * 127.0f * (dtype == MM_Q8_0 ? 128.0f : 8.0f);
             expect(y == want, "%s: %g, not %g", label_of(k, dtype), (double)y, (double)want);
             float *scratch = edge_floats(0, k->gemm_blocks_scratch);
-            k->gemm_blocks(&y, 1, q, w, dtype, 1, 1, MMI_BLOCK, scratch);
+            k->gemm_blocks(&y, 1, &q, w, dtype, 1, 1, MMI_BLOCK, scratch);
             expect(y == want, "%s: %g, not %g in a large product", label_of(k, dtype), (double)y, (double)want);
         }
 }
