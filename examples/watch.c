@@ -8,6 +8,7 @@
 #define SECONDS_BETWEEN_PAGES 10
 
 static watch_plan plan;
+static char directory[4096]; /* plan.directory, which the caller may take back */
 static mm_report *report;
 static mm_context *writer; /* goes on with the prompts */
 static const mm_tokenizer *words;
@@ -30,13 +31,14 @@ void watch_open(const mm_trainer *trainer, mm_model *model, const mm_tokenizer *
     mm_param_count count = MM_PARAM_COUNT_INIT;
     char text[64];
     plan = *wanted;
+    snprintf(directory, sizeof directory, "%s", plan.directory ? plan.directory : "");
     words = tokenizer;
-    if (!plan.directory || !told(mm_trainer_progress(trainer, &p)))
+    if (!directory[0] || !told(mm_trainer_progress(trainer, &p)))
         return;
     r.title = plan.title;
     r.resume_step = p.step > 0 ? p.step : -1; /* what an interrupted run told beyond its checkpoint is dropped */
     r.total_steps = p.total_steps;
-    if (!told(mm_report_create(plan.directory, &r, &report)) || !told(mm_count_params(mm_model_config(model), &count)))
+    if (!told(mm_report_create(directory, &r, &report)) || !told(mm_count_params(mm_model_config(model), &count)))
         return;
     snprintf(text, sizeof text, "%.3fM", (double)count.total / 1e6);
     watch_fact("Parameters", text);
@@ -89,7 +91,7 @@ void watch_close(const mm_trainer *trainer)
     if (report && told(mm_trainer_progress(trainer, &p)))
         write_samples(p.step);
     if (report && told(mm_report_flush(report)))
-        printf("the report is in %s/report.html\n", plan.directory);
+        printf("the report is in %s/report.html\n", directory);
     mm_report_free(report);
     mm_context_free(writer);
     report = NULL;

@@ -5,9 +5,10 @@
 
 #include <minimind.h>
 
+/* `title` is read when the report begins, the rest until it is closed. */
 typedef struct watch_plan {
     const char *program, *title;
-    const char *directory;      /* of the report; NULL: none */
+    const char *directory;      /* of the report, copied; NULL: none */
     const char *const *prompts; /* [count] that the model goes on with, ten times in a run */
     int32_t count, chat;        /* chat: prompts are questions */
     int32_t max_length, threads;

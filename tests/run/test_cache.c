@@ -103,6 +103,9 @@ START_TEST(fewer_bits_cost_little_and_take_less_memory)
 }
 END_TEST
 
+/* One row and many rows are summed in different orders, by float32's 6e-8 each time: 1.0e-6 was seen with Neon. */
+#define ORDER_OF_SUMS 3e-6
+
 START_TEST(a_token_at_a_time_or_all_at_once_any_cache_holds_the_same)
 {
     setting s = begin(dtypes[_i]);
@@ -112,7 +115,8 @@ START_TEST(a_token_at_a_time_or_all_at_once_any_cache_holds_the_same)
     ck_ok(mm_cache_truncate(s.cache, -1, 0));
     for (int32_t t = 0; t < T; t++)
         feed(&s, s.cache, s.batch.ids + t, 1, 1, &out);
-    ck_assert_double_lt(relative_error(out.last_logits.data, at_once, (size_t)vocab_of(s.model)), _i ? 2e-2 : 1e-6);
+    ck_assert_double_lt(relative_error(out.last_logits.data, at_once, (size_t)vocab_of(s.model)),
+                        _i ? 2e-2 : ORDER_OF_SUMS);
     end(&s);
 }
 END_TEST
