@@ -53,6 +53,12 @@ bool mmi_trained_learns(const mmi_trained *t, int64_t index)
     return false;
 }
 
+bool mmi_trained_head(const mmi_trained *t)
+{
+    int64_t head = mmi_layout_index(t->layout, MMI_HEAD, 0, 0);
+    return !t->adapter && mmi_trained_learns(t, head >= 0 ? head : mmi_layout_index(t->layout, MMI_EMBED, 0, 0));
+}
+
 mm_status mmi_trained_check(const mmi_trained *t)
 {
     const char *list = t->patterns;

@@ -26,6 +26,9 @@ void mmi_trained_name(const mmi_trained *t, int64_t index, char name[MMI_TRAINED
 /* Whether tensor `index` is trained, not frozen. */
 bool mmi_trained_learns(const mmi_trained *t, int64_t index);
 
+/* Whether the model's own head is, the embedding's matrix where they are tied. */
+bool mmi_trained_head(const mmi_trained *t);
+
 /* MM_ERR_ARG: one of the patterns means no tensor. */
 mm_status mmi_trained_check(const mmi_trained *t);
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "backend/gemm.h"
+#include "nn/vector.h"
 
 /* About 16 MB of logits: enough rows for the products to run at full speed. */
 #define CHUNK_LOGITS (4 << 20)
@@ -99,7 +100,7 @@ void mmi_head_logprobs(const mmi_exec *x, float *logprobs, float *lse, const flo
     }
 }
 
-/* logits = weight * (softmax - onehot), row by row. */
+/* logits = weight * (softmax - onehot), row by row; without weights each is 1. */
 static void turn_to_gradient(void *arg, int64_t piece, int worker)
 {
     (void)worker;
@@ -108,9 +109,17 @@ static void turn_to_gradient(void *arg, int64_t piece, int worker)
     mmi_piece_rows(piece, ROWS, j->n, &first, &last);
     for (int64_t i = first; i < last; i++) {
         int64_t row = j->rows[i];
-        j->x->k.softmax_scaled(j->logits + i * j->V, j->lse_in[row], j->weights[row], j->V);
-        j->logits[i * j->V + j->targets[row]] -= j->weights[row];
+        float weight = j->weights ? j->weights[row] : 1;
+        j->x->k.softmax_scaled(j->logits + i * j->V, j->lse_in[row], weight, j->V);
+        j->logits[i * j->V + j->targets[row]] -= weight;
     }
+}
+
+/* Both of them, while the rows of a piece are in the cache. */
+static void look_up_and_turn(void *arg, int64_t piece, int worker)
+{
+    look_up(arg, piece, worker);
+    turn_to_gradient(arg, piece, worker);
 }
 
 /* From d(logits) in s->logits of the n rows in s->rows. */
@@ -121,6 +130,30 @@ static void backward_chunk(const mmi_exec *x, float *d_hidden, mmi_param head, i
     mmi_linear_backward(x, s->d_hidden, C, s->logits, V, s->hidden, C, head, none, n, false);
     job j = { .x = x, .to = d_hidden, .from = s->d_hidden, .rows = s->rows, .n = n, .C = C };
     mmi_pool_run(x->pool, mmi_pieces(n, ROWS), scatter_add, &j);
+}
+
+void mmi_head_learn(const mmi_exec *x, float *d_hidden, float *logprobs, float *lse, const float *hidden,
+                    const int32_t *targets, mmi_param head, int64_t N, const mmi_head_scratch *s)
+{
+    int64_t C = head.w.cols, V = head.w.rows, n, at = 0;
+    memset(lse, 0, (size_t)N * sizeof(float));
+    memset(logprobs, 0, (size_t)N * sizeof(float));
+    mmi_vector_zero(x, d_hidden, N * C);
+    while ((n = next_rows(s, targets, N, &at)) > 0) {
+        gather_hidden(x, s, hidden, n, C);
+        mmi_gemm_weight(x, n, V, C, s->hidden, C, head.w.data, head.w.dtype, NULL, s->logits, V);
+        job j = { .x = x,
+                  .lse = lse,
+                  .lse_in = lse,
+                  .logprobs = logprobs,
+                  .logits = s->logits,
+                  .rows = s->rows,
+                  .targets = targets,
+                  .n = n,
+                  .V = V };
+        mmi_pool_run(x->pool, mmi_pieces(n, ROWS), look_up_and_turn, &j);
+        backward_chunk(x, d_hidden, head, n, s);
+    }
 }
 
 void mmi_head_backward(const mmi_exec *x, float *d_hidden, const float *weights, const float *lse, const float *hidden,

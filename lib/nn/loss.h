@@ -24,6 +24,12 @@ int64_t mmi_head_chunk(int64_t V);
 void mmi_head_logprobs(const mmi_exec *x, float *logprobs, float *lse, const float *hidden, const float *all_logits,
                        const int32_t *targets, mmi_param head, int64_t N, float *panel, const mmi_head_scratch *s);
 
+/* The same without `all_logits`, and while a chunk's logits are there the way back through them for weights of 1:
+ * d_hidden [N, C] = …, and head.grad += …. What a loss will be divided by is not known yet, so whoever goes back scales
+ * both; in exchange no logits are made twice. */
+void mmi_head_learn(const mmi_exec *x, float *d_hidden, float *logprobs, float *lse, const float *hidden,
+                    const int32_t *targets, mmi_param head, int64_t N, const mmi_head_scratch *s);
+
 /* Backward from weights[i] = -d(loss)/d(logprob_i): d_hidden [N, C] += … and the head's gradient += …. Rows without a
  * target give nothing. */
 void mmi_head_backward(const mmi_exec *x, float *d_hidden, const float *weights, const float *lse, const float *hidden,

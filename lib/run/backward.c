@@ -29,14 +29,35 @@ static int64_t counted_targets(const mm_context *ctx)
     return count;
 }
 
+static bool from_loss(const mm_backward_options *o)
+{
+    return !o->d_logits && !o->d_logprobs && !o->d_hidden;
+}
+
+/* What the gradient of loss_sum is to be multiplied by. */
+static float loss_weight(const mm_context *ctx, const mm_backward_options *o)
+{
+    int64_t count = o->normalizer > 0 ? 0 : counted_targets(ctx);
+    return (float)(o->loss_scale / (o->normalizer > 0 ? o->normalizer : count > 0 ? (double)count : 1));
+}
+
 /* weights[i] = -d(loss)/d(logprob of row i). */
 static void weigh_rows(mm_context *ctx, const mm_backward_options *o)
 {
-    int64_t N = ctx->pass.N, count = counted_targets(ctx);
-    double divisor = o->normalizer > 0 ? o->normalizer : (double)(count > 0 ? count : 1);
-    for (int64_t i = 0; i < N; i++)
-        ctx->plan.weights[i] =
-            o->d_logprobs ? (float)(-o->loss_scale * o->d_logprobs[i]) : (float)(o->loss_scale / divisor);
+    float weight = loss_weight(ctx, o);
+    for (int64_t i = 0; i < ctx->pass.N; i++)
+        ctx->plan.weights[i] = o->d_logprobs ? (float)(-o->loss_scale * o->d_logprobs[i]) : weight;
+}
+
+/* The forward pass went back through the head already: all that is left is to divide. */
+static void divide(mm_context *ctx, const mm_backward_options *o)
+{
+    mmi_plan *p = &ctx->plan;
+    mmi_param head = mmi_block_head(ctx);
+    float weight = loss_weight(ctx, o);
+    mmi_vector_scale(&ctx->exec, p->dh, weight, ctx->pass.N * ctx->arch->C);
+    if (head.grad)
+        mmi_vector_axpy(&ctx->exec, head.grad, weight, p->head_grad, head.w.rows * head.w.cols);
 }
 
 /* plan.dh = gradient by the hidden states. */
@@ -45,6 +66,10 @@ static void start(mm_context *ctx, const mm_backward_options *o)
     mmi_plan *p = &ctx->plan;
     int64_t N = ctx->pass.N, C = ctx->arch->C;
     mmi_param head = mmi_block_head(ctx);
+    if (ctx->head_is_back && from_loss(o)) {
+        divide(ctx, o);
+        return;
+    }
     mmi_vector_zero(&ctx->exec, p->dh, N * C);
     if (o->d_logits) {
         mmi_head_backward_logits(&ctx->exec, p->dh, o->d_logits, (float)o->loss_scale, p->hidden, head, N, &p->head);
@@ -78,8 +103,7 @@ static mm_status go_back(mm_context *ctx, const mm_backward_options *o)
     int64_t N = ctx->pass.N, C = ctx->arch->C, L = ctx->arch->L;
     int64_t layers_end = layout->layer_first + L * layout->layer_stride;
     /* A batch that counts no target has no loss of any kind; a caller's own start brings the auxiliary loss along. */
-    bool from_loss = !o->d_logits && !o->d_logprobs && !o->d_hidden;
-    double aux_scale = from_loss && counted_targets(ctx) == 0 ? 0 : o->aux_scale;
+    double aux_scale = from_loss(o) && counted_targets(ctx) == 0 ? 0 : o->aux_scale;
     start(ctx, o);
     mmi_vector_zero(&ctx->exec, p->dx, N * C);
     mmi_norm_backward(&ctx->exec, p->dx, p->dh, p->x_final, p->mean_final, p->rstd_final,

@@ -63,6 +63,7 @@ static void place_gradients(mm_context *ctx, const char *trainable)
 {
     mmi_trained trained = { .layout = ctx->layout, .adapter = ctx->adapter, .patterns = trainable };
     ctx->grads_size = mmi_trained_place(&trained, ctx->adapter ? NULL : ctx->offsets);
+    ctx->limits.head_learns = mmi_trained_head(&trained);
     ctx->lowest = ctx->arch->L;
     for (int64_t i = mmi_trained_count(&trained); i-- > 0;) {
         mmi_tensor t;
@@ -78,6 +79,8 @@ static void place_gradients(mm_context *ctx, const char *trainable)
 static mm_status allocate(mm_context *ctx, const char *trainable)
 {
     mmi_carve carve = { 0 };
+    if (ctx->limits.mode == MM_TRAIN)
+        place_gradients(ctx, trainable);
     if (!mmi_plan_place(&ctx->plan, &carve, ctx->arch, ctx->layout, &ctx->limits))
         return mmi_fail(MM_ERR_ARG, "a context for %d sequences of %d tokens is beyond this machine",
                         ctx->limits.max_batch, ctx->limits.max_length);
@@ -87,7 +90,6 @@ static mm_status allocate(mm_context *ctx, const char *trainable)
     carve = (mmi_carve){ .base = ctx->arena };
     mmi_plan_place(&ctx->plan, &carve, ctx->arch, ctx->layout, &ctx->limits);
     if (ctx->limits.mode == MM_TRAIN) {
-        place_gradients(ctx, trainable);
         ctx->grads = mmi_calloc(1, ctx->grads_size);
         if (!ctx->grads)
             return mmi_fail_memory(ctx->grads_size, "gradients");

@@ -41,19 +41,20 @@ struct mm_context {
     mmi_exec exec;
     mmi_plan plan;
     void *arena;
-    mm_adapter *adapter;  /* held: the one that is trained; NULL: the model itself */
+    mm_adapter *adapter;   /* held: the one that is trained; NULL: the model itself */
     mmi_adapters adapters; /* those it runs with */
-    float *grads;         /* NULL: planned for evaluation */
-    uint64_t widened;     /* the model's version that plan.vectors holds */
-    atomic_int cancelled; /* lock-free, so that a signal handler may set it */
-    mmi_pass pass;        /* the last one */
+    float *grads;          /* NULL: planned for evaluation */
+    uint64_t widened;      /* the model's version that plan.vectors holds */
+    atomic_int cancelled;  /* lock-free, so that a signal handler may set it */
+    mmi_pass pass;         /* the last one */
     bool can_go_back;
-    double aux_loss; /* of the last pass */
+    bool head_is_back; /* the last pass left the loss's gradient by hidden and head, undivided, in the plan */
+    double aux_loss;   /* of the last pass */
     mmi_generation generation;
     size_t grads_size;
     int64_t lowest;   /* the lowest layer with something to learn in or below it; L: only behind the layers */
-    size_t offsets[]; /* [tensors of the model] bytes into grads, MMI_FROZEN where the model's own has none; in evaluation
-                         into plan.vectors, for vectors of wide weights */
+    size_t offsets[]; /* [tensors of the model] bytes into grads, MMI_FROZEN where the model's own has none; in
+                         evaluation into plan.vectors, for vectors of wide weights */
 };
 
 /* What it trains. Its patterns are not kept: offsets tell which tensors have gradients. */
@@ -89,7 +90,8 @@ mm_status mmi_run_forward(mm_context *ctx, const mmi_pass *pass);
 /* True, once, after mm_cancel(). */
 bool mmi_context_take_cancel(mm_context *ctx);
 
-/* What the optimizer runs with, and the gradient of tensor `index` of what is trained (NULL in evaluation, or frozen). */
+/* What the optimizer runs with, and the gradient of tensor `index` of what is trained (NULL in evaluation, or frozen).
+ */
 bool mmi_context_has_grads(const mm_context *ctx);
 const mmi_exec *mmi_context_exec(const mm_context *ctx);
 float *mmi_context_grads(const mm_context *ctx, int64_t index);

@@ -113,6 +113,8 @@ mm_status mm_estimate_memory(const mm_config *config, const mm_workload *workloa
     mmi_carve carve = { 0 };
     mmi_plan plan;
     mmi_model_cost cost;
+    const mmi_trained trained = { .layout = &layout, .patterns = w.trainable };
+    limits.head_learns = !w.adapter && mmi_trained_head(&trained);
     if (!mmi_plan_place(&plan, &carve, &arch, &layout, &limits))
         return mmi_fail(MM_ERR_ARG, "%d sequences of %d tokens are beyond this machine", w.max_batch, w.max_length);
     if ((status = mmi_model_estimate(config, w.dtype, w.weights_mapped, &cost)) != MM_OK)

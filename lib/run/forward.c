@@ -18,6 +18,23 @@ static void run_last_logits(mm_context *ctx, const mmi_pass *pass)
                        (mmi_param){ 0 }, pass->last, ctx->plan.panel);
 }
 
+/* A pass for the loss alone is all but sure to be gone back over, from that loss, so its head goes back at once.
+ * Adapters on the head have gradients of their own, which only mm_backward() may add to. */
+static bool head_goes_back(const mm_context *ctx, const mmi_pass *pass)
+{
+    return pass->mode == MM_TRAIN && pass->has_targets && pass->outputs == MM_OUT_LOSS && !mmi_block_head(ctx).loras;
+}
+
+/* The head with the plan's place for its gradient. */
+static mmi_param undivided(mm_context *ctx)
+{
+    mmi_param head = mmi_block_head(ctx);
+    head.grad = ctx->plan.head_grad;
+    if (head.grad)
+        mmi_vector_zero(&ctx->exec, head.grad, head.w.rows * head.w.cols);
+    return head;
+}
+
 static void run_head(mm_context *ctx, const mmi_pass *pass)
 {
     const mmi_exec *x = &ctx->exec;
@@ -34,7 +51,9 @@ static void run_head(mm_context *ctx, const mmi_pass *pass)
     bool all = pass->outputs & MM_OUT_LOGITS;
     if (all)
         mmi_linear_forward(x, p->logits, a->V, p->hidden, a->C, head, (mmi_param){ 0 }, pass->N, p->panel);
-    if (probs || (pass->mode == MM_TRAIN && pass->has_targets))
+    if (ctx->head_is_back)
+        mmi_head_learn(x, p->dh, p->logprobs, p->lse, p->hidden, p->targets, undivided(ctx), pass->N, &p->head);
+    else if (probs || (pass->mode == MM_TRAIN && pass->has_targets))
         mmi_head_logprobs(x, p->logprobs, p->lse, p->hidden, all ? p->logits : NULL, p->targets, head, pass->N,
                           p->panel, &p->head);
 }
@@ -65,6 +84,7 @@ static mm_status run_layers(mm_context *ctx, const mmi_pass *pass)
     mmi_dropout_apply(&ctx->exec, first, pass->N * ctx->arch->C,
                       mmi_context_dropout(ctx, pass, MMI_SITE_EMBEDDING, 0, 0));
     ctx->aux_loss = 0;
+    ctx->head_is_back = head_goes_back(ctx, pass);
     for (int64_t l = 0; l < ctx->arch->L; l++) {
         if (mmi_context_take_cancel(ctx))
             return mmi_fail(MM_ERR_CANCELLED, "cancelled before layer %lld", (long long)l);

@@ -220,6 +220,8 @@ static void place_outputs(mmi_plan *p, mmi_carve *c, const mmi_arch *a, const mm
         p->head.hidden = floats(c, p->head.chunk, a->C);
         p->head.d_hidden = train ? floats(c, p->head.chunk, a->C) : NULL;
         p->head.rows = mmi_carve_take(c, p->head.chunk, sizeof(int32_t));
+        if (train && limits->head_learns && limits->outputs & MM_OUT_LOSS)
+            p->head_grad = floats(c, a->V, a->C);
     }
     if (limits->outputs & MM_OUT_LAST_LOGITS) {
         p->last_hidden = floats(c, B, a->C);

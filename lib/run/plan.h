@@ -23,6 +23,7 @@ typedef struct mmi_limits {
     int32_t mode, max_batch, max_length, max_context, outputs, threads;
     const mmi_path *path;
     bool checkpointing;
+    bool head_learns; /* gradients are held for the head's matrix */
     float router_noise;
     mmi_weight_kinds weights;
     mm_parallel_for_fn parallel_for; /* NULL: threads of its own */
@@ -71,6 +72,7 @@ typedef struct mmi_plan {
 
     float *logprobs, *lse, *weights; /* [N] of the targets */
     mmi_head_scratch head;
+    float *head_grad; /* [V, C] the loss's by the head, before it is divided; NULL: the head is frozen */
     float *last_hidden, *last_logits; /* [B, C], [B, V] */
     float *logits;                    /* [N, V] */
 

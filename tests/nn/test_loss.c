@@ -10,10 +10,11 @@
 typedef struct head {
     int64_t N, C, V, chunk;
     int32_t *targets;
-    float *hidden, *w, *weights;  /* loss = -Σ weights · logprob */
-    float *d_logits, scale;       /* or scale · Σ d_logits · logits */
+    float *hidden, *w, *weights; /* loss = -Σ weights · logprob */
+    float *d_logits, scale;      /* or scale · Σ d_logits · logits */
     double *hidden64, *w64, *logits64, *logprobs64;
     bool by_logits;
+    bool at_once; /* forward and back in one go, all weights being 1 */
     probes by_hidden, by_w;
     float *logprobs, *lse, *d_hidden, *dw, *d_hidden0, *dw0;
     float *all, *all1;
@@ -64,6 +65,10 @@ static head prepare(head h, int counted_percent, test_rng *rng)
     h.scale = 0.375f;
     h.d_hidden0 = take_random(rng, h.N * h.C, 1);
     h.dw0 = take_random(rng, h.V * h.C, 1);
+    if (h.at_once) {
+        h.weights = take_floats(h.N, 1);
+        h.d_hidden0 = take_floats(h.N * h.C, 0);
+    }
     h.hidden64 = take_doubles(h.hidden, h.N * h.C);
     h.w64 = take_doubles(h.w, h.V * h.C);
     h.logits64 = take(h.N * h.V, sizeof(double));
@@ -85,8 +90,14 @@ static void work(void *arg, const mmi_exec *x)
                            take_floats(h->chunk * h->C, NAN), take(h->chunk, sizeof(int32_t)), h->chunk };
     for (int64_t i = 0; i < h->N; i++)
         h->logprobs[i] = h->lse[i] = NAN;
-    memcpy(h->d_hidden, h->d_hidden0, (size_t)(h->N * h->C) * sizeof(float));
     memcpy(h->dw, h->dw0, (size_t)(h->V * h->C) * sizeof(float));
+    if (h->at_once) {
+        for (int64_t i = 0; i < h->N * h->C; i++)
+            h->d_hidden[i] = NAN;
+        mmi_head_learn(x, h->d_hidden, h->logprobs, h->lse, h->hidden, h->targets, w, h->N, &s);
+        return;
+    }
+    memcpy(h->d_hidden, h->d_hidden0, (size_t)(h->N * h->C) * sizeof(float));
     mmi_head_logprobs(x, h->logprobs, h->lse, h->hidden, NULL, h->targets, w, h->N, NULL, &s);
     if (h->by_logits)
         mmi_head_backward_logits(x, h->d_hidden, h->d_logits, h->scale, h->hidden, w, h->N, &s);
@@ -114,7 +125,7 @@ static void same(void *arg, const char *label)
 }
 
 /* N, C, V, rows per chunk */
-static const int64_t shapes[][4] = { { 1, 6, 1, 1 },     { 1, 10, 17, 4 },   { 23, 24, 101, 7 },
+static const int64_t shapes[][4] = { { 1, 6, 1, 1 },      { 1, 10, 17, 4 },   { 23, 24, 101, 7 },
                                      { 64, 13, 130, 64 }, { 41, 36, 67, 10 }, { 30, 10, 300, 300 } };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
@@ -135,6 +146,17 @@ START_TEST(the_callers_gradient_by_logits_goes_back_through_the_head)
     const int64_t *s = shapes[_i];
     head h = prepare((head){ .N = s[0], .C = s[1], .V = s[2], .chunk = s[3], .by_logits = true }, 50, &rng);
     exec_on_all(&(exec_plan){ &h, FOR_PRODUCTS, work, check, same });
+}
+END_TEST
+
+START_TEST(going_forward_and_back_at_once_gives_the_gradient_of_the_undivided_loss)
+{
+    test_rng rng = { 125 + (unsigned)_i };
+    const int64_t *s = shapes[_i];
+    for (int percent = 0; percent <= 100; percent += 50) {
+        head h = prepare((head){ .N = s[0], .C = s[1], .V = s[2], .chunk = s[3], .at_once = true }, percent, &rng);
+        exec_on_all(&(exec_plan){ &h, FOR_PRODUCTS, work, check, same });
+    }
 }
 END_TEST
 
@@ -169,6 +191,7 @@ int main(void)
     Suite *suite = plain_suite("nn/loss", &tests);
     tcase_add_loop_test(tests, logprobs_of_targets_and_their_gradients_agree_with_the_reference, 0, SHAPES);
     tcase_add_loop_test(tests, the_callers_gradient_by_logits_goes_back_through_the_head, 0, SHAPES);
+    tcase_add_loop_test(tests, going_forward_and_back_at_once_gives_the_gradient_of_the_undivided_loss, 0, SHAPES);
     tcase_add_test(tests, logits_that_exist_already_are_read_instead_of_made);
     tcase_add_test(tests, chunks_hold_a_few_hundred_rows_of_any_vocabulary);
     return run_suite(suite);
