@@ -64,7 +64,8 @@ typedef struct mm_policy_training {
     mm_reward_fn reward;    /**< judges every answer */
     void *user;             /**< handed to `reward` */
     mm_model *reference;    /**< kept alive by the trainer; NULL: a copy of the policy as it is when the trainer is made, so that a
-                                 run is resumed from the model it began with. Not used where beta is 0 */
+                                 run is resumed from the model it began with; where an adapter is trained no copy, but the model
+                                 itself, without it. Not used where beta is 0 */
     double beta;            /**< as in mm_policy_options and mm_ppo_options */
     double epsilon;         /**< as in both, of GRPO and PPO */
     double epsilon_high;    /**< as in mm_policy_options, of CISPO */

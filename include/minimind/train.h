@@ -12,6 +12,10 @@
  * time waits as `step-N.old` until the new one is in place; mm_trainer_resume() knows.) state.json holds the size and a
  * hash of every other file.
  *
+ * With an adapter the checkpoint holds that instead of the model, as PEFT lays it out: adapter_config.json and
+ * adapter_model.safetensors, so that mm_adapter_load() reads the directory. It goes on beside the same weights only, whose
+ * hash it holds.
+ *
  * Several ranks train one model when each has a trainer with a communicator (comm.h) and a loader for its share of the rows
  * (`rank` and `world` of mm_loader_options; `batch` is each rank's). Every rank then steps as if one process had taken all their
  * batches: losses are means over the counted targets of all, gradients are added up while the backward pass goes on, and the
@@ -44,6 +48,12 @@ enum {
     MM_STAGE_DPO = 2,    /**< preferences, against a frozen reference. Gives "accuracy" and "margin" */
     MM_STAGE_DISTILL = 3 /**< a teacher's distribution and the next token, of text or conversations. Gives
                               "cross_entropy" and "kl" */
+};
+
+/** What makes the weights better from gradients; optim.h. */
+enum {
+    MM_OPTIMIZER_ADAMW = 0, /**< mm_adamw_create(), or mm_adamw_create_adapter() */
+    MM_OPTIMIZER_MUON = 1   /**< mm_muon_create() */
 };
 
 /** A number that a stage gives beside the loss, such as DPO's "accuracy". */
@@ -95,7 +105,7 @@ typedef struct mm_trainer_options {
     void *user;                /**< handed to on_step */
     double learning_rate;      /**< the highest; the schedule moves it */
     double max_grad_norm;      /**< 0: not clipped */
-    double beta1, beta2, eps, weight_decay; /**< of AdamW */
+    double beta1, beta2, eps, weight_decay; /**< as in mm_adamw_options and mm_muon_options */
     double max_seconds;        /**< stop after so long as mm_trainer_stop() does; 0: no limit */
     int64_t epochs;            /**< at least 1 */
     int64_t max_steps;         /**< micro-steps at most; 0: as many as the epochs have */
@@ -114,8 +124,9 @@ typedef struct mm_trainer_options {
                                     Kept alive. Nobody else may use it meanwhile */
     const mm_dpo_options *dpo; /**< of MM_STAGE_DPO; NULL: the defaults */
     const mm_distill_options *distill; /**< of MM_STAGE_DISTILL; NULL: the defaults */
-    mm_model *reference;       /**< of MM_STAGE_DPO: the frozen model, of the same vocabulary; NULL: a copy of the model as it is
-                                    when the trainer is made. Kept alive */
+    mm_model *reference;       /**< of MM_STAGE_DPO: the frozen model, of the same vocabulary. NULL: a copy of the model as it is
+                                    when the trainer is made; with `adapter` no copy, but the model itself, without it (which may
+                                    then also be given here). Kept alive */
     mm_model *teacher;         /**< of MM_STAGE_DISTILL: of any config whose vocab_size is at least the model's. Kept alive */
     const char *teacher_cache; /**< or what mm_distill_cache_write() wrote of one */
     int64_t eval_interval;     /**< micro-steps between validations; 0: only at the end */
@@ -136,10 +147,17 @@ typedef struct mm_trainer_options {
     int32_t background_save;   /**< 1: the checkpoints of save_interval and keep_best are copied, and written beside training. The
                                     copy's memory is taken when the trainer is made: as much again as weights, moments and
                                     gradients. A failure is told where the next one is due, or at the end */
+    mm_adapter *adapter;       /**< NULL, or the adapter to train beside the model, which stays as it is and may be mapped. Gradients
+                                    and moments are held for the adapter alone: mm_estimate_memory() with mm_workload.adapter says
+                                    how much that is. A reference that is not given is the model without the adapter. Kept alive */
+    double momentum;           /**< of MM_OPTIMIZER_MUON, in [0, 1) */
+    int32_t optimizer;         /**< MM_OPTIMIZER_…; an adapter is trained by AdamW alone */
+    int32_t reserved;          /**< 0 */
 } mm_trainer_options;
 #define MM_TRAINER_OPTIONS_INIT { sizeof(mm_trainer_options), NULL, NULL, NULL, 5e-4, 1.0, 0.9, 0.999, 1e-8, 0.01, 0, \
                                   1, 0, 8, 0, 0, 1, MM_SCHEDULE_MINIMIND2, 2, 0, MM_STAGE_PLAIN, NULL, \
-                                  NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+                                  NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, \
+                                  0.95, 0, 0 }
 
 /** Set every field of `options` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
 MM_API void mm_trainer_options_init(mm_trainer_options *options, size_t struct_size);
@@ -150,13 +168,15 @@ MM_API void mm_trainer_options_init(mm_trainer_options *options, size_t struct_s
  * How many packed rows a data set makes is known only when all of it has been tokenized. That is done here, once, unless
  * max_steps says how long the run is.
  *
- * @param model      Trained in place. Kept alive by the trainer, as are the loader and the tokenizer.
+ * @param model      Trained in place, or left as it is beside options->adapter. Kept alive by the trainer, as are the loader and the tokenizer.
  * @param tokenizer  Saved with every checkpoint; NULL for none.
  * @param options    Copied, strings included.
  * @param out        Yours: pair it with mm_trainer_free().
  *
- * @return MM_OK; MM_ERR_ARG, also a reference or teacher of a vocabulary that does not fit; MM_ERR_STATE, weights that cannot be
- *         trained; MM_ERR_MEMORY; MM_ERR_UNSUPPORTED, rows of a kind that the stage does not learn from; MM_ERR_IO, MM_ERR_FORMAT, from counting packed rows. Since: 0.1
+ * @return MM_OK; MM_ERR_ARG, also a reference or teacher of a vocabulary that does not fit, or that is the very
+ *         model being trained, or an adapter for other shapes; MM_ERR_STATE, weights that cannot be
+ *         trained; MM_ERR_MEMORY; MM_ERR_UNSUPPORTED, rows of a kind that the stage does not learn from, Muon for an
+ *         adapter; MM_ERR_IO, MM_ERR_FORMAT, from counting packed rows. Since: 0.1
  */
 MM_API mm_status mm_trainer_create(mm_model *model, mm_loader *loader, mm_tokenizer *tokenizer,
                                    const mm_trainer_options *options, mm_trainer **out);

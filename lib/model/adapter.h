@@ -26,6 +26,14 @@ struct mm_adapter {
 #define MMI_MOST_RANK 65536
 #define MMI_MOST_ADAPTERS 64 /* at once */
 
+/* Files of a directory as PEFT has it, and how names of tensors begin there. */
+#define MMI_ADAPTER_CONFIG "adapter_config.json"
+#define MMI_ADAPTER_WEIGHTS "adapter_model.safetensors"
+#define MMI_ADAPTER_PREFIX "base_model.model."
+
+/* The first of the two files alone. */
+mm_status mmi_adapter_write_config(const mm_adapter *adapter, const char *path);
+
 /* Room for a tensor's name, the prefix of a file included. */
 #define MMI_ADAPTER_NAME_SIZE (MMI_NAME_SIZE + 40)
 
@@ -55,7 +63,8 @@ void mmi_adapter_shape(const mm_adapter *adapter, int64_t index, mmi_tensor *out
 void mmi_adapter_tensor_name(const mm_adapter *adapter, int64_t index, char *name, size_t size);
 float *mmi_adapter_room(const mm_adapter *adapter, int64_t index);
 
-/* Whether `model` may run with these, as mm_context_set_adapters() takes them: MM_ERR_ARG. `function` is for the message. */
+/* Whether `model` may run with these, as mm_context_set_adapters() takes them: MM_ERR_ARG. `function` is for the
+ * message. */
 mm_status mmi_adapters_check(const char *function, const mm_model *model, mm_adapter *const *adapters,
                              const float *weights, int32_t count);
 

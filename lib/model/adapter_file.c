@@ -13,9 +13,6 @@
 #include "model/safetensors.h"
 #include "model/save.h"
 
-#define CONFIG "adapter_config.json"
-#define WEIGHTS "adapter_model.safetensors"
-#define PREFIX "base_model.model."
 #define WEIGHT ".weight"
 
 /* --- Saving --- */
@@ -81,9 +78,8 @@ static mmi_json *number_of(double value)
     return whole ? mmi_json_new_int((int64_t)value) : mmi_json_new_real(value);
 }
 
-static mm_status write_config(const void *owner, const char *path)
+mm_status mmi_adapter_write_config(const mm_adapter *adapter, const char *path)
 {
-    const mm_adapter *adapter = owner;
     const mm_adapter_options *o = &adapter->options;
     mmi_json *json = mmi_json_new_object();
     bool good =
@@ -104,6 +100,11 @@ static mm_status write_config(const void *owner, const char *path)
     return status;
 }
 
+static mm_status write_config(const void *owner, const char *path)
+{
+    return mmi_adapter_write_config(owner, path);
+}
+
 static mm_status write_weights(const void *owner, const char *path)
 {
     static const char *const metadata[] = { "format", "pt", NULL };
@@ -117,8 +118,9 @@ static mm_status write_weights(const void *owner, const char *path)
     for (size_t i = 0; status == MM_OK && i < count; i++) {
         mmi_tensor t;
         mmi_adapter_shape(adapter, (int64_t)i, &t);
-        memcpy(names[i], PREFIX, sizeof PREFIX);
-        mmi_adapter_tensor_name(adapter, (int64_t)i, names[i] + strlen(PREFIX), sizeof names[i] - strlen(PREFIX));
+        memcpy(names[i], MMI_ADAPTER_PREFIX, sizeof MMI_ADAPTER_PREFIX);
+        mmi_adapter_tensor_name(adapter, (int64_t)i, names[i] + strlen(MMI_ADAPTER_PREFIX),
+                                sizeof names[i] - strlen(MMI_ADAPTER_PREFIX));
         entries[i] = (mmi_st_entry){ .name = names[i],
                                      .dtype = MM_F32,
                                      .rank = 2,
@@ -138,7 +140,7 @@ mm_status mm_adapter_save(const mm_adapter *adapter, const char *directory)
         return mmi_fail(MM_ERR_ARG, "mm_adapter_save: %s is NULL", adapter ? "directory" : "adapter");
     if (directory[0] == '\0')
         return mmi_fail(MM_ERR_ARG, "mm_adapter_save: the directory's name is empty");
-    const mmi_saved_pair pair = { CONFIG, WEIGHTS, write_config, write_weights, adapter };
+    const mmi_saved_pair pair = { MMI_ADAPTER_CONFIG, MMI_ADAPTER_WEIGHTS, write_config, write_weights, adapter };
     return mmi_save_pair(directory, &pair);
 }
 
@@ -284,7 +286,7 @@ static bool skip_prefix(const char **name, const char *prefix)
 static bool understand(char module[MMI_NAME_SIZE], int64_t *base, int *side, const mmi_layout *layout, const char *name)
 {
     static const char *const ends[] = { ".lora_A.weight", ".lora_B.weight", ".lora.A.weight", ".lora.B.weight" };
-    skip_prefix(&name, PREFIX);
+    skip_prefix(&name, MMI_ADAPTER_PREFIX);
     bool whole = strncmp(name, "model.", strlen("model.")) == 0;
     for (int i = 0; i < 4; i++) {
         size_t length = strlen(name), end = strlen(ends[i]);
@@ -437,7 +439,7 @@ mm_status mm_adapter_load(mm_model *model, const char *path, mm_adapter **out)
     if (!mmi_is_directory(path))
         return mmi_file_exists(path) ? load(out, model, NULL, path) :
                                        mmi_fail(MM_ERR_IO, "%s: there is no such directory or file", path);
-    char *config = mmi_path_join(path, CONFIG), *weights = mmi_path_join(path, WEIGHTS);
+    char *config = mmi_path_join(path, MMI_ADAPTER_CONFIG), *weights = mmi_path_join(path, MMI_ADAPTER_WEIGHTS);
     mm_status status = config && weights ? load(out, model, config, weights) : mmi_fail_memory(strlen(path), "a path");
     mmi_free(config);
     mmi_free(weights);

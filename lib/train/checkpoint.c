@@ -16,6 +16,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "model/adapter.h"
 #include "model/model.h"
 #include "train/state.h"
 
@@ -38,9 +39,17 @@ static mm_status write_config(const mm_trainer *t, const char *directory)
     return status;
 }
 
-static mm_status write_part(const mmi_checkpoint *c, int part, const char *directory)
+static mm_status write_adapter_config(const mm_trainer *t, const char *directory)
 {
-    char *path = join(directory, mmi_part_names[part]);
+    char *path = join(directory, MMI_ADAPTER_CONFIG);
+    mm_status status = path ? mmi_adapter_write_config(t->options.adapter, path) : MM_ERR_MEMORY;
+    mmi_free(path);
+    return status;
+}
+
+static mm_status write_part(const mmi_checkpoint *c, mmi_part part, const mm_trainer *t, const char *directory)
+{
+    char *path = join(directory, mmi_part_name(part, t));
     mm_status status = path ? mmi_tensors_write(path, &c->parts[part]) : MM_ERR_MEMORY;
     mmi_free(path);
     return status;
@@ -51,9 +60,11 @@ static mm_status write_contents(mmi_checkpoint *c, const mm_trainer *t, const ch
     mm_status status = mmi_make_directory(directory);
     if (status == MM_OK)
         status = write_config(t, directory);
+    if (status == MM_OK && t->options.adapter)
+        status = write_adapter_config(t, directory);
     for (int part = 0; part < MMI_PARTS && status == MM_OK; part++)
         if (c->parts[part].count > 0)
-            status = write_part(c, part, directory);
+            status = write_part(c, (mmi_part)part, t, directory);
     if (status == MM_OK && t->tokenizer)
         status = mm_tokenizer_save(t->tokenizer, directory);
     return status == MM_OK ? mmi_state_write(c->state, directory) : status;

@@ -8,13 +8,13 @@
 
 /* The files of tensors that a checkpoint may have. */
 typedef enum mmi_part {
-    MMI_PART_MODEL,
+    MMI_PART_MODEL, /* or the adapter */
     MMI_PART_OPTIMIZER,
     MMI_PART_GRADIENTS, /* what was accumulated since the last update */
     MMI_PART_STAGE,
     MMI_PARTS
 } mmi_part;
-extern const char *const mmi_part_names[MMI_PARTS];
+const char *mmi_part_name(mmi_part part, const mm_trainer *t);
 
 /* What the trainer has now, or would have: where the tensors of a part lie. */
 mm_status mmi_part_list(mmi_tensor_list *list, mmi_part part, const mm_trainer *t);

@@ -1,4 +1,5 @@
 /* What of a trainer a checkpoint holds. */
+#include "model/adapter.h"
 #include "model/model.h"
 #include "run/context.h"
 #include "train/checkpoint.h"
@@ -6,12 +7,21 @@
 #include "train/stage.h"
 #include "train/state.h"
 
-const char *const mmi_part_names[MMI_PARTS] = { "model.safetensors", "optimizer.safetensors", "gradients.safetensors",
-                                                "stage.safetensors" };
+const char *mmi_part_name(mmi_part part, const mm_trainer *t)
+{
+    static const char *const names[MMI_PARTS] = { "model.safetensors", "optimizer.safetensors", "gradients.safetensors",
+                                                  "stage.safetensors" };
+    return part == MMI_PART_MODEL && t->options.adapter ? MMI_ADAPTER_WEIGHTS : names[part];
+}
 
 static float *get_weight(void *model, int64_t index)
 {
     return mmi_model_trainable(model, index);
+}
+
+static float *get_adapter(void *adapter, int64_t index)
+{
+    return mmi_adapter_room(adapter, index);
 }
 
 static float *get_gradient(void *context, int64_t index)
@@ -19,14 +29,22 @@ static float *get_gradient(void *context, int64_t index)
     return mmi_context_grads(context, index);
 }
 
+/* What is trained. Other readers ask for the mark before they take a file for PyTorch's. */
+static mm_status list_model(mmi_tensor_list *list, const mm_trainer *t)
+{
+    mm_adapter *adapter = t->options.adapter;
+    const mmi_trained all = { .layout = mmi_model_layout(t->model), .adapter = adapter };
+    mm_status status = adapter ? mmi_tensors_add_all(list, &all, MMI_ADAPTER_PREFIX, get_adapter, adapter) :
+                                 mmi_tensors_add_all(list, &all, "", get_weight, t->model);
+    return status == MM_OK ? mmi_tensors_note(list, "format", "pt") : status;
+}
+
 mm_status mmi_part_list(mmi_tensor_list *list, mmi_part part, const mm_trainer *t)
 {
-    const mmi_trained all = { .layout = mmi_model_layout(t->model) }, trained = mmi_context_trained(t->context);
-    mm_status status = MM_OK;
+    const mmi_trained trained = mmi_context_trained(t->context);
     switch (part) {
-    case MMI_PART_MODEL: /* other readers ask for this mark before they take a file for PyTorch's */
-        status = mmi_tensors_add_all(list, &all, "", get_weight, t->model);
-        return status == MM_OK ? mmi_tensors_note(list, "format", "pt") : status;
+    case MMI_PART_MODEL:
+        return list_model(list, t);
     case MMI_PART_OPTIMIZER:
         return mmi_optimizer_tensors(list, t->optimizer);
     case MMI_PART_GRADIENTS:

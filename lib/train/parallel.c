@@ -321,7 +321,7 @@ static mm_status level_all(mm_trainer *t)
     if (status == MM_OK)
         status = level(t->parallel, &list);
     if (status == MM_OK)
-        mm_model_written(t->model);
+        mmi_trainer_written(t);
     mmi_tensors_free(&list);
     return status;
 }

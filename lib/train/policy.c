@@ -2,7 +2,6 @@
 
 #include <math.h>
 
-#include "base/dtype.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "data/hash.h"
@@ -10,6 +9,7 @@
 #include "model/model.h"
 #include "run/sampling.h"
 #include "train/objective.h"
+#include "train/stage.h"
 
 MMI_OPTIONS_INIT(mm_answer, MM_ANSWER_INIT)
 MMI_OPTIONS_INIT(mm_policy_training, MM_POLICY_TRAINING_INIT)
@@ -90,27 +90,23 @@ mm_status mmi_policy_plan(mmi_policy *p, const mm_trainer *t)
 
 /* --- Parts --- */
 
-/* What tells one reference from another: all its weights. */
-static uint64_t hash_weights(const mm_model *model)
+/* The one given; beside an adapter the model itself, else a copy of it as it is now. */
+static mm_status choose_reference(mmi_policy *p, const mm_trainer *t)
 {
-    mmi_hash hash;
-    mmi_hash_begin(&hash);
-    for (int64_t i = 0; i < mm_model_tensor_count(model); i++) {
-        mmi_weight w = mmi_model_weight(model, i);
-        mmi_hash_add(&hash, w.data, mmi_dtype_bytes(w.dtype, w.rows * w.cols));
-    }
-    return mmi_hash_end(&hash);
+    mm_model *given = p->o.reference ? p->o.reference : t->options.adapter ? t->model : NULL;
+    mm_status status = mmi_trainer_check_frozen(t, given, "reference");
+    if (status == MM_OK && given)
+        p->reference = mmi_model_hold(given);
+    else if (status == MM_OK)
+        status = mm_model_copy(t->model, &p->reference);
+    return status;
 }
 
 static mm_status make_reference(mmi_policy *p, const mm_trainer *t)
 {
     if (p->o.beta == 0)
         return MM_OK;
-    mm_status status = MM_OK;
-    if (p->o.reference)
-        p->reference = mmi_model_hold(p->o.reference);
-    else
-        status = mm_model_copy(t->model, &p->reference);
+    mm_status status = choose_reference(p, t);
     if (status != MM_OK)
         return status;
     int64_t here = mmi_model_arch(t->model)->V, there = mmi_model_arch(p->reference)->V;
@@ -124,7 +120,7 @@ static mm_status make_reference(mmi_policy *p, const mm_trainer *t)
     c.outputs = MM_OUT_LOGPROBS;
     c.threads = t->options.threads;
     c.kernels = t->options.kernels;
-    p->reference_hash = hash_weights(p->reference);
+    p->reference_hash = mmi_stage_hash_model(p->reference);
     return mm_context_create(p->reference, &c, &p->reference_context);
 }
 

@@ -75,7 +75,7 @@ static mm_status open_part(saved *s, mmi_part part, const mm_trainer *t, const c
     mm_status status = mmi_part_list(&s->lists[part], part, t);
     if (status != MM_OK || s->lists[part].count == 0)
         return status;
-    char *path = mmi_path_join(directory, mmi_part_names[part]);
+    char *path = mmi_path_join(directory, mmi_part_name(part, t));
     if (!path)
         return mmi_fail_memory(strlen(directory), "a path");
     status = mmi_tensors_open(&s->files[part], path, &s->lists[part]);
@@ -147,7 +147,7 @@ static void take_saved(mm_trainer *t, const saved *s)
     for (int part = 0; part < MMI_PARTS; part++)
         if (s->files[part].count > 0)
             mmi_tensors_take(&s->files[part], &s->lists[part]);
-    mm_model_written(t->model);
+    mmi_trainer_written(t);
     mmi_optimizer_set_steps(t->optimizer, s->updates);
     if (t->stage->take)
         t->stage->take(t);

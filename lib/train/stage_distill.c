@@ -37,6 +37,9 @@ static mm_status hire(distill *d, const mm_trainer *t)
     if (theirs < V)
         return mmi_fail(MM_ERR_ARG, "trainer: the teacher's vocab_size is %lld, it must be at least the model's %lld",
                         (long long)theirs, (long long)V);
+    mm_status status = mmi_trainer_check_frozen(t, t->options.teacher, "teacher");
+    if (status != MM_OK)
+        return status;
     d->teacher = mmi_model_hold(t->options.teacher);
     d->hash = mmi_stage_hash_model(d->teacher);
     mm_context_options c = MM_CONTEXT_OPTIONS_INIT;

@@ -28,11 +28,15 @@ typedef struct dpo {
 
 /* --- The reference --- */
 
+/* Beside an adapter that is the model itself: its context runs without the adapter. */
 static mm_status choose_reference(dpo *d, mm_trainer *t)
 {
-    mm_model *given = t->options.reference;
+    mm_model *given = t->options.reference ? t->options.reference : t->options.adapter ? t->model : NULL;
     if (!given)
         return mm_model_copy(t->model, &d->reference);
+    mm_status status = mmi_trainer_check_frozen(t, given, "reference");
+    if (status != MM_OK)
+        return status;
     if (mmi_model_arch(given)->V != mmi_model_arch(t->model)->V)
         return mmi_fail(MM_ERR_ARG, "trainer: the reference's vocab_size is %lld, the model's is %lld",
                         (long long)mmi_model_arch(given)->V, (long long)mmi_model_arch(t->model)->V);

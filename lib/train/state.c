@@ -8,15 +8,16 @@
 #include "data/dataset.h"
 #include "data/hash.h"
 #include "data/loader.h"
+#include "model/adapter.h"
 #include "train/stage.h"
 
 #define FORMAT "minimind-checkpoint"
 #define VERSION 1
 
 /* Every file that a checkpoint may hold beside state.json. */
-static const char *const files[] = { "config.json",           "model.safetensors", "optimizer.safetensors",
-                                     "gradients.safetensors", "stage.safetensors", "tokenizer.json",
-                                     "tokenizer_config.json" };
+static const char *const files[] = { "config.json",       "optimizer.safetensors", "model.safetensors",
+                                     MMI_ADAPTER_WEIGHTS, MMI_ADAPTER_CONFIG,      "gradients.safetensors",
+                                     "stage.safetensors", "tokenizer.json",        "tokenizer_config.json" };
 #define FILE_COUNT (sizeof files / sizeof *files)
 
 static bool set_int(mmi_json *object, const char *key, int64_t value)
@@ -111,6 +112,22 @@ static bool add_health_options(mmi_json *to, const mm_trainer *t)
            set_hash(to, "validation_hash", ends ? mmi_dataset_hash(mmi_loader_dataset(o->validation)) : 0);
 }
 
+/* What is trained, and by what. The model beside an adapter is part of what decides. */
+static bool add_learner(mmi_json *to, const mm_trainer *t)
+{
+    const mm_trainer_options *o = &t->options;
+    bool muon = o->optimizer == MM_OPTIMIZER_MUON;
+    mmi_json *adapter = o->adapter ? mmi_json_new_object() : mmi_json_new_null();
+    if (!mmi_json_set(to, "adapter", adapter) || !set_text(to, "optimizer", muon ? "muon" : "adamw") ||
+        !set_real(to, "momentum", muon ? o->momentum : 0))
+        return false;
+    if (!o->adapter)
+        return true;
+    const mm_adapter_options *a = &o->adapter->options;
+    return set_int(adapter, "rank", a->rank) && set_real(adapter, "alpha", a->alpha) &&
+           set_real(adapter, "dropout", a->dropout) && set_hash(to, "model_hash", t->beside);
+}
+
 static bool add_stage_options(mmi_json *to, const mm_trainer *t)
 {
     return set_text(to, "stage", t->stage->name) && (!t->stage->options || t->stage->options(to, t));
@@ -120,7 +137,7 @@ mmi_json *mmi_state_options(const mm_trainer *t)
 {
     mmi_json *options = mmi_json_new_object();
     if (options && add_trainer_options(options, &t->options) && add_data_options(options, t) &&
-        add_health_options(options, t) && add_stage_options(options, t))
+        add_health_options(options, t) && add_learner(options, t) && add_stage_options(options, t))
         return options;
     mmi_json_free(options);
     return NULL;
@@ -326,9 +343,10 @@ static mm_status check_file(const char *directory, const char *name, const mmi_j
 mm_status mmi_state_check_files(mmi_json *state, const char *directory)
 {
     mmi_json *list = mmi_json_get(state, "files");
+    const bool adapter = mmi_json_get(list, MMI_ADAPTER_WEIGHTS) != NULL;
     for (size_t i = 0; i < FILE_COUNT; i++) {
         mmi_json *entry = mmi_json_get(list, files[i]);
-        bool needed = i < 3; /* config, model, optimizer */
+        bool needed = i < 2 || (adapter ? i < 5 && i != 2 : i == 2); /* config, optimizer, and model or adapter */
         if (!entry && needed)
             return mmi_fail(MM_ERR_FORMAT, "%s/state.json: names no %s", directory, files[i]);
         mm_status status = entry ? check_file(directory, files[i], entry) : MM_OK;

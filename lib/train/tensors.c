@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 
-#define NAME_SIZE (MMI_TRAINED_NAME_SIZE + 16) /* with a prefix */
+#define NAME_SIZE (MMI_TRAINED_NAME_SIZE + 32) /* with a prefix */
 
 void mmi_tensors_free(mmi_tensor_list *list)
 {

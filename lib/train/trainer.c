@@ -28,6 +28,17 @@ mm_adamw_options mmi_trainer_adamw(const mm_trainer_options *o)
     return a;
 }
 
+static mm_muon_options muon_of(const mm_trainer_options *o)
+{
+    mm_muon_options m = MM_MUON_OPTIONS_INIT;
+    m.momentum = o->momentum;
+    m.beta1 = o->beta1;
+    m.beta2 = o->beta2;
+    m.eps = o->eps;
+    m.weight_decay = o->weight_decay;
+    return m;
+}
+
 static mm_status check_number(const char *name, double value)
 {
     if (value >= 0 && isfinite(value))
@@ -90,10 +101,22 @@ static mm_status check_sense(const mm_trainer_options *o)
     return MM_OK;
 }
 
-static mm_status check_options(const mm_trainer_options *o)
+static mm_status check_optimizer(const mm_trainer_options *o)
 {
     mm_adamw_options adamw = mmi_trainer_adamw(o);
-    mm_status status = mmi_adamw_check(&adamw);
+    if (o->optimizer != MM_OPTIMIZER_ADAMW && o->optimizer != MM_OPTIMIZER_MUON)
+        return mmi_fail(MM_ERR_ARG, "trainer: optimizer is %d, it must be MM_OPTIMIZER_ADAMW or MM_OPTIMIZER_MUON",
+                        o->optimizer);
+    if (o->reserved != 0)
+        return mmi_fail(MM_ERR_ARG, "trainer: reserved is %d, it must be 0", o->reserved);
+    if (o->optimizer == MM_OPTIMIZER_MUON && o->adapter)
+        return mmi_fail(MM_ERR_UNSUPPORTED, "trainer: an adapter is trained by AdamW: Muon is for a model's matrices");
+    return mmi_adamw_check(&adamw);
+}
+
+static mm_status check_options(const mm_trainer_options *o)
+{
+    mm_status status = check_optimizer(o);
     if (status == MM_OK)
         status = check_numbers(o);
     if (status == MM_OK)
@@ -193,9 +216,34 @@ int32_t mmi_trainer_length(const mm_trainer *t)
     return length > other ? length : other;
 }
 
-static mm_status build(mm_trainer *t)
+void mmi_trainer_written(mm_trainer *t)
+{
+    if (t->options.adapter)
+        mm_adapter_written(t->options.adapter);
+    else
+        mm_model_written(t->model);
+}
+
+mm_status mmi_trainer_check_frozen(const mm_trainer *t, const mm_model *frozen, const char *role)
+{
+    if (frozen != t->model || t->options.adapter)
+        return MM_OK;
+    return mmi_fail(MM_ERR_ARG,
+                    "trainer: the %s is the model that is trained; only beside an adapter that stays as it is", role);
+}
+
+static mm_status make_optimizer(mm_trainer *t)
 {
     mm_adamw_options adamw = mmi_trainer_adamw(&t->options);
+    mm_muon_options muon = muon_of(&t->options);
+    if (t->options.adapter)
+        return mm_adamw_create_adapter(t->options.adapter, &adamw, &t->optimizer);
+    return t->options.optimizer == MM_OPTIMIZER_MUON ? mm_muon_create(t->model, &muon, &t->optimizer) :
+                                                       mm_adamw_create(t->model, &adamw, &t->optimizer);
+}
+
+static mm_status build(mm_trainer *t)
+{
     mm_context_options c = MM_CONTEXT_OPTIONS_INIT;
     c.mode = MM_TRAIN;
     c.max_batch = mmi_trainer_rows(t);
@@ -203,6 +251,7 @@ static mm_status build(mm_trainer *t)
     c.outputs = t->stage->outputs;
     c.threads = t->options.threads;
     c.kernels = t->options.kernels;
+    c.adapter = t->options.adapter;
     mm_status status = copy_strings(t);
     if (status == MM_OK && t->stage->plan)
         status = t->stage->plan(t, &c);
@@ -211,7 +260,7 @@ static mm_status build(mm_trainer *t)
     if (status == MM_OK && t->stage->create)
         status = t->stage->create(t);
     if (status == MM_OK)
-        status = mm_adamw_create(t->model, &adamw, &t->optimizer);
+        status = make_optimizer(t);
     if (status == MM_OK)
         status = mmi_parallel_create(t);
     if (status == MM_OK)
@@ -224,6 +273,8 @@ static mm_status build(mm_trainer *t)
         status = mm_loader_tell(t->loader, &t->now.data);
     if (status == MM_OK && t->output && t->options.background_save)
         status = mmi_saver_create(&t->saver, t);
+    if (t->options.adapter)
+        t->beside = mmi_stage_hash_model(t->model);
     t->boundary = t->now;
     return status;
 }

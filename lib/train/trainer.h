@@ -67,6 +67,7 @@ struct mm_trainer {
     mm_trainer_options options;
     char *output, *kernels, *teacher_cache; /* what the options' strings point to */
     uint64_t vocabulary;                    /* hash of the loader's tokenizer */
+    uint64_t beside;                        /* hash of the model's weights, where an adapter is trained beside them */
     int64_t epoch_steps;                    /* 0: not known */
     int64_t total_steps;
     mmi_place now;
@@ -85,6 +86,12 @@ struct mm_trainer {
 
 /* AdamW as the options have it. */
 mm_adamw_options mmi_trainer_adamw(const mm_trainer_options *options);
+
+/* The model's weights, or the adapter's, have been changed. */
+void mmi_trainer_written(mm_trainer *t);
+
+/* A model that is to stay as it is, a `role` such as "reference", can't be the one that is trained: MM_ERR_ARG. */
+mm_status mmi_trainer_check_frozen(const mm_trainer *t, const mm_model *frozen, const char *role);
 
 /* The largest batch that it learns from or measures. */
 int32_t mmi_trainer_rows(const mm_trainer *t);

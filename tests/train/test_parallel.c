@@ -93,7 +93,7 @@ static void train_one(const world_rank *self)
     if (status != MM_OK && o.trainer.output)
         ck_ok(mm_trainer_save(run.trainer)); /* what was learnt is kept */
     size_t count;
-    p->weights[self->rank] = tiny_weights(run.model, &count);
+    p->weights[self->rank] = run.adapter ? tiny_adapter_weights(run.adapter, &count) : tiny_weights(run.model, &count);
     if (self->rank == 0)
         p->count = count;
     tiny_end(&run);
@@ -196,6 +196,19 @@ START_TEST(a_run_goes_on_with_another_number_of_ranks_anywhere)
     }
     forget(&alone);
     forget(&pair);
+}
+END_TEST
+
+START_TEST(an_adapter_and_muon_learn_as_on_one_rank)
+{
+    plan alone = plan_of(MM_ROWS_PAD), p = plan_of(MM_ROWS_PAD);
+    alone.options.rank = p.options.rank = _i ? 3 : 0;
+    alone.options.trainer.optimizer = p.options.trainer.optimizer = _i ? MM_OPTIMIZER_ADAMW : MM_OPTIMIZER_MUON;
+    train(&alone, 1);
+    train(&p, 2);
+    ck_same_run(&p, &alone, 1);
+    forget(&alone);
+    forget(&p);
 }
 END_TEST
 
@@ -393,6 +406,7 @@ static Suite *make_suite(void)
     tcase_add_checked_fixture(tc, start, NULL);
     tcase_add_loop_test(tc, losses_are_those_of_one_rank_with_the_same_global_batch, MM_ROWS_PAD, MM_ROWS_PACK + 1);
     tcase_add_loop_test(tc, a_run_goes_on_with_another_number_of_ranks_anywhere, MM_ROWS_PAD, MM_ROWS_PACK + 1);
+    tcase_add_loop_test(tc, an_adapter_and_muon_learn_as_on_one_rank, 0, 2);
     tcase_add_test(tc, experts_balance_as_on_one_rank);
     tcase_add_test(tc, ranks_that_begin_with_other_weights_take_those_of_rank_0);
     tcase_add_test(tc, only_rank_0_writes_checkpoints_and_between_updates_nobody);

@@ -299,7 +299,46 @@ START_TEST(a_resumed_run_ends_with_the_same_bits)
     policy.updates = _i % 2 ? 3 : 1;
     tiny_options o = options_for(&policy, put_prompts(7));
     o.trainer.accumulation_steps = _i % 2 ? 1 : 2;
+    o.rank = _i % 4 < 2 ? 0 : 3; /* an adapter, whose reference is the model */
     check_resume(&o, rng_between(&rng, 1, _i % 2 ? 17 : 5));
+}
+END_TEST
+
+START_TEST(beside_an_adapter_the_reference_is_the_model_itself)
+{
+    mm_policy_training policy = training_of(_i);
+    tiny_options o = options_for(&policy, put_prompts(7));
+    tiny_run shared, copied;
+    size_t count;
+    o.rank = 3;
+    tiny_start(&shared, &o);
+    float *before = tiny_weights(shared.model, &count);
+    ck_ok(mm_trainer_run(shared.trainer));
+    float *after = tiny_weights(shared.model, &count);
+    ck_assert(memcmp(before, after, count * sizeof *before) == 0);
+    policy.reference = tiny_model(o.weights); /* the same weights once more */
+    tiny_start(&copied, &o);
+    ck_ok(mm_trainer_run(copied.trainer));
+    tiny_check_same(&copied, &shared);
+    mm_model_free(policy.reference);
+    free(before);
+    free(after);
+    tiny_end(&shared);
+    tiny_end(&copied);
+}
+END_TEST
+
+START_TEST(the_model_that_learns_is_no_reference)
+{
+    mm_policy_training policy = training_of(MM_POLICY_GRPO);
+    tiny_options o = options_for(&policy, put_prompts(7));
+    tiny_run run;
+    mm_trainer *made = NULL;
+    tiny_start(&run, &o);
+    policy.reference = run.model;
+    ck_status(mm_trainer_create(run.model, run.loader, run.tokenizer, &o.trainer, &made), MM_ERR_ARG);
+    ck_error_mentions("the reference is the model that is trained");
+    tiny_end(&run);
 }
 END_TEST
 
@@ -452,6 +491,8 @@ int main(void)
     tcase_add_loop_test(runs, what_is_rewarded_is_said_more_often, MM_POLICY_GRPO, MM_POLICY_PPO + 1);
     tcase_add_test(runs, the_number_of_threads_changes_nothing);
     tcase_add_loop_test(runs, a_resumed_run_ends_with_the_same_bits, 0, 20);
+    tcase_add_loop_test(runs, beside_an_adapter_the_reference_is_the_model_itself, MM_POLICY_GRPO, MM_POLICY_PPO + 1);
+    tcase_add_test(runs, the_model_that_learns_is_no_reference);
     tcase_add_test(runs, a_callback_that_stops_leaves_the_run_before_its_step);
     tcase_add_test(runs, a_reward_that_is_not_finite_is_named_and_the_step_can_be_tried_again);
     tcase_add_test(runs, a_checkpoint_of_other_options_or_another_reference_is_refused);

@@ -430,6 +430,7 @@ START_TEST(every_failing_allocation_of_create_is_survived)
     o.trainer.background_save = 1;
     tiny_start(&run, &o);
     mm_trainer_free(run.trainer);
+    o.trainer.adapter = run.adapter;
     mm_memory_usage before = MM_MEMORY_USAGE_INIT, after = MM_MEMORY_USAGE_INIT;
     mm_memory_get_usage(&before);
     bool done = false;

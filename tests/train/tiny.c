@@ -72,6 +72,15 @@ mm_status tiny_try(tiny_run *run, const tiny_options *options)
     ck_ok(mm_dataset_open(options->path, &run->dataset));
     ck_ok(mm_loader_create(run->dataset, run->tokenizer, &options->loader, &run->loader));
     mm_trainer_options o = options->trainer;
+    if (options->rank > 0) {
+        mm_adapter_options a = MM_ADAPTER_OPTIONS_INIT;
+        a.rank = options->rank;
+        a.dropout = options->dropout;
+        a.seed = options->weights;
+        a.targets = "all-linear";
+        ck_ok(mm_adapter_create(run->model, &a, &run->adapter));
+        o.adapter = run->adapter;
+    }
     mm_model *teacher = o.teacher = options->teacher ? tiny_teacher(options->teacher) : o.teacher;
     if (options->validation) {
         mm_loader_options l = options->loader;
@@ -99,11 +108,14 @@ void tiny_end(tiny_run *run)
     mm_loader_free(run->loader);
     mm_dataset_free(run->dataset);
     mm_tokenizer_free(run->tokenizer);
+    mm_adapter_free(run->adapter);
     mm_model_free(run->model);
     memset(run, 0, sizeof *run);
 }
 
-const char *const tiny_kind_names[TINY_KINDS] = { "text", "chat", "dpo", "distill", "cached" };
+const char *const tiny_kind_names[TINY_KINDS] = {
+    "text", "chat", "dpo", "distill", "cached", "muon", "lora", "lora_dpo"
+};
 
 /* Rows of conversations, or of pairs whose chosen answers are in capitals. */
 static const char *put_conversations(const char *directory, const char *name, bool pairs, int rows, unsigned seed)
@@ -151,20 +163,23 @@ static void write_cache(const tiny_options *o, const char *path)
 
 tiny_options tiny_options_of(tiny_kind kind, const char *directory)
 {
-    bool talks = kind == TINY_CHAT || kind == TINY_DPO;
+    bool pairs = kind == TINY_DPO || kind == TINY_LORA_DPO, talks = pairs || kind == TINY_CHAT;
     char name[600];
     snprintf(name, sizeof name, "%s.jsonl", tiny_kind_names[kind]);
-    const char *path =
-        talks ? put_conversations(directory, name, kind == TINY_DPO, 13, 3) : put_rows(directory, name, 23, 12, 1);
+    const char *path = talks ? put_conversations(directory, name, pairs, 13, 3) : put_rows(directory, name, 23, 12, 1);
     tiny_options o = tiny_defaults(keep_path(kind, path));
     if (talks) {
-        o.loader.kind = kind == TINY_DPO ? MM_ROW_PREFERENCE : MM_ROW_CHAT;
+        o.loader.kind = pairs ? MM_ROW_PREFERENCE : MM_ROW_CHAT;
         o.loader.template_name = "minimind2";
         o.loader.max_length = 96; /* a system message of the template's own, byte by byte */
-        o.loader.batch = kind == TINY_DPO ? 2 : 3;
+        o.loader.batch = pairs ? 2 : 3;
         o.trainer.epochs = 4;
     }
-    if (kind == TINY_DPO)
+    if (kind == TINY_MUON)
+        o.trainer.optimizer = MM_OPTIMIZER_MUON;
+    if (kind == TINY_LORA || kind == TINY_LORA_DPO)
+        o.rank = 3;
+    if (pairs)
         o.trainer.stage = MM_STAGE_DPO;
     if (kind != TINY_DISTILL && kind != TINY_CACHED)
         return o;
@@ -194,12 +209,38 @@ float *tiny_weights(const mm_model *model, size_t *count)
     return all;
 }
 
+float *tiny_adapter_weights(const mm_adapter *adapter, size_t *count)
+{
+    float *all = NULL;
+    *count = 0;
+    for (int64_t i = 0; i < mm_adapter_tensor_count(adapter); i++) {
+        mm_view view;
+        ck_ok(mm_adapter_tensor(adapter, i, &view));
+        size_t n = (size_t)(view.shape[0] * view.shape[1]);
+        all = realloc(all, (*count + n) * sizeof *all);
+        memcpy(all + *count, view.data, n * sizeof *all);
+        *count += n;
+    }
+    return all;
+}
+
+static void check_same_adapters(const mm_adapter *adapter, const mm_adapter *expected)
+{
+    size_t n, m;
+    float *a = tiny_adapter_weights(adapter, &n), *b = tiny_adapter_weights(expected, &m);
+    ck_assert_uint_eq(n, m);
+    ck_assert_msg(n == 0 || memcmp(a, b, n * sizeof *a) == 0, "the adapters differ by %g", relative_error(a, b, n));
+    free(a);
+    free(b);
+}
+
 void tiny_check_same(const tiny_run *run, const tiny_run *expected)
 {
     size_t n, m;
     float *a = tiny_weights(run->model, &n), *b = tiny_weights(expected->model, &m);
     mm_train_progress p = MM_TRAIN_PROGRESS_INIT, q = MM_TRAIN_PROGRESS_INIT;
     ck_assert_uint_eq(n, m);
+    check_same_adapters(run->adapter, expected->adapter);
     ck_assert_msg(memcmp(a, b, n * sizeof *a) == 0, "the weights differ by %g", relative_error(a, b, n));
     ck_ok(mm_trainer_progress(run->trainer, &p));
     ck_ok(mm_trainer_progress(expected->trainer, &q));

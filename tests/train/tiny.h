@@ -10,6 +10,7 @@ mm_model *tiny_model(uint64_t seed);
 /* A run and all it is made of. */
 typedef struct tiny_run {
     mm_model *model;
+    mm_adapter *adapter; /* what is trained beside the model; NULL: the model is */
     mm_tokenizer *tokenizer;
     mm_dataset *dataset;
     mm_loader *loader;
@@ -27,13 +28,24 @@ typedef struct tiny_options {
     double dropout;
     uint64_t teacher;       /* seed of a teacher of a wider config; 0: none */
     const char *validation; /* rows, or NULL */
-    bool moe; /* 4 experts, of which 2 work */
+    int32_t rank;           /* of an adapter, which learns instead of the model; 0: none */
+    bool moe;               /* 4 experts, of which 2 work */
 } tiny_options;
 tiny_options tiny_defaults(const char *rows);
 
 /* One of each kind of run that a trainer knows, its files in `directory`; 20 to 40 steps, checkpoints in the midst of
  * accumulations. */
-typedef enum tiny_kind { TINY_TEXT, TINY_CHAT, TINY_DPO, TINY_DISTILL, TINY_CACHED, TINY_KINDS } tiny_kind;
+typedef enum tiny_kind {
+    TINY_TEXT,
+    TINY_CHAT,
+    TINY_DPO,
+    TINY_DISTILL,
+    TINY_CACHED,
+    TINY_MUON,
+    TINY_LORA,
+    TINY_LORA_DPO,
+    TINY_KINDS
+} tiny_kind;
 tiny_options tiny_options_of(tiny_kind kind, const char *directory);
 extern const char *const tiny_kind_names[TINY_KINDS];
 
@@ -45,10 +57,11 @@ mm_status tiny_try(tiny_run *run, const tiny_options *options);
 void tiny_start(tiny_run *run, const tiny_options *options);
 void tiny_end(tiny_run *run);
 
-/* All weights, one after another; free() them. */
+/* All weights, one after another; free() them. And of the adapter. */
 float *tiny_weights(const mm_model *model, size_t *count);
+float *tiny_adapter_weights(const mm_adapter *adapter, size_t *count);
 
-/* Fails unless the run's weights and place are those of `expected` to the bit. */
+/* Fails unless the run's weights, those of its adapter too, and place are those of `expected` to the bit. */
 void tiny_check_same(const tiny_run *run, const tiny_run *expected);
 
 int64_t tiny_steps(const tiny_run *run);

@@ -100,6 +100,8 @@ MM_STAGE_PLAIN = 0
 MM_STAGE_POLICY = 1
 MM_STAGE_DPO = 2
 MM_STAGE_DISTILL = 3
+MM_OPTIMIZER_ADAMW = 0
+MM_OPTIMIZER_MUON = 1
 
 
 class mm_allocator(Structure):
@@ -968,6 +970,10 @@ class mm_trainer_options(Structure):
         ("loss_scale_interval", c_int64),
         ("keep_best", c_int32),
         ("background_save", c_int32),
+        ("adapter", POINTER(mm_adapter)),
+        ("momentum", c_double),
+        ("optimizer", c_int32),
+        ("reserved", c_int32),
     ]
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from . import _ffi
 from ._library import Handle, as_dict, create, lib, path, struct
+from .adapter import Adapter
 from .data import Loader
 from .model import Model
 from .tokenizer import Tokenizer
@@ -91,11 +92,13 @@ class Trainer(Handle):
     def __init__(self, model: Model, loader: Loader, tokenizer: Tokenizer | None = None, *,
                  output: str | os.PathLike[str] | None = None, on_step: Callable[[Progress], Any] | None = None,
                  validation: Loader | None = None, reference: Model | None = None, teacher: Model | None = None,
+                 adapter: Adapter | None = None,
                  teacher_cache: str | os.PathLike[str] | None = None, dpo: dict[str, Any] | None = None,
                  distill: dict[str, Any] | None = None, policy: Policy | None = None, **options: Any) -> None:
         """`on_step(progress)` may return True to stop, as stop() does; an exception of its stops too and is raised by
         run(). `dpo` and `distill`: the fields of mm_dpo_options and mm_distill_options. `options`: the fields of
-        mm_trainer_options, such as epochs, max_steps, schedule, stage=MM_STAGE_DPO."""
+        mm_trainer_options, such as epochs, max_steps, schedule, stage=MM_STAGE_DPO, optimizer=MM_OPTIMIZER_MUON. With an
+        `adapter` that alone is trained."""
         self._raised: list[BaseException] = policy.raised if policy is not None else []
         told = _teller(on_step, self._raised)
         wanted = struct(_ffi.mm_trainer_options, on_step=told, **options)
@@ -105,7 +108,8 @@ class Trainer(Handle):
             wanted.stage, wanted.policy = _ffi.MM_STAGE_POLICY, ctypes.pointer(policy._struct)
         if teacher_cache is not None:
             wanted.teacher_cache = path(teacher_cache)
-        for name, handle in (("validation", validation), ("reference", reference), ("teacher", teacher)):
+        for name, handle in (("validation", validation), ("reference", reference), ("teacher", teacher),
+                             ("adapter", adapter)):
             if handle is not None:
                 setattr(wanted, name, handle._native._as_parameter_)
         if dpo is not None:
