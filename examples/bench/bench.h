@@ -11,7 +11,7 @@
 typedef struct options {
     const char *what, *preset, *kernels, *data, *tokenizer, *of;
     int batch, length, threads, repeat, new_tokens, sequences;
-    int32_t dtype, cache_dtype;
+    int32_t dtype, cache_dtype, compute;
     bool json, processor_time;
 } options;
 

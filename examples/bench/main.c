@@ -41,6 +41,7 @@ static int usage_text(FILE *to)
                 "  --new-tokens N      tokens to decode (128)\n"
                 "  --sequences N       generated together, at most 1024 (16)\n"
                 "  --dtype NAME        of the weights in inference: f32, bf16, q8_0 or q4_0 (f32)\n"
+                "  --compute NAME      what products round their operands to: f32, bf16 or f16 (f32)\n"
                 "  --cache-dtype NAME  of keys and values: f32, bf16 or q8_0 (f32)\n"
                 "  --threads N         (2)\n"
                 "  --repeat N          counted runs, 1 to %d (5)\n"
@@ -54,15 +55,17 @@ static int usage_text(FILE *to)
     return to == stdout ? 0 : 1;
 }
 
-static void read_dtype(const char *option, const char *name, int32_t *dtype)
+static const int32_t stored[] = { MM_F32, MM_BF16, MM_Q8_0, MM_Q4_0 }, computed[] = { MM_F32, MM_BF16, MM_F16 };
+
+static int32_t read_dtype(const char *option, const char *name, const int32_t *known, int count)
 {
-    static const int32_t known[] = { MM_F32, MM_BF16, MM_Q8_0, MM_Q4_0 };
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strcmp(name, mm_dtype_name(known[i])) == 0) {
-            *dtype = known[i];
-            return;
-        }
-    fprintf(stderr, "bench: %s is \"%s\", allowed are f32, bf16, q8_0 and q4_0\n", option, name);
+    for (int i = 0; i < count; i++)
+        if (strcmp(name, mm_dtype_name(known[i])) == 0)
+            return known[i];
+    fprintf(stderr, "bench: %s is \"%s\", allowed are", option, name);
+    for (int i = 0; i < count; i++)
+        fprintf(stderr, " %s", mm_dtype_name(known[i]));
+    fprintf(stderr, "\n");
     exit(1);
 }
 
@@ -85,8 +88,8 @@ static const struct option names[] = {
     { "repeat", required_argument, NULL, 'r' },      { "kernels", required_argument, NULL, 'k' },
     { "of", required_argument, NULL, 'o' },          { "data-path", required_argument, NULL, 'd' },
     { "tokenizer", required_argument, NULL, 'z' },   { "processor-time", no_argument, NULL, 'x' },
-    { "json", no_argument, NULL, 'j' },              { "help", no_argument, NULL, 'h' },
-    { NULL, 0, NULL, 0 }
+    { "json", no_argument, NULL, 'j' },              { "compute", required_argument, NULL, 'm' },
+    { "help", no_argument, NULL, 'h' },              { NULL, 0, NULL, 0 }
 };
 
 /* One option; false for those that there are not. */
@@ -98,8 +101,9 @@ static bool take_option(options *o, int c)
     case 'l': o->length = positive("--max-seq-len", optarg, 1 << 20); return true;
     case 'n': o->new_tokens = positive("--new-tokens", optarg, 1 << 20); return true;
     case 's': o->sequences = positive("--sequences", optarg, 1024); return true;
-    case 'w': read_dtype("--dtype", optarg, &o->dtype); return true;
-    case 'c': read_dtype("--cache-dtype", optarg, &o->cache_dtype); return true;
+    case 'w': o->dtype = read_dtype("--dtype", optarg, stored, 4); return true;
+    case 'm': o->compute = read_dtype("--compute", optarg, computed, 3); return true;
+    case 'c': o->cache_dtype = read_dtype("--cache-dtype", optarg, stored, 4); return true;
     case 't': o->threads = positive("--threads", optarg, 1024); return true;
     case 'r': o->repeat = positive("--repeat", optarg, MOST_RUNS); return true;
     case 'k': o->kernels = optarg; return true;

@@ -8,10 +8,11 @@ void record_begin(const options *o, const char *what, int32_t dtype, int threads
 {
     as_json = o->json;
     if (as_json)
-        printf("{\"what\": \"%s\", \"preset\": \"%s\", \"dtype\": \"%s\", \"threads\": %d, \"kernels\": \"%s\"", what, o->preset,
-               mm_dtype_name(dtype), threads, kernels);
+        printf("{\"what\": \"%s\", \"preset\": \"%s\", \"dtype\": \"%s\", \"threads\": %d, \"kernels\": \"%s\", \"compute\": \"%s\"",
+               what, o->preset, mm_dtype_name(dtype), threads, kernels, mm_dtype_name(o->compute));
     else
-        printf("%s %s, %s, %d threads, %s\n", what, o->preset, mm_dtype_name(dtype), threads, kernels);
+        printf("%s %s, %s, computed in %s, %d threads, %s\n", what, o->preset, mm_dtype_name(dtype),
+               mm_dtype_name(o->compute), threads, kernels);
 }
 
 void record_rates(const char *key, rates r)

@@ -46,6 +46,7 @@ static mm_context_options begin(work *w, const options *o, int threads, const ch
     mm_context_options how = MM_CONTEXT_OPTIONS_INIT;
     how.threads = threads;
     how.kernels = kernels;
+    how.compute = o->compute;
     return how;
 }
 

@@ -5,6 +5,15 @@
  * A context holds all that a run needs: its threads, every buffer its largest batch will use, the gradients. All of
  * it is planned and allocated by mm_context_create(); forward and backward allocate nothing.
  *
+ * Precision: weights, gradients and everything that is kept between layers are float32 (weights may have fewer bits in
+ * evaluation). With `compute` MM_BF16 or MM_F16 both operands of a matrix product, activations, weights and on the way
+ * back gradients, are rounded to that type as they are read, to nearest, ties to even; the sums are float32. That is so
+ * for every linear layer, the experts, the head and adapters, in both directions. Never rounded are attention's scores
+ * and weighted sums, the router of experts, norms, rotations, activations, softmax and loss, the residual stream, and
+ * the gradients' sums. As float16, what is beyond 65504 turns to infinity, and what is below 3e-8 to 0: gradients need
+ * mm_backward_options.loss_scale then. Weights in blocks (q8_0, q4_0) have products of their own, with or without it.
+ * Such products run on the library's own kernels, on an "openblas" path too.
+ *
  * Threads: one call at a time per context (mm_cancel() excepted). Contexts of one model may run side by side while
  * nothing trains it.
  */
@@ -77,8 +86,12 @@ typedef struct mm_context_options {
                                 and a pattern also means names that end in a dot and it, ".weight" or ".bias" left out or
                                 not: "lm_head,layers.7.*". The others are frozen: no gradient is held or computed for
                                 them. NULL: all are trained */
+    int32_t compute;     /**< what the operands of matrix products are rounded to: MM_F32, which they are, MM_BF16 or MM_F16;
+                              see "Precision" above */
+    int32_t reserved;    /**< 0 */
 } mm_context_options;
-#define MM_CONTEXT_OPTIONS_INIT { sizeof(mm_context_options), MM_EVAL, 1, 512, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL }
+#define MM_CONTEXT_OPTIONS_INIT { sizeof(mm_context_options), MM_EVAL, 1, 512, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, \
+                                  MM_F32, 0 }
 
 /** Set every field of `options` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
 MM_API void mm_context_options_init(mm_context_options *options, size_t struct_size);
@@ -94,8 +107,8 @@ MM_API const char *mm_kernels_name(int32_t index);
  * @param options  Copied, strings included; NULL for the defaults.
  * @param out      Yours: pair it with mm_context_free().
  *
- * @return MM_OK; MM_ERR_ARG, a size out of range, no such kernels, an adapter for other shapes, or a pattern that means
- *         nothing; MM_ERR_MEMORY; MM_ERR_STATE, MM_TRAIN on weights that are not float32 or, without an adapter, mapped.
+ * @return MM_OK; MM_ERR_ARG, a size out of range, no such kernels, a dtype that is not computed in, an adapter for other
+ *         shapes, or a pattern that means nothing; MM_ERR_MEMORY; MM_ERR_STATE, MM_TRAIN on weights that are not float32 or, without an adapter, mapped.
  *         Since: 0.1
  */
 MM_API mm_status mm_context_create(mm_model *model, const mm_context_options *options, mm_context **out);

@@ -1,4 +1,5 @@
-/* What a layer runs with: a pool, a kernel table, per-worker scratch, and whether products go to OpenBLAS. */
+/* What a layer runs with: a pool, a kernel table, per-worker scratch, whether products go to OpenBLAS, and how precise
+ * they are. */
 #ifndef MMI_BACKEND_EXEC_H
 #define MMI_BACKEND_EXEC_H
 
@@ -13,6 +14,7 @@ typedef struct mmi_exec {
     mmi_kernels k;
     mmi_pool *pool;       /* borrowed */
     bool blas;
+    int32_t compute;      /* what the operands of large products are rounded to; MM_F32: not at all */
     float *scratch;       /* [threads, scratch_stride] */
     int64_t scratch_stride; /* floats per worker */
 } mmi_exec;
@@ -21,6 +23,14 @@ typedef struct mmi_exec {
 static inline float *mmi_exec_scratch(const mmi_exec *x, int worker)
 {
     return x->scratch + worker * x->scratch_stride;
+}
+
+/* The same for products that are not to be rounded. */
+static inline mmi_exec mmi_exec_exact(const mmi_exec *x)
+{
+    mmi_exec exact = *x;
+    exact.compute = MM_F32;
+    return exact;
 }
 
 /* Rows [*first, *last) of piece `piece` when `rows` are cut into pieces of `step`. */

@@ -12,7 +12,7 @@ typedef struct product {
     float *c;
     int64_t M, N, K, ldc;
     int64_t ars, acs, brs, bcs; /* op(A) at (i, p): a + i * ars + p * acs; op(B) at (p, j): b + p * brs + j * bcs */
-    bool accumulate, blas;
+    bool accumulate, blas, in_place;
     int64_t rows, cols, across;
 } product;
 
@@ -50,7 +50,7 @@ static void cut(product *p)
     while (down * across < WANTED_SLICES) {
         bool can_down = p->M >= 2 * down * SMALLEST_SLICE, can_across = p->N >= 2 * across * SMALLEST_SLICE;
         int64_t height = p->M * across, width = p->N * down; /* in proportion to a slice's rows and columns */
-        bool tall = p->acs == 1 ? height > 2 * width : height >= width;
+        bool tall = p->in_place ? height > 2 * width : height >= width;
         if (can_down && (tall || !can_across))
             down *= 2;
         else if (can_across)
@@ -76,8 +76,12 @@ static void multiply_slice(void *arg, int64_t piece, int worker)
     if (p->blas && mmi_blas_product(c, p->ldc, ta, tb, a, ta ? p->acs : p->ars, b, tb ? p->bcs : p->brs, i_end - i,
                                     j_end - j, p->K, p->accumulate))
         return;
-    x->k.gemm_slice(c, p->ldc, a, p->ars, p->acs, b, p->brs, p->bcs, i_end - i, j_end - j, p->K, p->accumulate,
-                    mmi_exec_scratch(x, worker));
+    if (x->compute != MM_F32)
+        x->k.gemm_slice_rounded(c, p->ldc, a, p->ars, p->acs, b, p->brs, p->bcs, i_end - i, j_end - j, p->K,
+                                p->accumulate, mmi_exec_scratch(x, worker), x->compute);
+    else
+        x->k.gemm_slice(c, p->ldc, a, p->ars, p->acs, b, p->brs, p->bcs, i_end - i, j_end - j, p->K, p->accumulate,
+                        mmi_exec_scratch(x, worker));
 }
 
 /* Columns [j, j_end) of a product of few rows, B's rows contiguous. */
@@ -107,7 +111,11 @@ static void multiply_rows(void *arg, int64_t piece, int worker)
     (void)worker;
     mmi_piece_rows(piece, r->step, r->N, &j, &j_end);
     const unsigned char *w = r->W + mmi_dtype_bytes(r->dtype, j * r->ldw);
-    r->x->k.gemv_rows(r->Y + j, r->ldy, r->X, r->ldx, w, r->dtype, r->ldw, r->M, j_end - j, r->K);
+    if (r->x->compute != MM_F32)
+        r->x->k.gemv_rows_rounded(r->Y + j, r->ldy, r->X, r->ldx, w, r->dtype, r->ldw, r->M, j_end - j, r->K,
+                                  r->x->compute);
+    else
+        r->x->k.gemv_rows(r->Y + j, r->ldy, r->X, r->ldx, w, r->dtype, r->ldw, r->M, j_end - j, r->K);
 }
 
 /* Rows of W, or columns of B, per piece. A product of more than one piece has a multiple of PIECES_AT_ONCE of them, so
@@ -144,15 +152,29 @@ void mmi_gemm(const mmi_exec *x, bool ta, bool tb, int64_t M, int64_t N, int64_t
         gemv(x, M, N, K, A, lda, B, MM_F32, ldb, C, ldc);
         return;
     }
-    product p = { x,          A,     B, C, M, N, K, ldc, ta ? 1 : lda, ta ? lda : 1, tb ? 1 : ldb, tb ? ldb : 1,
-                  accumulate, false, 0, 0, 1 };
-    if (M <= FEW_ROWS && !tb) {
+    bool exact = x->compute == MM_F32;
+    product p = { .x = x,
+                  .a = A,
+                  .b = B,
+                  .c = C,
+                  .M = M,
+                  .N = N,
+                  .K = K,
+                  .ldc = ldc,
+                  .ars = ta ? 1 : lda,
+                  .acs = ta ? lda : 1,
+                  .brs = tb ? 1 : ldb,
+                  .bcs = tb ? ldb : 1,
+                  .accumulate = accumulate,
+                  .in_place = exact && (!ta || lda == 1),
+                  .across = 1 };
+    if (M <= FEW_ROWS && !tb && exact) {
         p.cols = round_up(rows_per_piece(N, K), STEP_COLS);
         mmi_pool_run(x->pool, mmi_pieces(N, p.cols), multiply_columns, &p);
         return;
     }
     cut(&p);
-    p.blas = x->blas && (ta || !x->k.in_place_beats_blas);
+    p.blas = exact && x->blas && (ta || !x->k.in_place_beats_blas);
     if (p.blas)
         mmi_blas_enter();
     mmi_pool_run(x->pool, mmi_pieces(M, p.rows) * p.across, multiply_slice, &p);

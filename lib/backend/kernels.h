@@ -91,7 +91,16 @@ typedef struct mmi_kernels {
      * A at (i, p): a + i * ars + p * acs; B at (p, j): b + p * brs + j * bcs; any strides. */
     void (*gemm_slice)(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b, int64_t brs,
                        int64_t bcs, int64_t M, int64_t N, int64_t K, int32_t accumulate, float *scratch);
-    int64_t gemm_scratch; /* floats that gemm_slice needs, whatever the shape */
+    int64_t gemm_scratch; /* floats that gemm_slice and gemm_slice_rounded need, whatever the shape */
+
+    /* The same two with every number of both operands rounded to `round` first (bf16 or f16: to nearest, ties to even;
+     * beyond f16's 65504 to infinity; NaN stays NaN); products of such numbers are exact, sums are float32. What has
+     * fewer bits already stays as it is. */
+    void (*gemv_rows_rounded)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype,
+                              int64_t ldw, int64_t M, int64_t N, int64_t K, int32_t round);
+    void (*gemm_slice_rounded)(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b,
+                               int64_t brs, int64_t bcs, int64_t M, int64_t N, int64_t K, int32_t accumulate,
+                               float *scratch, int32_t round);
 
     /* --- Products with weights in blocks: K a multiple of 32, rows without gaps --- */
 

@@ -90,7 +90,8 @@ static void group(mmi_routing *r, int64_t N, int64_t E, int64_t k)
 void mmi_moe_route(const mmi_exec *x, mmi_routing *r, const float *h, const mmi_router *router, int64_t N, float *panel)
 {
     int64_t C = router->weight.w.cols;
-    mmi_linear_forward(x, r->probs, router->E, h, C, router->weight, (mmi_param){ 0 }, N, panel);
+    mmi_exec exact = mmi_exec_exact(x); /* a choice that tips over costs more than rounding gains */
+    mmi_linear_forward(&exact, r->probs, router->E, h, C, router->weight, (mmi_param){ 0 }, N, panel);
     job j = { .x = x, .r = r, .router = router, .N = N, .C = C };
     run_rows(&j, choose, N);
     group(r, N, router->E, router->k);
@@ -246,9 +247,10 @@ void mmi_moe_backward(const mmi_exec *x, float *dh, float *hg, float *dy, float 
               .C = C,
               .groups = groups,
               .balance_scale = balance_scale };
+    mmi_exec exact = mmi_exec_exact(x);
     balance_backward(&j);
     run_rows(&j, weights_backward, N);
-    mmi_linear_backward(x, dh, C, d_probs, E, h, C, router->weight, (mmi_param){ 0 }, N, true);
+    mmi_linear_backward(&exact, dh, C, d_probs, E, h, C, router->weight, (mmi_param){ 0 }, N, true);
     mmi_dropout_apply(x, dy, rows * C, dropout);
 
     j.out = hg;

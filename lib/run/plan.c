@@ -39,6 +39,9 @@ mm_status mmi_limits_read(mmi_limits *out, const mmi_arch *arch, const mm_contex
         return status;
     if (!(o.router_noise >= 0 && o.router_noise <= 1))
         return mmi_fail(MM_ERR_ARG, "router_noise is %g, must be from 0 to 1", o.router_noise);
+    if (o.compute != MM_F32 && o.compute != MM_BF16 && o.compute != MM_F16)
+        return mmi_fail(MM_ERR_ARG, "compute is %d (%s), must be f32, bf16 or f16", o.compute,
+                        mm_dtype_name(o.compute));
     const mmi_path *path = mmi_path_find(o.kernels);
     if (!path)
         return mmi_fail(MM_ERR_ARG, "kernels is \"%s\", which is not among mm_kernels_name() here", o.kernels);
@@ -53,6 +56,7 @@ mm_status mmi_limits_read(mmi_limits *out, const mmi_arch *arch, const mm_contex
         .threads = o.threads ? o.threads : mmi_processor_count(),
         .checkpointing = o.mode == MM_TRAIN && o.checkpointing,
         .router_noise = o.router_noise,
+        .compute = o.compute,
         .path = path,
         .weights = weights,
         .parallel_for = o.parallel_for,

@@ -21,6 +21,7 @@ typedef struct mmi_weight_kinds {
 /* A context's options, checked and with every 0 filled in. */
 typedef struct mmi_limits {
     int32_t mode, max_batch, max_length, max_context, outputs, threads;
+    int32_t compute; /* MM_F32, MM_BF16, MM_F16 */
     const mmi_path *path;
     bool checkpointing;
     bool head_learns; /* gradients are held for the head's matrix */

@@ -110,7 +110,8 @@ void mmi_muon_update(const mm_optimizer *o, const mmi_exec *x, float *w, float *
                      const mmi_tensor *tensor, double grad_scale, double lr, double decay)
 {
     int64_t R = tensor->shape[0], C = tensor->shape[1], side = R > C ? R : C;
-    matrix t = { .x = x,
+    mmi_exec exact = mmi_exec_exact(x); /* an update is computed as the weights are kept */
+    matrix t = { .x = &exact,
                  .w = w,
                  .m = m,
                  .g = g,

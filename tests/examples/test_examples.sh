@@ -199,6 +199,8 @@ for program in train prefill decode batch scaling kernels start; do
     check "bench $program gives its figures as JSON" bench_measures $program
 done
 check "bench decode takes other dtypes" bench_measures decode --dtype bf16 --cache-dtype bf16
+check "bench train computes in other dtypes" bench_measures train --compute bf16
+check "bench refuses to compute in what is for storage only" refuses "--compute" bench train --compute q8_0
 check "bench attention goes up to the length it is told" bench_long_context
 check "bench refuses a dtype that there is not" refuses "--dtype" bench decode --dtype q3
 check "bench refuses a number that is none" refuses "--threads" bench decode --threads two

@@ -394,6 +394,31 @@ START_TEST(logits_far_apart_stay_finite_both_ways)
 }
 END_TEST
 
+START_TEST(experts_are_chosen_without_rounding)
+{
+    static const int32_t types[] = { MM_F32, MM_BF16, MM_F16 };
+    test_rng rng = { 560 };
+    moe m = moe_of(3, 3);
+    take_arrays(&m, &rng);
+    finish(&m, &rng);
+    for (int32_t p = 0; p < mmi_path_count(); p++) {
+        mmi_exec x = exec_create(mmi_path_get(p), 1, FOR_PRODUCTS);
+        float *exact = NULL;
+        double balance = 0;
+        for (int t = 0; t < 3; t++) {
+            x.compute = types[t];
+            work(&m, &x);
+            ck_assert(t == 0 || m.balance1 == balance); /* of the probabilities and the choices */
+            ck_assert(t == 0 || !same_bits(m.out, exact, m.N * m.C));
+            ck_close(m.out, m.out64, m.N * m.C, types[t] == MM_F32 ? 3e-6 : 0x1p-6, mm_dtype_name(types[t]));
+            balance = m.balance1;
+            exact = t == 0 ? take_copy(m.out, m.N * m.C) : exact;
+        }
+        exec_free(&x);
+    }
+}
+END_TEST
+
 int main(void)
 {
     TCase *tests;
@@ -404,5 +429,6 @@ int main(void)
     tcase_add_loop_test(tests, an_expert_without_tokens_has_no_gradient, 0, 4);
     tcase_add_loop_test(tests, equally_likely_experts_are_chosen_lowest_first, 0, 5);
     tcase_add_test(tests, logits_far_apart_stay_finite_both_ways);
+    tcase_add_test(tests, experts_are_chosen_without_rounding);
     return run_suite(suite);
 }

@@ -219,6 +219,16 @@ class Contexts(Case):
             self.assertEqual(output.loss_count, 13)
             self.assertAlmostEqual(output.loss, -picked[targets >= 0].mean(), places=5)
 
+    def test_products_may_be_of_fewer_bits(self):
+        model = tiny_model()
+        losses = []
+        for compute in minimind.MM_F32, minimind.MM_BF16, minimind.MM_F16:
+            with minimind.Context(model, max_batch=2, max_length=8, outputs=minimind.MM_OUT_LOSS, compute=compute) as context:
+                losses.append(context.forward(IDS, IDS + 1).loss)
+        self.assertEqual(len(set(losses)), 3)
+        np.testing.assert_allclose(losses, losses[0], rtol=1e-2)
+        self.assertRaises(minimind.ArgumentError, minimind.Context, model, compute=minimind.MM_Q8_0)
+
     def test_gradients_are_writable_views_and_agree_with_differences(self):
         model = tiny_model()
         name = "model.norm.weight"

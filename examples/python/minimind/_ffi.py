@@ -288,6 +288,8 @@ class mm_context_options(Structure):
         ("parallel_for_user", c_void_p),
         ("adapter", POINTER(mm_adapter)),
         ("trainable", c_char_p),
+        ("compute", c_int32),
+        ("reserved", c_int32),
     ]
 
 

@@ -83,13 +83,14 @@ class Context(Handle):
     def __init__(self, model: Model, *, train: bool = False, max_batch: int = 1, max_length: int = 512,
                  max_context: int = 0, outputs: int = 0, threads: int = 0, checkpointing: bool = False,
                  router_noise: float = 0.0, kernels: str | None = None, adapter: Adapter | None = None,
-                 trainable: str | None = None) -> None:
+                 trainable: str | None = None, compute: int = _ffi.MM_F32) -> None:
         """`outputs` are the MM_OUT_… that may be asked for, added together; 0: the loss in training, else the last
         logits. With `adapter` it is that which is trained, and the model stays; `trainable` are patterns of the model's
-        tensors to train."""
+        tensors to train. `compute` is what products round their operands to: MM_F32, MM_BF16 or MM_F16."""
         options = struct(_ffi.mm_context_options, mode=_ffi.MM_TRAIN if train else _ffi.MM_EVAL, max_batch=max_batch,
                          max_length=max_length, max_context=max_context, outputs=outputs, threads=threads,
-                         checkpointing=checkpointing, router_noise=router_noise, kernels=kernels, trainable=trainable)
+                         checkpointing=checkpointing, router_noise=router_noise, kernels=kernels, trainable=trainable,
+                         compute=compute)
         self._adapter = None if adapter is None else adapter._native
         if self._adapter is not None:
             options.adapter = self._adapter._as_parameter_

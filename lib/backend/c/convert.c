@@ -59,6 +59,13 @@ uint16_t mmi_c_to_f16(float x)
     return (uint16_t)(sign | ((rounded >> 13) - (112 << 10)));
 }
 
+float mmi_c_round(float x, int32_t dtype)
+{
+    if (dtype == MM_BF16)
+        return mmi_c_from_bf16(mmi_c_to_bf16(x));
+    return dtype == MM_F16 ? mmi_c_from_f16(mmi_c_to_f16(x)) : x;
+}
+
 void mmi_c_widen(float *y, const void *x, int32_t dtype, int64_t n)
 {
     if (dtype == MM_F32) {

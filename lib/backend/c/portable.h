@@ -18,6 +18,7 @@ float mmi_c_from_bf16(uint16_t bits);
 float mmi_c_from_f16(uint16_t bits);
 uint16_t mmi_c_to_bf16(float x);
 uint16_t mmi_c_to_f16(float x);
+float mmi_c_round(float x, int32_t dtype); /* to dtype's nearest number and back */
 void mmi_c_widen(float *y, const void *x, int32_t dtype, int64_t n);
 void mmi_c_narrow(void *y, const float *x, int32_t dtype, int64_t n);
 
@@ -53,6 +54,11 @@ void mmi_c_gemv_rows(float *y, int64_t ldy, const float *x, int64_t ldx, const v
 void mmi_c_gemm_slice(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b, int64_t brs,
                       int64_t bcs, int64_t M, int64_t N, int64_t K, int32_t accumulate, float *scratch);
 int64_t mmi_c_gemm_scratch(void);
+void mmi_c_gemv_rows_rounded(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype,
+                             int64_t ldw, int64_t M, int64_t N, int64_t K, int32_t round);
+void mmi_c_gemm_slice_rounded(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b,
+                              int64_t brs, int64_t bcs, int64_t M, int64_t N, int64_t K, int32_t accumulate,
+                              float *scratch, int32_t round);
 
 /* quantize.c */
 void mmi_c_widen_blocks(float *y, const void *x, int32_t dtype, int64_t n);

@@ -27,6 +27,8 @@ void mmi_kernels_init_c(mmi_kernels *k)
         .gemv_rows = mmi_c_gemv_rows,
         .gemm_slice = mmi_c_gemm_slice,
         .gemm_scratch = mmi_c_gemm_scratch(),
+        .gemv_rows_rounded = mmi_c_gemv_rows_rounded,
+        .gemm_slice_rounded = mmi_c_gemm_slice_rounded,
         .quantize = mmi_c_quantize,
         .gemv_blocks = mmi_c_gemv_blocks,
         .gemm_blocks = mmi_c_gemm_blocks,

@@ -13,19 +13,20 @@
  * KB 0.9 times. */
 #define SHORT_ROW 4096
 
-static ALWAYS_INLINE vf load_weights(const void *w, int64_t p, int64_t left, int32_t dtype)
+static ALWAYS_INLINE vf load_weights(const void *w, int64_t p, int64_t left, int32_t dtype, int32_t round)
 {
     if (dtype == MM_F32)
-        return vf_get((const float *)w + p, left);
+        return round_words(vf_get((const float *)w + p, left), round);
     const uint16_t *words = (const uint16_t *)w + p;
-    return left >= VL ? load_words(words, dtype) : load_words_tail(words, left, dtype);
+    vf v = left >= VL ? load_words(words, dtype) : load_words_tail(words, left, dtype);
+    return dtype == round ? v : round_words(v, round);
 }
 
-/* y[m, n] for m rows of x and n rows of W; m, n and dtype are constants wherever this is used. `ahead` is what will be
- * read next, to be asked for meanwhile, or NULL. */
+/* y[m, n] for m rows of x and n rows of W; m, n, dtype and round are constants wherever this is used. `ahead` is what
+ * will be read next, to be asked for meanwhile, or NULL. */
 static ALWAYS_INLINE void dots(float *y, int64_t ldy, const float *x, int64_t ldx, const unsigned char *w,
-                               int64_t distance, const unsigned char *ahead, int32_t dtype, const int m, const int n,
-                               int64_t K)
+                               int64_t distance, const unsigned char *ahead, int32_t dtype, int32_t round, const int m,
+                               const int n, int64_t K)
 {
     const int64_t step = n * VL * (dtype == MM_F32 ? 4 : 2); /* bytes of W for VL numbers of each row */
     vf sum[X_ROWS][W_ROWS];
@@ -41,10 +42,10 @@ static ALWAYS_INLINE void dots(float *y, int64_t ldy, const float *x, int64_t ld
         vf weights[W_ROWS];
         UNROLL
         for (int j = 0; j < n; j++)
-            weights[j] = load_weights(w + j * distance, p, K - p, dtype);
+            weights[j] = load_weights(w + j * distance, p, K - p, dtype, round);
         UNROLL
         for (int i = 0; i < m; i++) {
-            vf xs = vf_get(x + i * ldx + p, K - p);
+            vf xs = round_words(vf_get(x + i * ldx + p, K - p), round);
             UNROLL
             for (int j = 0; j < n; j++)
                 sum[i][j] = vf_fma(xs, weights[j], sum[i][j]);
@@ -60,38 +61,53 @@ static ALWAYS_INLINE void dots(float *y, int64_t ldy, const float *x, int64_t ld
 
 /* All rows of x against n rows of W, which come from memory once and then lie in the first-level cache. */
 static ALWAYS_INLINE void all_rows(float *y, int64_t ldy, const float *x, int64_t ldx, const unsigned char *w,
-                                   int64_t distance, const unsigned char *ahead, int32_t dtype, int64_t M, const int n,
-                                   int64_t K)
+                                   int64_t distance, const unsigned char *ahead, int32_t dtype, int32_t round,
+                                   int64_t M, const int n, int64_t K)
 {
     int64_t i = 0;
     for (; i + X_ROWS <= M; i += X_ROWS)
-        dots(y + i * ldy, ldy, x + i * ldx, ldx, w, distance, ahead, dtype, X_ROWS, n, K);
+        dots(y + i * ldy, ldy, x + i * ldx, ldx, w, distance, ahead, dtype, round, X_ROWS, n, K);
     if (M - i == 2)
-        dots(y + i * ldy, ldy, x + i * ldx, ldx, w, distance, ahead, dtype, 2, n, K);
+        dots(y + i * ldy, ldy, x + i * ldx, ldx, w, distance, ahead, dtype, round, 2, n, K);
     else if (M - i == 1)
-        dots(y + i * ldy, ldy, x + i * ldx, ldx, w, distance, ahead, dtype, 1, n, K);
+        dots(y + i * ldy, ldy, x + i * ldx, ldx, w, distance, ahead, dtype, round, 1, n, K);
 }
 
 static ALWAYS_INLINE void rows_of(float *y, int64_t ldy, const float *x, int64_t ldx, const unsigned char *w,
-                                  int64_t distance, int32_t dtype, int64_t M, int64_t N, int64_t K)
+                                  int64_t distance, int32_t dtype, int32_t round, int64_t M, int64_t N, int64_t K)
 {
     int64_t j = 0;
     for (; j + W_ROWS <= N; j += W_ROWS) {
         bool more = distance < SHORT_ROW && j + 2 * W_ROWS <= N;
-        all_rows(y + j, ldy, x, ldx, w + j * distance, distance, more ? w + (j + W_ROWS) * distance : NULL, dtype, M,
-                 W_ROWS, K);
+        all_rows(y + j, ldy, x, ldx, w + j * distance, distance, more ? w + (j + W_ROWS) * distance : NULL, dtype,
+                 round, M, W_ROWS, K);
     }
     for (; j < N; j++)
-        all_rows(y + j, ldy, x, ldx, w + j * distance, distance, NULL, dtype, M, 1, K);
+        all_rows(y + j, ldy, x, ldx, w + j * distance, distance, NULL, dtype, round, M, 1, K);
+}
+
+static ALWAYS_INLINE void rows_rounded(float *y, int64_t ldy, const float *x, int64_t ldx, const unsigned char *w,
+                                       int32_t dtype, int64_t ldw, int32_t round, int64_t M, int64_t N, int64_t K)
+{
+    if (dtype == MM_BF16)
+        rows_of(y, ldy, x, ldx, w, 2 * ldw, MM_BF16, round, M, N, K);
+    else if (dtype == MM_F16)
+        rows_of(y, ldy, x, ldx, w, 2 * ldw, MM_F16, round, M, N, K);
+    else
+        rows_of(y, ldy, x, ldx, w, 4 * ldw, MM_F32, round, M, N, K);
 }
 
 void SIMD(gemv_rows)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype, int64_t ldw,
                      int64_t M, int64_t N, int64_t K)
 {
-    if (dtype == MM_BF16)
-        rows_of(y, ldy, x, ldx, w, 2 * ldw, MM_BF16, M, N, K);
-    else if (dtype == MM_F16)
-        rows_of(y, ldy, x, ldx, w, 2 * ldw, MM_F16, M, N, K);
+    rows_rounded(y, ldy, x, ldx, w, dtype, ldw, MM_F32, M, N, K);
+}
+
+void SIMD(gemv_rows_rounded)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype,
+                             int64_t ldw, int64_t M, int64_t N, int64_t K, int32_t round)
+{
+    if (round == MM_BF16)
+        rows_rounded(y, ldy, x, ldx, w, dtype, ldw, MM_BF16, M, N, K);
     else
-        rows_of(y, ldy, x, ldx, w, 4 * ldw, MM_F32, M, N, K);
+        rows_rounded(y, ldy, x, ldx, w, dtype, ldw, MM_F16, M, N, K);
 }

@@ -35,6 +35,8 @@ void SIMD(kernels_init)(mmi_kernels *k)
     k->gemv_rows = SIMD(gemv_rows);
     k->gemm_slice = SIMD(gemm_slice);
     k->gemm_scratch = SIMD(gemm_scratch)();
+    k->gemv_rows_rounded = SIMD(gemv_rows_rounded);
+    k->gemm_slice_rounded = SIMD(gemm_slice_rounded);
     k->adamw = SIMD(adamw);
     SIMD(kernels_init_blocks)(k);
     k->in_place_beats_blas = IN_PLACE_BEATS_BLAS;

@@ -48,10 +48,15 @@ void SIMD(gemm_tile)(float *c, int64_t ldc, const float *a, int64_t ars, int64_t
 /* gemv.c */
 void SIMD(gemv_rows)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype, int64_t ldw,
                      int64_t M, int64_t N, int64_t K);
+void SIMD(gemv_rows_rounded)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype,
+                             int64_t ldw, int64_t M, int64_t N, int64_t K, int32_t round);
 
 /* slice.c */
 void SIMD(gemm_slice)(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b, int64_t brs,
                       int64_t bcs, int64_t M, int64_t N, int64_t K, int32_t accumulate, float *scratch);
+void SIMD(gemm_slice_rounded)(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b,
+                              int64_t brs, int64_t bcs, int64_t M, int64_t N, int64_t K, int32_t accumulate,
+                              float *scratch, int32_t round);
 int64_t SIMD(gemm_scratch)(void);
 
 /* blocks.c; the latter on x86 */

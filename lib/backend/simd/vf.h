@@ -14,6 +14,7 @@
  *     vf_sum, vf_largest      across the lanes (no lane may be NaN for vf_largest)
  *     vd_add_square(s, v)     s + v², in double precision     vd_sum(s)           across the lanes
  *     vf_load_bf16, …_f16     VL numbers of two bytes each, and back, to nearest even, NaN kept
+ *     vf_round_bf16, …_f16    to the nearest such number, as those do
  *     vf_transpose(r)         r[i][j] to r[j][i], VL × VL */
 #ifndef MMI_BACKEND_SIMD_VF_H
 #define MMI_BACKEND_SIMD_VF_H

@@ -84,14 +84,22 @@ static inline void vf_store_f16(void *p, vf v)
 {
     _mm_storeu_si128(p, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
+static inline vf vf_round_f16(vf v)
+{
+    return _mm256_cvtph_ps(_mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+static inline vf vf_round_bf16(vf v)
+{
+    __m256i bits = _mm256_castps_si256(v), odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    __m256i rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF)));
+    __m256i nan = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+    __m256 either = _mm256_blendv_ps(_mm256_castsi256_ps(rounded), _mm256_castsi256_ps(nan),
+                                     _mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+    return _mm256_and_ps(either, _mm256_castsi256_ps(_mm256_set1_epi32((int)0xFFFF0000)));
+}
 static inline void vf_store_bf16(void *p, vf v)
 {
-    __m256i bits = _mm256_castps_si256(v), high = _mm256_srli_epi32(bits, 16);
-    __m256i odd = _mm256_and_si256(high, _mm256_set1_epi32(1));
-    __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF))), 16);
-    __m256i nan = _mm256_or_si256(high, _mm256_set1_epi32(0x40));
-    __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
-    __m256i words = _mm256_blendv_epi8(rounded, nan, is_nan);
+    __m256i words = _mm256_srli_epi32(_mm256_castps_si256(vf_round_bf16(v)), 16);
     words = _mm256_permute4x64_epi64(_mm256_packus_epi32(words, words), 0x08);
     _mm_storeu_si128(p, _mm256_castsi256_si128(words));
 }

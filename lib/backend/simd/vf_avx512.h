@@ -58,13 +58,21 @@ static inline void vf_store_f16(void *p, vf v)
 {
     _mm256_storeu_si256(p, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
+static inline vf vf_round_f16(vf v)
+{
+    return _mm512_cvtph_ps(_mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+static inline vf vf_round_bf16(vf v)
+{
+    __m512i bits = _mm512_castps_si512(v), odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF)));
+    __m512i nan = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
+    __m512i either = _mm512_mask_blend_epi32(_mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), rounded, nan);
+    return _mm512_castsi512_ps(_mm512_and_si512(either, _mm512_set1_epi32((int)0xFFFF0000)));
+}
 static inline void vf_store_bf16(void *p, vf v)
 {
-    __m512i bits = _mm512_castps_si512(v), high = _mm512_srli_epi32(bits, 16);
-    __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
-    __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF))), 16);
-    __m512i nan = _mm512_or_si512(high, _mm512_set1_epi32(0x40));
-    __m512i words = _mm512_mask_blend_epi32(_mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), rounded, nan);
+    __m512i words = _mm512_srli_epi32(_mm512_castps_si512(vf_round_bf16(v)), 16);
     _mm256_storeu_si256(p, _mm512_cvtepi32_epi16(words));
 }
 

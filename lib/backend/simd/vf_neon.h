@@ -89,13 +89,18 @@ static inline void vf_store_f16(void *p, vf v)
     float16x4_t halves = vcvt_f16_f32(v);
     memcpy(p, &halves, sizeof halves);
 }
+static inline vf vf_round_f16(vf v) { return vcvt_f32_f16(vcvt_f16_f32(v)); }
+static inline vf vf_round_bf16(vf v)
+{
+    uint32x4_t bits = vreinterpretq_u32_f32(v), odd = vandq_u32(vshrq_n_u32(bits, 16), vdupq_n_u32(1));
+    uint32x4_t rounded = vaddq_u32(bits, vaddq_u32(odd, vdupq_n_u32(0x7FFF)));
+    uint32x4_t nan = vorrq_u32(bits, vdupq_n_u32(0x400000));
+    uint32x4_t either = vbslq_u32(vceqq_f32(v, v), rounded, nan);
+    return vreinterpretq_f32_u32(vandq_u32(either, vdupq_n_u32(0xFFFF0000)));
+}
 static inline void vf_store_bf16(void *p, vf v)
 {
-    uint32x4_t bits = vreinterpretq_u32_f32(v), high = vshrq_n_u32(bits, 16);
-    uint32x4_t odd = vandq_u32(high, vdupq_n_u32(1));
-    uint32x4_t rounded = vshrq_n_u32(vaddq_u32(bits, vaddq_u32(odd, vdupq_n_u32(0x7FFF))), 16);
-    uint32x4_t nan = vorrq_u32(high, vdupq_n_u32(0x40));
-    uint16x4_t words = vmovn_u32(vbslq_u32(vceqq_f32(v, v), rounded, nan));
+    uint16x4_t words = vshrn_n_u32(vreinterpretq_u32_f32(vf_round_bf16(v)), 16);
     memcpy(p, &words, sizeof words);
 }
 

@@ -1,4 +1,4 @@
-/* Reading numbers of two bytes as floats; `dtype` is a constant wherever these are used. */
+/* Reading numbers of two bytes as floats, and rounding to them; `dtype` is a constant wherever these are used. */
 #ifndef MMI_BACKEND_SIMD_WORDS_H
 #define MMI_BACKEND_SIMD_WORDS_H
 
@@ -18,6 +18,14 @@ static ALWAYS_INLINE vf load_words_tail(const void *p, int64_t n, int32_t dtype)
     uint16_t rest[VL] = { 0 };
     memcpy(rest, p, (size_t)n * sizeof rest[0]);
     return load_words(rest, dtype);
+}
+
+/* Each number as `dtype` has it; float32: as it is. */
+static ALWAYS_INLINE vf round_words(vf v, int32_t dtype)
+{
+    if (dtype == MM_F32)
+        return v;
+    return dtype == MM_BF16 ? vf_round_bf16(v) : vf_round_f16(v);
 }
 
 #endif

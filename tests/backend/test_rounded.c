@@ -1,0 +1,340 @@
+/* Products of rounded operands: every table against double precision and, number by number, against portable rounding. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/c/portable.h"
+#include "backend/gemm.h"
+#include "base/memory.h"
+#include "tables.h"
+
+static const int32_t types[] = { MM_BF16, MM_F16 };
+#define TYPES ((int)(sizeof types / sizeof types[0]))
+
+static float float_of(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static uint32_t bits_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+/* --- Rounding, seen through a product with 1 --- */
+
+/* Where rounding can go wrong: ties to even and their neighbours, the largest numbers of both types, what lies beyond
+ * them, subnormals of both and what lies below them, infinities, NaNs whose payload is all in the lost bits. */
+static const uint32_t hard[] = {
+    0x00000000, 0x80000000, 0x3F800000, 0x3F808000, 0x3F807FFF, 0x3F808001, 0x3F818000, 0x3F801000, 0x3F800FFF,
+    0x3F801001, 0x3F803000, 0x477FE000, 0x477FEFFF, 0x477FF000, 0x47800000, 0xC77FF000, 0x7F7F0000, 0x7F7F7FFF,
+    0x7F7F8000, 0x7F7FFFFF, 0xFF7FFFFF, 0x38800000, 0x387FFFFF, 0x387FE000, 0x33800000, 0x33000000, 0x33000001,
+    0x32FFFFFF, 0x33C00000, 0xB3C00000, 0x00800000, 0x7F800000, 0xFF800000, 0x7F800001, 0xFF800001, 0x7FC00000,
+};
+#define HARD ((int64_t)(sizeof hard / sizeof hard[0]))
+
+static float number(int64_t i, test_rng *rng)
+{
+    return i < HARD ? float_of(hard[i]) : float_of(rng_next(rng));
+}
+
+static void expect_rounded(float got, float x, int32_t type, const mmi_kernels *k, const char *what)
+{
+    float want = mmi_c_round(x, type);
+    bool same = bits_of(got) == bits_of(want) || (got == 0 && want == 0) || (got != got && want != want);
+    expect(same, "%s %s rounds %a to %a, not to %a of %s", k->name, what, (double)x, (double)got, (double)want,
+           mm_dtype_name(type));
+}
+
+/* Numbers that a multiplication by 1 could flush say nothing about rounding. */
+static bool is_tame(float x)
+{
+    return x != x || x == 0 || fabsf(x) >= 0x1p-126f;
+}
+
+#define NUMBERS 500
+
+START_TEST(every_table_rounds_as_portable_c_does)
+{
+    test_rng rng = { 1 };
+    EACH_TABLE (k)
+        for (int t = 0; t < TYPES; t++)
+            for (int64_t first = 0; first < NUMBERS; first += 40) {
+                float *x = edge_floats(0, 40), *one = edge_floats(1, 1), *y = edge_floats(2, 40);
+                float *scratch = edge_floats(3, k->gemm_scratch);
+                one[0] = 1;
+                for (int64_t i = 0; i < 40; i++) {
+                    x[i] = number(first + i, &rng);
+                    if (!is_tame(x[i]))
+                        x[i] = 1;
+                }
+                k->gemm_slice_rounded(y, 1, x, 1, 1, one, 1, 1, 40, 1, 1, 0, scratch, types[t]);
+                for (int64_t i = 0; i < 40; i++)
+                    expect_rounded(y[i], x[i], types[t], k, "A in rows");
+                k->gemm_slice_rounded(y, 1, x, 1, 40, one, 1, 1, 40, 1, 1, 0, scratch, types[t]);
+                for (int64_t i = 0; i < 40; i++)
+                    expect_rounded(y[i], x[i], types[t], k, "A in columns");
+                k->gemm_slice_rounded(y, 40, one, 1, 1, x, 40, 1, 1, 40, 1, 0, scratch, types[t]);
+                for (int64_t i = 0; i < 40; i++)
+                    expect_rounded(y[i], x[i], types[t], k, "B in rows");
+                k->gemm_slice_rounded(y, 40, one, 1, 1, x, 1, 1, 1, 40, 1, 0, scratch, types[t]);
+                for (int64_t i = 0; i < 40; i++)
+                    expect_rounded(y[i], x[i], types[t], k, "B in columns");
+                k->gemv_rows_rounded(y, 40, one, 1, x, MM_F32, 1, 1, 40, 1, types[t]);
+                for (int64_t i = 0; i < 40; i++)
+                    expect_rounded(y[i], x[i], types[t], k, "weights");
+                k->gemv_rows_rounded(y, 1, x, 1, one, MM_F32, 1, 40, 1, 1, types[t]);
+                for (int64_t i = 0; i < 40; i++)
+                    expect_rounded(y[i], x[i], types[t], k, "few rows");
+                edge_check();
+            }
+}
+END_TEST
+
+START_TEST(float16_overflows_to_infinity_and_keeps_its_subnormals)
+{
+    ck_assert_float_eq(mmi_c_round(65504.0f, MM_F16), 65504.0f);
+    ck_assert_float_eq(mmi_c_round(65519.0f, MM_F16), 65504.0f);
+    ck_assert(isinf(mmi_c_round(65520.0f, MM_F16)));
+    ck_assert(mmi_c_round(-1e6f, MM_F16) < 0 && isinf(mmi_c_round(-1e6f, MM_F16)));
+    ck_assert_float_eq(mmi_c_round(0x1.8p-24f, MM_F16), 0x1p-23f);
+    ck_assert_float_eq(mmi_c_round(0x1p-24f, MM_F16), 0x1p-24f);
+    ck_assert_float_eq(mmi_c_round(0x1p-25f, MM_F16), 0);
+    ck_assert_float_eq(mmi_c_round(65520.0f, MM_BF16), 65536.0f);
+    ck_assert_float_eq(mmi_c_round(0x1.01p0f, MM_BF16), 1);
+    ck_assert_float_eq(mmi_c_round(0x1.03p0f, MM_BF16), 0x1.04p0f);
+    ck_assert(isnan(mmi_c_round(float_of(0x7F800001), MM_BF16)) && isnan(mmi_c_round(float_of(0x7F800001), MM_F16)));
+}
+END_TEST
+
+/* --- Sums --- */
+
+/* As in test_product.c: the sum is float32 and its terms are exact. */
+static double sum_error(int64_t K)
+{
+    return 5.97e-8 * (double)(K + 1) * (K < 64 ? (double)(K + 1) : 64);
+}
+
+enum { ROWS, COLUMNS, SCATTERED, LAYOUTS };
+
+/* How a matrix lies; its floats. */
+static int64_t lay_out(int64_t *rs, int64_t *cs, int64_t rows, int64_t cols, int layout)
+{
+    *rs = layout == ROWS ? cols + 1 : layout == COLUMNS ? 1 : 2 * cols + 1;
+    *cs = layout == ROWS ? 1 : layout == COLUMNS ? rows + 1 : 2;
+    return rows > 0 && cols > 0 ? (rows - 1) * *rs + (cols - 1) * *cs + 1 : 0;
+}
+
+static void try_slice(const mmi_kernels *k, int64_t M, int64_t N, int64_t K, int a_layout, int b_layout, int32_t type,
+                      test_rng *rng)
+{
+    int64_t ars, acs, brs, bcs, ldc = N + 2, accumulate = rng_between(rng, 0, 1);
+    float *a = edge_random(0, lay_out(&ars, &acs, M, K, a_layout), rng, 1);
+    float *b = edge_random(1, lay_out(&brs, &bcs, K, N, b_layout), rng, 1);
+    int64_t floats = M > 0 && N > 0 ? (M - 1) * ldc + N : 0;
+    float *c = edge_random(2, floats, rng, 1), *before = edge_floats(3, floats);
+    memcpy(before, c, (size_t)floats * sizeof *c);
+    float *scratch = edge_floats(4, k->gemm_scratch);
+    memset(scratch, 0xFF, (size_t)k->gemm_scratch * sizeof *scratch);
+    k->gemm_slice_rounded(c, ldc, a, ars, acs, b, brs, bcs, M, N, K, (int32_t)accumulate, scratch, type);
+    for (int64_t i = 0; i < M; i++)
+        for (int64_t j = 0; j < N; j++) {
+            double want = accumulate ? before[i * ldc + j] : 0;
+            for (int64_t p = 0; p < K; p++)
+                want += (double)mmi_c_round(a[i * ars + p * acs], type) * mmi_c_round(b[p * brs + j * bcs], type);
+            ck_near(c[i * ldc + j], want, sum_error(K), k, "gemm_slice_rounded", i * 10000 + j);
+        }
+    for (int64_t i = 0; i + 1 < M && N > 0; i++)
+        for (int64_t j = N; j < ldc; j++)
+            expect(c[i * ldc + j] == before[i * ldc + j], "%s wrote between the rows", k->name);
+    edge_check();
+}
+
+START_TEST(slices_of_every_layout_and_size_are_right)
+{
+    static const int64_t sizes[] = { 0, 1, 2, 5, 7, 13, 16, 17, 31, 33 };
+    test_rng rng = { 2 };
+    EACH_TABLE (k)
+        for (int m = 0; m < 10; m++)
+            for (int n = 0; n < 10; n++)
+                for (int layout = 0; layout < LAYOUTS * LAYOUTS; layout++)
+                    try_slice(k, sizes[m], sizes[n], sizes[(m + n + layout) % 10], layout % LAYOUTS, layout / LAYOUTS,
+                              types[(m + n + layout) % TYPES], &rng);
+}
+END_TEST
+
+START_TEST(slices_larger_than_every_block_are_right)
+{
+    static const int64_t shapes[][3] = { { 97, 33, 384 }, { 96, 513, 20 }, { 193, 17, 515 }, { 13, 41, 1101 } };
+    test_rng rng = { 3 };
+    EACH_TABLE (k)
+        for (int layout = 0; layout < LAYOUTS * LAYOUTS; layout++) {
+            const int64_t *s = shapes[layout % 4];
+            try_slice(k, s[0], s[1], s[2], layout % LAYOUTS, layout / LAYOUTS, types[layout / 2 % TYPES], &rng);
+        }
+}
+END_TEST
+
+START_TEST(few_rows_are_right_for_weights_of_every_dtype)
+{
+    test_rng rng = { 4 };
+    EACH_TABLE (k)
+        for (int32_t dtype = MM_F32; dtype <= MM_F16; dtype++)
+            for (int64_t M = 0; M <= 9; M++)
+                for (int round = 0; round < 8; round++) {
+                    int32_t type = types[round % TYPES];
+                    int64_t N = rng_between(&rng, 0, 11), K = awkward[rng_between(&rng, 0, awkward_count - 1)];
+                    int64_t ldx = K + 1, ldw = K + 2, elements = N > 0 ? (N - 1) * ldw + K : 0;
+                    float *x = edge_random(0, M > 0 ? (M - 1) * ldx + K : 0, &rng, 1), *y = edge_floats(2, M * N);
+                    float *exact = edge_random(3, elements, &rng, 1);
+                    unsigned char *w = edge_place(1, elements * (int64_t)mm_dtype_size(dtype));
+                    k->narrow(w, exact, dtype, elements);
+                    k->widen(exact, w, dtype, elements);
+                    k->gemv_rows_rounded(y, N, x, ldx, w, dtype, ldw, M, N, K, type);
+                    for (int64_t i = 0; i < M * N; i++) {
+                        double want = 0;
+                        for (int64_t p = 0; p < K; p++)
+                            want += (double)mmi_c_round(x[i / N * ldx + p], type) *
+                                    mmi_c_round(exact[i % N * ldw + p], type);
+                        ck_near(y[i], want, sum_error(K), k, "gemv_rows_rounded", i);
+                    }
+                    edge_check();
+                }
+}
+END_TEST
+
+START_TEST(an_operand_beyond_float16_reaches_its_row_and_no_other)
+{
+    test_rng rng = { 5 };
+    EACH_TABLE (k) {
+        float *a = edge_random(0, 19 * 11, &rng, 1), *b = edge_random(1, 11 * 37, &rng, 1), *c = edge_floats(2, 19 * 37);
+        for (int i = 0; i < 11 * 37; i++)
+            b[i] = fabsf(b[i]) + 1;
+        a[7 * 11 + 10] = 65520;
+        a[9 * 11 + 10] = NAN;
+        k->gemm_slice_rounded(c, 37, a, 11, 1, b, 37, 1, 19, 37, 11, 0, edge_floats(4, k->gemm_scratch), MM_F16);
+        for (int i = 0; i < 19 * 37; i++)
+            expect(i / 37 == 7 ? isinf(c[i]) : i / 37 == 9 ? isnan(c[i]) : isfinite(c[i]), "%s: row %d has %g", k->name,
+                   i / 37, (double)c[i]);
+    }
+}
+END_TEST
+
+/* --- Whole products --- */
+
+typedef struct runner {
+    mmi_exec x;
+    const mmi_path *path;
+} runner;
+
+static runner runner_of(const mmi_path *path, int threads, int32_t compute)
+{
+    runner r = { { .blas = path->blas != 0, .compute = compute }, path };
+    mmi_kernels_init(&r.x.k, path->cpu);
+    ck_ok(mmi_pool_create(threads, &r.x.pool));
+    r.x.scratch_stride = mmi_gemm_scratch(&r.x.k);
+    r.x.scratch = mmi_alloc((size_t)(r.x.scratch_stride * threads), sizeof(float));
+    ck_assert_ptr_nonnull(r.x.scratch);
+    return r;
+}
+
+static void runner_free(runner *r)
+{
+    mmi_pool_free(r->x.pool);
+    mmi_free(r->x.scratch);
+}
+
+/* C of a product of random operands, and then on the path at hand. Yours. */
+static float *multiply(const runner *r, int variant, int64_t M, int64_t N, int64_t K, bool by_hand)
+{
+    test_rng rng = { 6 };
+    bool ta = variant & 1, tb = variant & 2, accumulate = variant & 4;
+    int32_t type = r->x.compute;
+    float *a = malloc((size_t)(M * K) * sizeof *a), *b = malloc((size_t)(K * N) * sizeof *b);
+    float *c = malloc((size_t)(M * N) * sizeof *c);
+    ck_assert(a && b && c);
+    rng_fill(&rng, a, (size_t)(M * K), 1);
+    rng_fill(&rng, b, (size_t)(K * N), 1);
+    rng_fill(&rng, c, (size_t)(M * N), 1);
+    if (!by_hand)
+        mmi_gemm(&r->x, ta, tb, M, N, K, a, ta ? M : K, b, tb ? K : N, accumulate, c, N);
+    for (int64_t i = 0; i < M * N && by_hand; i++) {
+        double sum = accumulate ? c[i] : 0;
+        for (int64_t p = 0; p < K; p++)
+            sum += (double)mmi_c_round(a[ta ? p * M + i / N : i / N * K + p], type) *
+                   mmi_c_round(b[tb ? i % N * K + p : p * N + i % N], type);
+        c[i] = (float)sum;
+    }
+    free(a);
+    free(b);
+    return c;
+}
+
+#define EACH_PATH(p)                                                                                                   \
+    const mmi_path *p = mmi_path_get(0);                                                                               \
+    for (int32_t path_index = 0; path_index < mmi_path_count(); p = mmi_path_get(++path_index))
+
+static const int64_t shapes[][3] = { { 1, 300, 70 }, { 8, 33, 129 }, { 3, 257, 65 }, { 131, 67, 90 }, { 257, 255, 33 } };
+#define SHAPES ((int)(sizeof shapes / sizeof shapes[0]))
+
+START_TEST(products_of_every_kind_are_right_and_have_the_same_bits_on_any_number_of_threads)
+{
+    EACH_PATH (path)
+        for (int t = 0; t < TYPES; t++) {
+            runner one = runner_of(path, 1, types[t]), three = runner_of(path, 3, types[t]);
+            for (int i = 0; i < SHAPES * 8; i++) {
+                const int64_t *s = shapes[i / 8];
+                float *want = multiply(&one, i % 8, s[0], s[1], s[2], true);
+                float *c = multiply(&one, i % 8, s[0], s[1], s[2], false);
+                float *again = multiply(&three, i % 8, s[0], s[1], s[2], false);
+                for (int64_t at = 0; at < s[0] * s[1]; at++)
+                    ck_near(c[at], want[at], sum_error(s[2]), path, "mmi_gemm", at);
+                expect(memcmp(c, again, (size_t)(s[0] * s[1]) * sizeof *c) == 0, "%s: 3 threads have other bits",
+                       path->name);
+                free(want);
+                free(c);
+                free(again);
+            }
+            runner_free(&one);
+            runner_free(&three);
+        }
+}
+END_TEST
+
+START_TEST(openblas_has_no_part_in_rounded_products)
+{
+    const mmi_path *blas = mmi_path_find("openblas"), *own = mmi_path_get(0);
+    for (int32_t i = 0; blas && i < mmi_path_count(); i++)
+        if (!mmi_path_get(i)->blas)
+            own = mmi_path_get(i);
+    for (int t = 0; t < TYPES && blas; t++) {
+        runner with = runner_of(blas, 1, types[t]), without = runner_of(own, 1, types[t]);
+        float *a = multiply(&with, 1, 131, 67, 90, false), *b = multiply(&without, 1, 131, 67, 90, false);
+        ck_assert_int_eq(memcmp(a, b, 131 * 67 * sizeof *a), 0);
+        free(a);
+        free(b);
+        runner_free(&with);
+        runner_free(&without);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("backend/rounded");
+    TCase *tests = tcase_create("all");
+    tcase_set_timeout(tests, 120);
+    tcase_add_test(tests, every_table_rounds_as_portable_c_does);
+    tcase_add_test(tests, float16_overflows_to_infinity_and_keeps_its_subnormals);
+    tcase_add_test(tests, slices_of_every_layout_and_size_are_right);
+    tcase_add_test(tests, slices_larger_than_every_block_are_right);
+    tcase_add_test(tests, few_rows_are_right_for_weights_of_every_dtype);
+    tcase_add_test(tests, an_operand_beyond_float16_reaches_its_row_and_no_other);
+    tcase_add_test(tests, products_of_every_kind_are_right_and_have_the_same_bits_on_any_number_of_threads);
+    tcase_add_test(tests, openblas_has_no_part_in_rounded_products);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}
