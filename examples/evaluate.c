@@ -5,8 +5,9 @@
  *     evaluate choices --model DIR --data questions.jsonl  rows {"prompt", "choices": […], "answer": 0}
  *     evaluate prompts --model DIR --data prompts.jsonl    rows {"prompt", "expect": […]}: regression tests for models
  *
- * With --dtype the same is asked of the model in fewer bits. Begin reading at main(): a model and its tokenizer are
- * loaded, a context is planned, and one of four functions of evaluate.h does the work. */
+ * With --dtype the same is asked of the model in fewer bits, with --adapter of the model and what was learnt beside it.
+ * Begin reading at main(): a model and its tokenizer are loaded, a context is planned, and one of four functions of
+ * evaluate.h does the work. */
 #include <minimind.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +32,7 @@ static const char usage[] =
     "Ask how good the model in DIR is.\n"
     "\n"
     "  --dtype NAME      f32, bf16, q8_0 or q4_0: what the weights are turned into (as stored)\n"
+    "  --adapter DIR     an adapter to run with\n"
     "  --batch N         sequences that run together (8)\n"
     "  --max-length N    tokens per sequence (512)\n"
     "  --max-rows N      at most so many rows; of loss, batches (0: all)\n"
@@ -40,7 +42,7 @@ static const char usage[] =
     "  --verbose         tell about every row";
 
 static struct {
-    const char *what, *model, *data, *dtype, *kind;
+    const char *what, *model, *data, *dtype, *adapter, *kind;
     long batch, max_length, max_rows, overlap, threads;
     int verbose;
 } o = { .dtype = "", .kind = "text", .batch = 8, .max_length = 512 };
@@ -63,9 +65,10 @@ static void read_arguments(int argc, char **argv)
         const char **text;
         long *number;
     } options[] = {
-        { "--model", &o.model, NULL },       { "--data", &o.data, NULL },       { "--dtype", &o.dtype, NULL },
-        { "--kind", &o.kind, NULL },         { "--batch", NULL, &o.batch },     { "--max-length", NULL, &o.max_length },
-        { "--max-rows", NULL, &o.max_rows }, { "--overlap", NULL, &o.overlap }, { "--threads", NULL, &o.threads },
+        { "--model", &o.model, NULL },           { "--data", &o.data, NULL },         { "--dtype", &o.dtype, NULL },
+        { "--adapter", &o.adapter, NULL },       { "--kind", &o.kind, NULL },         { "--batch", NULL, &o.batch },
+        { "--max-length", NULL, &o.max_length }, { "--max-rows", NULL, &o.max_rows }, { "--overlap", NULL, &o.overlap },
+        { "--threads", NULL, &o.threads },
     };
     enum { COUNT = sizeof options / sizeof *options };
     for (int i = 1; i < argc; i++) {
@@ -108,6 +111,15 @@ static mm_model *load_model(void)
     if (o.dtype[0])
         fail("--dtype is f32, bf16, q8_0 or q4_0");
     return stored;
+}
+
+/* The context keeps it alive. */
+static void set_adapter(mm_context *context)
+{
+    mm_adapter *adapter = NULL;
+    check(mm_adapter_load(mm_context_model(context), o.adapter, &adapter));
+    check(mm_context_set_adapters(context, &adapter, NULL, 1));
+    mm_adapter_free(adapter);
 }
 
 static void print_loss(const mm_evaluation *e)
@@ -211,6 +223,8 @@ int main(int argc, char **argv)
     c.outputs = MM_OUT_LOSS | MM_OUT_LOGPROBS | MM_OUT_LAST_LOGITS;
     c.threads = (int32_t)o.threads;
     check(mm_context_create(model, &c, &context));
+    if (o.adapter)
+        set_adapter(context);
     if (strcmp(o.what, "text") != 0)
         check(mm_dataset_open(o.data, &dataset));
     if (strcmp(o.what, "loss") == 0)

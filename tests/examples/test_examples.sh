@@ -179,6 +179,16 @@ evaluates_text() {
         grep -q '^loss ' "$work/loss"
 }
 
+# What was learnt beside the model is likelier with it than without.
+evaluates_an_adapter() {
+    for adapter in '' "--adapter $work/lora/well"; do
+        # shellcheck disable=SC2086
+        "$bin/evaluate" loss --kind chat --model "$model" --data "$work/chat.jsonl" --batch 1 --max-length 48 $adapter || return 1
+    done >"$work/loss"
+    cat "$work/loss"
+    awk '/^loss/ { loss[n++] = $2 } END { exit !(n == 2 && loss[1] < 0.75 * loss[0]) }' "$work/loss"
+}
+
 evaluates_choices() {
     printf '{"prompt": "Once upon", "choices": [" a time", "}#{}#{"], "answer": 0}' >"$work/questions.jsonl"
     "$bin/evaluate" choices --model "$model" --data "$work/questions.jsonl" --verbose >"$work/choices" && cat "$work/choices" &&
@@ -255,6 +265,7 @@ check "lora names projections that there are not" refuses "c_attn" \
 check "generate names an adapter that is missing" refuses "/no/such" \
     generate --model "$model" --prompt hi --adapter /no/such
 check "evaluate gives the loss of a text and of rows" evaluates_text
+check "evaluate asks a model with its adapter" evaluates_an_adapter
 check "evaluate picks the likelier ending" evaluates_choices
 check "evaluate tells which prompts did not pass" evaluates_prompts
 check "evaluate names the row that is no question" refuses "prompts.jsonl:1" \
