@@ -57,6 +57,18 @@ mm_status mmi_optimizer_read_steps(int64_t *steps, const mmi_st_file *file, cons
     return MM_OK;
 }
 
+mm_status mmi_optimizer_read_file(const char *path, const mmi_tensor_list *list, int64_t *steps)
+{
+    mmi_st_file file = { 0 };
+    mm_status status = mmi_tensors_open(&file, path, list);
+    if (status == MM_OK)
+        status = mmi_optimizer_read_steps(steps, &file, path);
+    if (status == MM_OK)
+        mmi_tensors_take(&file, list);
+    mmi_st_close(&file);
+    return status;
+}
+
 void mmi_optimizer_set_steps(mm_optimizer *optimizer, int64_t steps)
 {
     optimizer->steps = steps;
@@ -67,18 +79,12 @@ mm_status mm_optimizer_load(mm_optimizer *optimizer, const char *path)
     if (!optimizer || !path)
         return mmi_fail(MM_ERR_ARG, "mm_optimizer_load: %s is NULL", optimizer ? "path" : "optimizer");
     mmi_tensor_list list = { 0 };
-    mmi_st_file file = { 0 };
     int64_t steps = 0;
     mm_status status = mmi_optimizer_tensors(&list, optimizer);
     if (status == MM_OK)
-        status = mmi_tensors_open(&file, path, &list);
+        status = mmi_optimizer_read_file(path, &list, &steps);
     if (status == MM_OK)
-        status = mmi_optimizer_read_steps(&steps, &file, path);
-    if (status == MM_OK) {
-        mmi_tensors_take(&file, &list);
         mmi_optimizer_set_steps(optimizer, steps);
-    }
-    mmi_st_close(&file);
     mmi_tensors_free(&list);
     return status;
 }

@@ -38,6 +38,7 @@ mm_status mmi_optimizer_tensors(mmi_tensor_list *list, mm_optimizer *optimizer);
 /* The steps made so far, as the metadata "step" of a file; reading them back, and taking them over with its tensors. */
 mm_status mmi_optimizer_note_steps(mmi_tensor_list *list, int64_t steps);
 mm_status mmi_optimizer_read_steps(int64_t *steps, const mmi_st_file *file, const char *path);
+mm_status mmi_optimizer_read_file(const char *path, const mmi_tensor_list *list, int64_t *steps);
 void mmi_optimizer_set_steps(mm_optimizer *optimizer, int64_t steps);
 
 #endif

@@ -230,18 +230,9 @@ mm_status mm_value_head_load(mm_value_head *head, const char *path)
     if (!head || !path)
         return mmi_fail(MM_ERR_ARG, "mm_value_head_load: %s is NULL", head ? "path" : "head");
     mmi_tensor_list list = { 0 };
-    mmi_st_file file = { 0 };
-    int64_t steps = 0;
     mm_status status = mmi_value_head_tensors(&list, head);
     if (status == MM_OK)
-        status = mmi_tensors_open(&file, path, &list);
-    if (status == MM_OK)
-        status = mmi_optimizer_read_steps(&steps, &file, path);
-    if (status == MM_OK) {
-        mmi_tensors_take(&file, &list);
-        head->steps = steps;
-    }
-    mmi_st_close(&file);
+        status = mmi_optimizer_read_file(path, &list, &head->steps);
     mmi_tensors_free(&list);
     return status;
 }
