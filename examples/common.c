@@ -3,7 +3,6 @@
 #include "common.h"
 #include "watch.h"
 
-#include <getopt.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -27,30 +26,31 @@ settings o = {
     .keep_last = 2,
     .max_seq_len = 512,
     .seed = 42,
+    .optimizer = "adamw",
+    .lora_alpha = 16,
+    .ranks = { .world_size = 1 },
 };
 
 /* clang-format off */
 static char *unused;
 static double nothing;
-static char *report, *sample;
-static const char *samples[8];
-static int32_t sample_count;
 static const option_row shared[] = {
     { "data-path", TEXT, &o.data_path, "FILE  rows to learn from, JSON lines" },
     { "validation-path", TEXT, &o.validation_path, "FILE  rows to measure on, which are not learnt" },
     { "tokenizer", TEXT, &o.tokenizer, "DIR   with a tokenizer.json (the model's own)" },
     { "save-dir", TEXT, &o.save_dir, "DIR   checkpoints and the model come here" },
     { "out-dir", TEXT, &o.save_dir, NULL },
-    { "save-weight", TEXT, &o.save_weight, "NAME  the model is saved as SAVE_DIR/NAME, or where a path from / on says" },
+    { "save-weight", TEXT, &o.save_weight, "NAME  what is learnt is saved as SAVE_DIR/NAME or, if NAME has a /, as NAME" },
     { "from-weight", TEXT, &o.from_weight, "NAME  of a saved model to begin from, or its directory" },
     { "from-resume", TEXT, &o.from_resume, "0|1   1: go on from SAVE_DIR, if there is a checkpoint; or its directory" },
     { "resume", FLAG, &o.resume, "      the same as --from-resume 1" },
     { "epochs", COUNT, &o.epochs, "N" },
-    { "batch-size", COUNT, &o.batch_size, "N     rows per step" },
+    { "batch-size", COUNT, &o.batch_size, "N     rows per step, of all ranks together" },
     { "learning-rate", REAL, &o.learning_rate, "X" },
     { "accumulation-steps", COUNT, &o.accumulation_steps, "N     steps per update of the weights" },
     { "grad-clip", REAL, &o.grad_clip, "X     largest norm of the gradients, 0 for any" },
     { "weight-decay", REAL, &o.weight_decay, "X" },
+    { "optimizer", TEXT, &o.optimizer, "NAME  adamw or muon" },
     { "schedule", TEXT, &o.schedule, "NAME  constant, minimind2, minimind3, cosine, linear or wsd (the model's)" },
     { "warmup-steps", COUNT, &o.warmup_steps, "N     of the schedules cosine, linear and wsd" },
     { "max-steps", COUNT, &o.max_steps, "N     stop after so many steps, 0 for no limit" },
@@ -65,8 +65,15 @@ static const option_row shared[] = {
     { "seed", COUNT, &o.seed, "N" },
     { "threads", COUNT, &o.threads, "N     0 for one per processor" },
     { "kernels", TEXT, &o.kernels, "NAME  how to compute (the fastest here)" },
-    { "report", TEXT, &report, "DIR   curves and samples: report.html, metrics.jsonl, TensorBoard files (SAVE_DIR/report)" },
-    { "sample", TEXT, &sample, "TEXT  a question that is asked ten times in a run, for the report; up to 8 of them" },
+    { "report", TEXT, &o.report, "DIR   curves and samples: report.html, metrics.jsonl, TensorBoard files (SAVE_DIR/report)" },
+    { "sample", LIST, &o.samples, "TEXT  a question or a beginning that is put ten times in a run, for the report; up to 8" },
+    { "regression", TEXT, &o.regression, "FILE  prompts and what their answers must contain: how many pass, in log and report" },
+    { "regression-interval", COUNT, &o.regression_interval, "N     steps between these, 0: ten times in a run" },
+    { "lora-rank", COUNT, &o.lora_rank, "N     learn an adapter of this rank, and leave the model as it is; 0: the model" },
+    { "lora-targets", TEXT, &o.lora_targets, "NAMES which projections, * for all, minimind for MiniMind's (the attention's)" },
+    { "comm", TEXT, &o.ranks.comm, "HOW   train with others: local:PATH, tcp:HOST:PORT of rank 0, or mpi" },
+    { "rank", COUNT, &o.ranks.rank, "N     of this process, from 0; MPI knows it by itself" },
+    { "world-size", COUNT, &o.ranks.world_size, "N     processes in all; MPI knows it by itself" },
     { "skip-bad-lines", FLAG, &o.skip_bad_lines, "      pass over lines that are no rows" },
     { "device", TEXT, &unused, NULL }, { "dtype", TEXT, &unused, NULL }, { "num-workers", TEXT, &unused, NULL },
     { "use-compile", TEXT, &unused, NULL }, { "use-wandb", FLAG, &nothing, NULL }, { "wandb-project", TEXT, &unused, NULL },
@@ -74,106 +81,17 @@ static const option_row shared[] = {
 };
 /* clang-format on */
 
-static const char *program = "example";
-
-void fail(const char *what, const char *which)
-{
-    fprintf(stderr, "%s: %s%s\n", program, what, which);
-    exit(EXIT_FAILURE);
-}
-
-void check(mm_status status)
-{
-    if (status != MM_OK)
-        fail(mm_last_error(), "");
-}
-
-/* --- Options --- */
-
-static void show_default(const option_row *row)
-{
-    if (row->kind == TEXT && *(char **)row->to)
-        printf(" (%s)", *(char **)row->to);
-    else if ((row->kind == COUNT || row->kind == REAL) && !isnan(*(double *)row->to))
-        printf(" (%g)", *(double *)row->to);
-    putchar('\n');
-}
-
-static void help(const char *about, const option_row *own)
-{
-    printf("usage: %s [OPTION VALUE]...\n\n%s Ctrl-C saves and stops.\n\n", program, about);
-    for (int table = 0; table < 2; table++)
-        for (const option_row *row = table ? shared : own; row->name; row++)
-            if (row->help) {
-                printf("  --%-19s %s", row->name, row->help);
-                show_default(row);
-            }
-    puts("\n--device, --dtype, --num-workers, --use-compile, --use-wandb and --wandb-project are taken\n"
-         "as MiniMind takes them, and have no effect here.");
-}
-
-static double read_number(const option_row *row, const char *text)
-{
-    char *end;
-    double value = strtod(text, &end);
-    if (end == text || *end != '\0' || !(value >= 0) || value > 9e15 || (row->kind == COUNT && value != floor(value)))
-        fail(row->kind == COUNT ? "not a whole number from 0 up, but asked for by --" : "not a number from 0 up: --",
-             row->name);
-    return value;
-}
-
-static void take(const option_row *row, char *value)
-{
-    if (row->kind == TEXT)
-        *(char **)row->to = value;
-    else
-        *(double *)row->to = row->kind == FLAG ? 1 : read_number(row, value);
-}
+static mm_comm *comm; /* NULL: this process trains alone */
+static int leads = 1; /* rank 0 speaks for all */
+static int live;      /* standard output is a terminal: a line that moves */
 
 void read_options(int argc, char **argv, const char *about, const option_row *own)
 {
-    const option_row *rows[96];
-    struct option table[97] = { { NULL, 0, NULL, 0 } };
-    int count = 0, which, found;
-    for (int t = 0; t < 2; t++)
-        for (const option_row *row = t ? shared : own; row->name && count < 95; row++) {
-            rows[count] = row;
-            table[count++] = (struct option){ row->name, row->kind == FLAG ? no_argument : required_argument, NULL, 0 };
-        }
-    table[count] = (struct option){ "help", no_argument, NULL, 0 };
-    for (int i = 1; i < argc; i++)
-        for (char *c = argv[i]; strncmp(argv[i], "--", 2) == 0 && *c && *c != '='; c++)
-            *c = *c == '_' ? '-' : *c;
-    program = argv[0] = strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0];
-    while ((found = getopt_long(argc, argv, "", table, &which)) != -1) {
-        if (found != 0)
-            exit(EXIT_FAILURE); /* getopt_long has said why */
-        if (which == count) {
-            help(about, own);
-            exit(EXIT_SUCCESS);
-        }
-        take(rows[which], optarg);
-        if (rows[which]->to == &sample && sample_count < 8)
-            samples[sample_count++] = optarg;
-    }
-    if (optind < argc)
-        fail("no such option, --help lists them: ", argv[optind]);
-}
-
-int32_t choose(const char *option, const char *name, const char *const *names)
-{
-    for (int32_t i = 0; names[i]; i++)
-        if (strcmp(name, names[i]) == 0)
-            return i;
-    fprintf(stderr, "%s: --%s can't be \"%s\"\n", program, option, name);
-    exit(EXIT_FAILURE);
-}
-
-static int32_t small(const char *option, double value)
-{
-    if (value > INT32_MAX)
-        fail("too large: --", option);
-    return (int32_t)value;
+    read_tables(argc, argv, about, own, shared);
+    comm = meet(&o.ranks);
+    leads = !comm || comm->rank == 0;
+    live = leads && isatty(STDOUT_FILENO);
+    o.log_interval = o.log_interval > 0 ? o.log_interval : 1;
 }
 
 /* --- The parts of a run --- */
@@ -207,7 +125,11 @@ mm_loader *make_loader(const char *path, mm_tokenizer *tokenizer, int32_t kind, 
     mm_loader *loader = NULL;
     mm_loader_options l = MM_LOADER_OPTIONS_INIT;
     l.seed = (uint64_t)o.seed;
-    l.batch = small("batch-size", o.batch_size);
+    if (comm && (int64_t)o.batch_size % comm->size != 0)
+        fail("this many ranks can't share it equally: --", "batch-size");
+    l.batch = small("batch-size", o.batch_size) / (comm ? comm->size : 1);
+    l.rank = comm ? comm->rank : 0;
+    l.world = comm ? comm->size : 1;
     l.max_length = small("max-seq-len", o.max_seq_len);
     l.kind = kind;
     l.form = form;
@@ -217,21 +139,25 @@ mm_loader *make_loader(const char *path, mm_tokenizer *tokenizer, int32_t kind, 
     l.eos_id = mm_tokenizer_find(tokenizer, "<|im_end|>");
     check(mm_dataset_open(path, &dataset));
     check(mm_loader_create(dataset, tokenizer, &l, &loader));
+    if (path == o.data_path)
+        o.rows = mm_dataset_rows(dataset);
     mm_dataset_free(dataset); /* the loader keeps it */
     return loader;
 }
 
 static int32_t show(void *user, const mm_train_progress *p);
-static int live; /* standard output is a terminal: a line that moves */
+static int talks; /* rows are conversations of some kind, not texts */
 
 mm_trainer_options trainer_options(mm_tokenizer *tokenizer, int32_t kind, int32_t form)
 {
     static const char *const schedules[] = { "constant", "minimind2", "minimind3", "cosine", "linear", "wsd", NULL };
+    static const char *const optimizers[] = { "adamw", "muon", NULL };
     mm_trainer_options t = MM_TRAINER_OPTIONS_INIT;
-    live = isatty(STDOUT_FILENO);
-    o.log_interval = o.log_interval > 0 ? o.log_interval : 1;
+    talks = kind != MM_ROW_TEXT;
     t.output = o.save_dir;
-    t.on_step = show;
+    t.on_step = leads ? show : NULL;
+    t.comm = comm;
+    t.optimizer = choose("optimizer", o.optimizer, optimizers);
     t.learning_rate = o.learning_rate;
     t.max_grad_norm = o.grad_clip;
     t.weight_decay = o.weight_decay;
@@ -277,10 +203,19 @@ static double seconds_for(const mm_train_progress *p, int64_t steps)
     return fmin(left, allowed);
 }
 
+static int is_shown(const char *metric)
+{
+    int found = !o.metrics;
+    for (int i = 0; o.metrics && o.metrics[i]; i++)
+        found |= strcmp(metric, o.metrics[i]) == 0;
+    return found;
+}
+
 static void show_metrics(const mm_train_metric *metrics, int64_t count)
 {
     for (int64_t i = 0; metrics && i < count; i++)
-        printf(", %s: %.4f", metrics[i].name, metrics[i].value);
+        if (is_shown(metrics[i].name))
+            printf(", %s: %.4f", metrics[i].name, metrics[i].value);
 }
 
 /* What lasts: a line at every --log-interval, and one for each validation. */
@@ -312,8 +247,10 @@ static int32_t show(void *user, const mm_train_progress *p)
     double left = seconds_for(p, p->total_steps - p->step);
     if (live)
         printf("\r\033[K"); /* the moving line makes room */
-    watch_step(p);
+    if (o.on_step)
+        o.on_step(p);
     show_lines(p);
+    watch_step(p);
     if (live)
         printf("step %lld/%lld  loss %.4f  lr %.6f  %.0f tokens/s  %d:%02d left", (long long)p->step,
                (long long)p->total_steps, p->loss, p->learning_rate, rate, (int)(left / 60), (int)left % 60);
@@ -339,15 +276,18 @@ static void resume(void)
     if (strcmp(o.from_resume, "0") == 0 && !automatic)
         return;
     if (automatic && access(latest, F_OK) != 0) {
-        printf("no checkpoint in %s yet: starting from scratch\n", o.save_dir);
+        if (leads)
+            printf("no checkpoint in %s yet: starting from scratch\n", o.save_dir);
         return;
     }
     mm_train_progress p = MM_TRAIN_PROGRESS_INIT;
     check(mm_trainer_resume(trainer, automatic ? o.save_dir : o.from_resume));
     check(mm_trainer_progress(trainer, &p));
-    printf("going on from step %lld of %lld\n", (long long)p.step, (long long)p.total_steps);
+    if (leads)
+        printf("going on from step %lld of %lld\n", (long long)p.step, (long long)p.total_steps);
 }
 
+/* Train to the end, or to Ctrl-C. */
 static void run(void)
 {
     struct sigaction action = { .sa_handler = stop, .sa_flags = (int)SA_RESETHAND };
@@ -359,18 +299,30 @@ static void run(void)
     printf("%s", live ? "\r\033[K" : "");
     fflush(stdout);
     fprintf(stderr, "%s: %s\n", program, mm_last_error());
-    if (mm_trainer_save(trainer) == MM_OK) /* whatever went wrong, what was learnt is kept */
+    if (mm_trainer_save(trainer) == MM_OK && leads) /* whatever went wrong, what was learnt is kept */
         fprintf(stderr, "%s: saved in %s; --from-resume 1 goes on from there\n", program, o.save_dir);
     exit(EXIT_FAILURE);
 }
 
-static void watch(mm_model *model, const mm_tokenizer *tokenizer)
+/* What was learnt is saved as NAME in --save-dir, or where a NAME with a / says. */
+static const char *place_of(const char *name)
 {
-    char path[4096];
+    static char path[4096];
+    snprintf(path, sizeof path, "%s%s%s", strchr(name, '/') ? "" : o.save_dir, strchr(name, '/') ? "" : "/", name);
+    return path;
+}
+
+static void watch(mm_model *model, const mm_tokenizer *tokenizer, mm_adapter *adapter)
+{
+    char path[4096], title[4200];
     snprintf(path, sizeof path, "%s/report", o.save_dir);
-    watch_plan plan = { .program = program, .title = o.save_weight, .directory = report ? report : path, .chat = 1 };
-    plan.prompts = samples;
-    plan.count = sample_count;
+    snprintf(title, sizeof title, "%s: %s", program, place_of(o.save_weight));
+    watch_plan plan = { .program = program, .title = title, .directory = o.report ? o.report : path, .chat = talks };
+    plan.adapter = adapter;
+    plan.prompts = o.samples.items;
+    plan.count = o.samples.count;
+    plan.regression = o.regression;
+    plan.regression_interval = (int64_t)o.regression_interval;
     plan.max_length = small("max-seq-len", o.max_seq_len);
     plan.threads = small("threads", o.threads);
     plan.kernels = o.kernels;
@@ -379,26 +331,65 @@ static void watch(mm_model *model, const mm_tokenizer *tokenizer)
     watch_fact("Rows from", o.data_path);
 }
 
+static mm_adapter *make_adapter(mm_model *model)
+{
+    mm_adapter_options a = MM_ADAPTER_OPTIONS_INIT;
+    mm_adapter *adapter = NULL;
+    if (o.from_lora) {
+        check(mm_adapter_load(model, o.from_lora, &adapter));
+    } else if (o.lora_rank > 0) {
+        a.targets = o.lora_targets;
+        a.rank = small("lora-rank", o.lora_rank);
+        a.alpha = o.lora_alpha;
+        a.dropout = o.lora_dropout;
+        a.seed = (uint64_t)o.seed;
+        check(mm_adapter_create(model, &a, &adapter));
+    }
+    return adapter;
+}
+
+static void say_sizes(const mm_model *model, const mm_adapter *adapter)
+{
+    mm_param_count count = MM_PARAM_COUNT_INIT;
+    double small_part = (double)mm_adapter_count_params(adapter);
+    check(mm_count_params(mm_model_config(model), &count));
+    printf("%.3fM parameters, ", (double)count.total / 1e6);
+    if (adapter)
+        printf("%.3fM in the adapter (%.2f%%), ", small_part / 1e6, 100 * small_part / (double)count.total);
+    printf("%lld rows\n", (long long)o.rows);
+}
+
+static void save(const mm_model *model, const mm_tokenizer *tokenizer, const mm_adapter *adapter)
+{
+    const char *path = place_of(o.save_weight);
+    if (adapter) {
+        check(mm_adapter_save(adapter, path));
+    } else {
+        check(mm_model_save(model, path));
+        check(mm_tokenizer_save(tokenizer, path));
+    }
+    printf("%sthe %s is in %s\n", live ? "\r\033[K" : "", adapter ? "adapter" : "model", path);
+}
+
 void train(mm_model *model, mm_loader *loader, mm_tokenizer *tokenizer, const mm_trainer_options *options)
 {
-    char path[4096];
-    mm_param_count count = MM_PARAM_COUNT_INIT;
-    check(mm_trainer_create(model, loader, tokenizer, options, &trainer));
-    check(mm_count_params(mm_model_config(model), &count));
-    printf("%.3fM parameters\n", (double)count.total / 1e6);
+    mm_trainer_options t = *options;
+    t.adapter = make_adapter(model);
+    check(mm_trainer_create(model, loader, tokenizer, &t, &trainer));
+    if (leads)
+        say_sizes(model, t.adapter);
     resume();
-    watch(model, tokenizer);
+    if (leads)
+        watch(model, tokenizer, t.adapter);
     run();
-    if (o.save_weight[0] == '/')
-        snprintf(path, sizeof path, "%s", o.save_weight);
-    else
-        snprintf(path, sizeof path, "%s/%s", o.save_dir, o.save_weight);
-    check(mm_model_save(model, path));
-    check(mm_tokenizer_save(tokenizer, path));
-    printf("%sthe model is in %s\n", live ? "\r\033[K" : "", path);
-    watch_close(trainer);
-    if (stopped)
+    if (leads) {
+        save(model, tokenizer, t.adapter);
+        watch_close(trainer);
+    }
+    if (leads && stopped)
         printf("stopped before the end: the same command with --from-resume 1 goes on\n");
     mm_trainer_free(trainer);
-    mm_loader_free(options->validation);
+    mm_loader_free(t.validation);
+    mm_adapter_free(t.adapter);
+    part(comm, &o.ranks);
 }

@@ -1,38 +1,28 @@
-/* What sft, dpo and distill share: their options, the line that shows how far they are, and the way they end. */
+/* What the training programs share: their options, the line that shows how far they are, and the way they end. */
 #ifndef EXAMPLES_COMMON_H
 #define EXAMPLES_COMMON_H
 
-#include <minimind.h>
+#include "options.h"
+#include "ranks.h"
 
-/* Print "program: what which" and end with status 1. */
-void fail(const char *what, const char *which);
-
-/* Every call that can fail returns a status; mm_last_error() has the story behind it. */
-void check(mm_status status);
-
-/* Options that all of them have. A program sets its own defaults before it reads the command line; NAN and NULL are open. */
+/* Options that all of them have. A program sets its own defaults before it reads the command line. */
 typedef struct settings {
     char *save_dir, *save_weight, *data_path, *validation_path, *tokenizer, *from_weight, *from_resume, *schedule, *template_name;
-    char *kernels;
+    char *kernels, *optimizer, *lora_targets, *from_lora, *report, *regression;
     double epochs, batch_size, learning_rate, accumulation_steps, grad_clip, weight_decay, warmup_steps, max_steps, max_seconds;
     double log_interval, save_interval, eval_interval, patience, keep_last, max_seq_len, seed, threads, skip_bad_lines, resume;
+    double lora_rank, lora_alpha, lora_dropout, regression_interval;
+    text_list samples;
+    int64_t rows; /* of --data-path, once its loader is made */
+    rank_options ranks;
+    const char *const *metrics;                /* those of the stage that the log shows, NULL at the end; NULL: all */
+    void (*on_step)(const mm_train_progress *); /* told of each step as well; NULL for none */
 } settings;
 extern settings o;
 
-/* A program's own options: a table that ends with a NULL name. A help of NULL keeps one off the list. */
-enum { TEXT, COUNT, REAL, FLAG };
-typedef struct option_row {
-    const char *name;
-    int kind;
-    void *to; /* char * of a TEXT, double of the others */
-    const char *help;
-} option_row;
-
-/* Read the command line; --help prints `about`, the own options and the shared ones. Dashes and underscores are the same. */
+/* Read the command line; --help prints `about`, the own options and the shared ones. Then wait for the other ranks, where
+ * there are some. */
 void read_options(int argc, char **argv, const char *about, const option_row *own);
-
-/* The place of `name` in a list that ends with NULL; fails if it has none. */
-int32_t choose(const char *option, const char *name, const char *const *names);
 
 /* A model directory, or the NAME that an earlier program saved in --save-dir. */
 mm_model *load_model(const char *where);
@@ -46,7 +36,8 @@ mm_loader *make_loader(const char *path, mm_tokenizer *tokenizer, int32_t kind, 
 /* The trainer's options by the shared ones, the validation among them. */
 mm_trainer_options trainer_options(mm_tokenizer *tokenizer, int32_t kind, int32_t form);
 
-/* Resume if asked to, train to the end or to Ctrl-C, and save the model as SAVE_DIR/SAVE_WEIGHT. */
+/* Resume if asked to, train to the end or to Ctrl-C, and save what was learnt as SAVE_DIR/SAVE_WEIGHT: the model or, with
+ * --lora-rank, an adapter beside it. Then part from the other ranks. */
 void train(mm_model *model, mm_loader *loader, mm_tokenizer *tokenizer, const mm_trainer_options *options);
 
 #endif

@@ -75,7 +75,7 @@ learn() {
     shift 2
     "$bin/$program" --tokenizer "$out/tokenizer" --max-seq-len 128 --batch-size 4 --accumulation-steps 1 \
         --epochs 8 --schedule cosine --threads "$threads" --save-interval 0 --save-dir "$out/runs/$name" \
-        --save-weight "../../$name" "$@"
+        --save-weight "$out/$name" "$@"
 }
 
 pretrain() {

@@ -9,90 +9,35 @@
  * knows how to answer, and is right about as often as its teachers. Then it is asked, each question several times;
  * reward() looks at the answers, and the trainer makes those that earned more than the others likelier. */
 #include <math.h>
-#include <minimind.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-static void fail(const char *what, const char *which)
-{
-    fprintf(stderr, "rl: %s%s\n", what, which);
-    exit(EXIT_FAILURE);
-}
+#include "common.h"
 
-static void check(mm_status status)
-{
-    if (status != MM_OK)
-        fail(mm_last_error(), "");
-}
-
-/* --- Options: --name value, each with its default --- */
-
-static struct {
-    const char *algorithm, *model, *data_path, *work_dir, *template_name;
-    double steps, batch, group, max_new_tokens, max_length, learning_rate, beta, updates, temperature, seed, threads;
-    double lessons, min_chars, max_chars, repetition;
-} o = { "grpo", NULL, NULL, "rl-out", NULL, 100, 8, 8, 4, 32, 1e-3, 0.02, 1, 1, 42, 0, 1500, 0, 0, 0 };
-
-static const struct {
-    const char *name, *help;
-    const char **text;
-    double *number;
-} table[] = {
-    { "--algorithm", "grpo, cispo or ppo (grpo)", &o.algorithm, NULL },
-    { "--model", "a model's directory to begin from (none: a small one is made)", &o.model, NULL },
-    { "--data-path", "rows {\"question\", \"answer\"} or {\"conversations\"} (none: sums)", &o.data_path, NULL },
-    { "--template", "how a question is put: minimind2, minimind3, minillm (the tokenizer's)", &o.template_name, NULL },
-    { "--work-dir", "checkpoints and what is made come here (rl-out)", &o.work_dir, NULL },
-    { "--steps", "(100)", NULL, &o.steps },
-    { "--batch", "questions a step (8)", NULL, &o.batch },
-    { "--group", "answers to each question (8)", NULL, &o.group },
-    { "--max-new-tokens", "of an answer (4)", NULL, &o.max_new_tokens },
-    { "--max-length", "of a question, in tokens (32)", NULL, &o.max_length },
-    { "--learning-rate", "(1e-3)", NULL, &o.learning_rate },
-    { "--beta", "how much staying near the reference counts (0.02)", NULL, &o.beta },
-    { "--updates", "steps that learn from the same answers (1)", NULL, &o.updates },
-    { "--temperature", "of the draw (1)", NULL, &o.temperature },
-    { "--lessons", "steps of reading sums before (1500)", NULL, &o.lessons },
-    { "--min-chars", "half a reward more for an answer from so long, half a reward less for others (0: no matter)",
-      NULL, &o.min_chars },
-    { "--max-chars", "to so long; MiniMind has 20 and 800", NULL, &o.max_chars },
-    { "--repetition", "1: less for saying the same again, as MiniMind has it (0)", NULL, &o.repetition },
-    { "--seed", "(42)", NULL, &o.seed },
-    { "--threads", "0 for one per processor (0)", NULL, &o.threads },
+static char *algorithm = "grpo";
+static double group = 8, max_new_tokens = 4, beta = 0.02, updates = 1, temperature = 1;
+static double lessons = 1500, min_chars, max_chars, repetition;
+static const option_row own[] = {
+    { "algorithm", TEXT, &algorithm, "NAME  grpo, cispo or ppo" },
+    { "model", TEXT, &o.from_weight, "DIR   a model to begin from; none: a small one is made" },
+    { "work-dir", TEXT, &o.save_dir, "DIR   the same as --save-dir" },
+    { "steps", COUNT, &o.max_steps, "N     the same as --max-steps" },
+    { "batch", COUNT, &o.batch_size, "N     questions a step, the same as --batch-size" },
+    { "max-length", COUNT, &o.max_seq_len, "N     of a question, in tokens, the same as --max-seq-len" },
+    { "group", COUNT, &group, "N     answers to each question" },
+    { "max-new-tokens", COUNT, &max_new_tokens, "N     of an answer" },
+    { "beta", REAL, &beta, "X     how much staying near the reference counts" },
+    { "updates", COUNT, &updates, "N     steps that learn from the same answers" },
+    { "temperature", REAL, &temperature, "X     of the draw" },
+    { "lessons", COUNT, &lessons, "N     steps of reading sums before" },
+    { "min-chars", COUNT, &min_chars,
+      "N     half a reward more for an answer from so long, half a reward less for others" },
+    { "max-chars", COUNT, &max_chars, "N     to so long; MiniMind has 20 and 800, 0: no matter" },
+    { "repetition", COUNT, &repetition, "0|1   1: less for saying the same again, as MiniMind has it" },
+    { NULL, 0, NULL, NULL },
 };
-#define OPTION_COUNT (sizeof table / sizeof *table)
-
-static void help(void)
-{
-    puts("usage: rl [OPTION VALUE]...\n\nLearn from rewards.\n");
-    for (size_t k = 0; k < OPTION_COUNT; k++)
-        printf("  %-17s %s\n", table[k].name, table[k].help);
-    exit(EXIT_SUCCESS);
-}
-
-static void read_options(int argc, char **argv)
-{
-    for (int i = 1; i < argc; i += 2) {
-        size_t k = 0;
-        while (k < OPTION_COUNT && strcmp(argv[i], table[k].name) != 0)
-            k++;
-        if (strcmp(argv[i], "--help") == 0)
-            help();
-        if (k == OPTION_COUNT)
-            fail("no such option, --help lists them: ", argv[i]);
-        char *end = "";
-        if (i + 1 == argc)
-            fail("this option needs a value: ", argv[i]);
-        if (table[k].text)
-            *table[k].text = argv[i + 1];
-        else
-            *table[k].number = strtod(argv[i + 1], &end);
-        if (*end || (table[k].number && !(*table[k].number >= 0 && *table[k].number < 1e9)))
-            fail("this option needs a number from 0 up: ", argv[i]);
-    }
-}
 
 /* --- The reward --- */
 
@@ -129,9 +74,9 @@ static int32_t reward(void *user, const mm_answer *answer, double *earned)
     (void)user;
     double share = 0, length = characters(answer->text);
     *earned = answer->reference && last_number(answer->text) == last_number(answer->reference);
-    if (o.max_chars > 0)
-        *earned += length >= o.min_chars && length <= o.max_chars ? 0.5 : -0.5;
-    if (o.repetition > 0 && mm_reward_repetition(&share, answer->ids, answer->count, 3) == MM_OK)
+    if (max_chars > 0)
+        *earned += length >= min_chars && length <= max_chars ? 0.5 : -0.5;
+    if (repetition > 0 && mm_reward_repetition(&share, answer->ids, answer->count, 3) == MM_OK)
         *earned -= share < 0.5 ? share : 0.5;
     return 0;
 }
@@ -139,12 +84,12 @@ static int32_t reward(void *user, const mm_answer *answer, double *earned)
 /* --- A model that has read sums --- */
 
 /* One line a sum; of the lessons every other is wrong. */
-static void write_sums(const char *path, int lessons)
+static void write_sums(const char *path, int wrong)
 {
     FILE *file = fopen(path, "w");
     if (!file)
         fail("can't write ", path);
-    for (int i = 0; i < (lessons ? 2 : 1) * 100; i++) {
+    for (int i = 0; i < (wrong ? 2 : 1) * 100; i++) {
         int a = i / 10 % 10, b = i % 10, sum = i < 100 ? a + b : (a * 7 + b * 3) % 19;
         fprintf(file,
                 "{\"conversations\": [{\"role\": \"user\", \"content\": \"%d+%d=\"}, "
@@ -163,22 +108,6 @@ static int32_t next_text(void *user, const char **text, size_t *length)
     *text = frame;
     *length = sizeof frame - 1;
     return (*left)-- > 0;
-}
-
-static mm_loader *make_loader(const char *path, mm_tokenizer *tokenizer, int32_t kind, double batch, double length)
-{
-    mm_dataset *dataset = NULL;
-    mm_loader *loader = NULL;
-    mm_loader_options l = MM_LOADER_OPTIONS_INIT;
-    l.kind = kind;
-    l.batch = (int32_t)batch;
-    l.max_length = (int32_t)length;
-    l.template_name = o.template_name;
-    l.seed = (uint64_t)o.seed;
-    check(mm_dataset_open(path, &dataset));
-    check(mm_loader_create(dataset, tokenizer, &l, &loader));
-    mm_dataset_free(dataset); /* the loader keeps it */
-    return loader;
 }
 
 /* A tokenizer and a model of their own, that have read the lessons. */
@@ -204,13 +133,22 @@ static void make_model(mm_tokenizer **tokenizer, mm_model **model)
     check(mm_model_create(config, (uint64_t)o.seed, model));
     mm_config_free(config);
 
-    snprintf(path, sizeof path, "%s/lessons.jsonl", o.work_dir);
+    snprintf(path, sizeof path, "%s/lessons.jsonl", o.save_dir);
     write_sums(path, 1);
-    mm_loader *loader = make_loader(path, *tokenizer, MM_ROW_CHAT, 32, 28);
+    mm_dataset *dataset = NULL;
+    mm_loader *loader = NULL;
+    mm_loader_options l = MM_LOADER_OPTIONS_INIT;
+    l.kind = MM_ROW_CHAT;
+    l.batch = 32;
+    l.max_length = 28;
+    l.template_name = o.template_name;
+    l.seed = (uint64_t)o.seed;
+    check(mm_dataset_open(path, &dataset));
+    check(mm_loader_create(dataset, *tokenizer, &l, &loader));
     s.learning_rate = 3e-3;
     s.accumulation_steps = 1;
     s.epochs = 1000;
-    s.max_steps = (int64_t)o.lessons;
+    s.max_steps = (int64_t)lessons;
     s.threads = (int32_t)o.threads;
     check(mm_trainer_create(*model, loader, *tokenizer, &s, &trainer));
     check(mm_trainer_run(trainer));
@@ -218,107 +156,85 @@ static void make_model(mm_tokenizer **tokenizer, mm_model **model)
     printf("%lld lessons read, loss %.3f\n", (long long)p.step, p.loss);
     mm_trainer_free(trainer);
     mm_loader_free(loader);
-    snprintf(path, sizeof path, "%s/lessons", o.work_dir); /* --model to try something else from here */
+    mm_dataset_free(dataset);
+    snprintf(path, sizeof path, "%s/lessons", o.save_dir); /* --model to try something else from here */
     check(mm_model_save(*model, path));
     check(mm_tokenizer_save(*tokenizer, path));
 }
 
 /* --- Learning from rewards --- */
 
-static double metric(const mm_train_progress *p, const char *name)
+static double means[2]; /* of the rewards in the first and in the last tenth of the steps */
+
+static void add_reward(const mm_train_progress *p)
 {
+    double tenth = ceil((double)p->total_steps / 10), reward = 0;
     for (int64_t i = 0; i < p->metric_count; i++)
-        if (strcmp(p->metrics[i].name, name) == 0)
-            return p->metrics[i].value;
-    return NAN;
-}
-
-static int32_t show(void *user, const mm_train_progress *p)
-{
-    double *means = user, tenth = ceil((double)p->total_steps / 10); /* of the rewards in the first and last tenth */
+        if (strcmp(p->metrics[i].name, "reward") == 0)
+            reward = p->metrics[i].value;
     if ((double)p->step <= tenth)
-        means[0] += metric(p, "reward") / tenth;
+        means[0] += reward / tenth;
     if ((double)p->step > (double)p->total_steps - tenth)
-        means[1] += metric(p, "reward") / tenth;
-    if (p->step % 10 == 0)
-        printf("step %lld/%lld  reward %.3f  kl %.4f  clipped %.3f  answers of %.1f tokens, %.0f%% ended  value loss "
-               "%.4f\n",
-               (long long)p->step, (long long)p->total_steps, metric(p, "reward"), metric(p, "kl"),
-               metric(p, "clipped"), metric(p, "answer_length"), 100 * metric(p, "stopped"), metric(p, "value_loss"));
-    fflush(stdout);
-    return 0;
+        means[1] += reward / tenth;
 }
 
-static int32_t variant(void)
+static mm_policy_training make_policy(void)
 {
     static const char *const names[] = {
-        [MM_POLICY_GRPO] = "grpo", [MM_POLICY_CISPO] = "cispo", [MM_POLICY_PPO] = "ppo"
+        [MM_POLICY_GRPO] = "grpo", [MM_POLICY_CISPO] = "cispo", [MM_POLICY_PPO] = "ppo", NULL
     };
-    for (int32_t i = 0; i < 3; i++)
-        if (strcmp(o.algorithm, names[i]) == 0)
-            return i;
-    fail("--algorithm must be grpo, cispo or ppo, not ", o.algorithm);
-    return -1;
-}
-
-static void learn(mm_model *model, mm_loader *questions, mm_tokenizer *tokenizer, int32_t algorithm)
-{
-    double means[2] = { 0, 0 };
     mm_policy_training policy = MM_POLICY_TRAINING_INIT;
     policy.reward = reward;
-    policy.variant = algorithm;
-    policy.group = (int32_t)o.group;
-    policy.max_new_tokens = (int32_t)o.max_new_tokens;
-    policy.temperature = (float)o.temperature;
-    policy.beta = o.beta;
-    policy.updates = (int32_t)o.updates;
-
-    mm_trainer *trainer = NULL;
-    mm_trainer_options t = MM_TRAINER_OPTIONS_INIT;
-    t.stage = MM_STAGE_POLICY;
-    t.policy = &policy;
-    t.output = o.work_dir;
-    t.on_step = show;
-    t.user = means;
-    t.learning_rate = o.learning_rate;
-    t.weight_decay = 0;
-    t.accumulation_steps = 1;
-    t.epochs = 100000; /* until the steps are done */
-    t.max_steps = (int64_t)o.steps;
-    t.threads = (int32_t)o.threads;
-    check(mm_trainer_create(model, questions, tokenizer, &t, &trainer));
-    check(mm_trainer_run(trainer));
-    mm_trainer_free(trainer);
-    printf("mean reward: %.3f in the first tenth of the steps, %.3f in the last\n", means[0], means[1]);
+    policy.variant = choose("algorithm", algorithm, names);
+    policy.group = small("group", group);
+    policy.max_new_tokens = small("max-new-tokens", max_new_tokens);
+    policy.temperature = (float)temperature;
+    policy.beta = beta;
+    policy.updates = small("updates", updates);
+    return policy;
 }
 
 int main(int argc, char **argv)
 {
+    static const char *const shown[] = { "reward", "kl", "clipped", "answer_length", "stopped", NULL };
     char path[4096];
     mm_tokenizer *tokenizer = NULL;
     mm_model *model = NULL;
-    read_options(argc, argv);
-    int32_t algorithm = variant();
-    mkdir(o.work_dir, 0777); /* if it is there already, all the better */
-    snprintf(path, sizeof path, "%s/sums.jsonl", o.work_dir);
-    if (o.model) {
-        check(mm_tokenizer_load(o.model, &tokenizer));
-        check(mm_model_load(o.model, NULL, &model));
+    o.save_dir = "rl-out";
+    o.save_weight = "model";
+    o.max_steps = 100;
+    o.batch_size = 8;
+    o.max_seq_len = 32;
+    o.learning_rate = 1e-3;
+    o.weight_decay = o.save_interval = 0;
+    o.log_interval = 10;
+    o.metrics = shown;
+    o.on_step = add_reward;
+    read_options(argc, argv, "Learn from rewards: sums, or the questions of --data-path.", own);
+    mm_policy_training policy = make_policy();
+
+    mkdir(o.save_dir, 0777); /* if it is there already, all the better */
+    if (strcmp(o.from_weight, "none") != 0) {
+        tokenizer = load_tokenizer();
+        model = load_model(o.from_weight);
     } else {
         make_model(&tokenizer, &model);
     }
-    if (!o.data_path)
+    if (!o.data_path) {
+        snprintf(path, sizeof path, "%s/sums.jsonl", o.save_dir);
         write_sums(path, 0);
-    mm_loader *questions =
-        make_loader(o.data_path ? o.data_path : path, tokenizer, MM_ROW_PROMPT, o.batch, o.max_length);
-    learn(model, questions, tokenizer, algorithm);
-    mm_loader_free(questions);
+        o.data_path = path;
+    }
+    mm_loader *questions = make_loader(o.data_path, tokenizer, MM_ROW_PROMPT, MM_ROWS_PAD);
+    o.epochs = ceil(o.max_steps * o.batch_size / (double)o.rows); /* as many as the steps take */
+    mm_trainer_options options = trainer_options(tokenizer, MM_ROW_PROMPT, MM_ROWS_PAD);
+    options.stage = MM_STAGE_POLICY;
+    options.policy = &policy;
+    train(model, questions, tokenizer, &options);
+    printf("mean reward: %.3f in the first tenth of the steps, %.3f in the last\n", means[0], means[1]);
 
-    snprintf(path, sizeof path, "%s/model", o.work_dir);
-    check(mm_model_save(model, path));
-    check(mm_tokenizer_save(tokenizer, path));
-    printf("the model is in %s\n", path);
-    mm_model_free(model);
+    mm_loader_free(questions);
     mm_tokenizer_free(tokenizer);
+    mm_model_free(model);
     return EXIT_SUCCESS;
 }

@@ -13,6 +13,10 @@ static mm_report *report;
 static mm_context *writer; /* goes on with the prompts */
 static const mm_tokenizer *words;
 static time_t drawn;
+static mm_dataset *questions; /* plan.regression */
+static int64_t asked = -1;    /* the last step when they were put */
+
+#define TOGETHER 8 /* of them at once */
 
 static int told(mm_status status)
 {
@@ -42,10 +46,13 @@ void watch_open(const mm_trainer *trainer, mm_model *model, const mm_tokenizer *
         return;
     snprintf(text, sizeof text, "%.3fM", (double)count.total / 1e6);
     watch_fact("Parameters", text);
-    if (plan.count == 0)
+    if (plan.regression && !told(mm_dataset_open(plan.regression, &questions)))
+        return;
+    if (plan.count == 0 && !questions)
         return;
     mm_context_options c = MM_CONTEXT_OPTIONS_INIT;
-    c.max_batch = plan.count;
+    c.max_batch = questions && plan.count < TOGETHER ? TOGETHER : plan.count;
+    c.adapter = plan.adapter;
     c.max_length = plan.max_length;
     c.threads = plan.threads;
     c.kernels = plan.kernels;
@@ -69,8 +76,24 @@ static void write_samples(int64_t step)
     s.chat = plan.chat;
     s.template_name = plan.template_name;
     s.bos_id = mm_tokenizer_find(words, "<|im_start|>");
-    if (writer)
+    if (writer && plan.count > 0)
         told(mm_report_samples(report, step, writer, words, &s));
+}
+
+/* How many prompts are answered as they must be: a line of the log, and a curve with the answers in the report. */
+static void ask_again(int64_t step)
+{
+    mm_prompts_options q = MM_PROMPTS_OPTIONS_INIT;
+    mm_prompts_result r = MM_PROMPTS_RESULT_INIT;
+    q.template_name = plan.template_name;
+    q.report = report;
+    q.step = step;
+    q.bos_id = mm_tokenizer_find(words, "<|im_start|>");
+    if (!report || !questions || asked == step || !told(mm_evaluate_prompts(writer, words, questions, &q, &r)))
+        return;
+    asked = step;
+    printf("regression after step %lld: %lld of %lld prompts passed\n", (long long)step, (long long)r.passed,
+           (long long)r.rows);
 }
 
 void watch_step(const mm_train_progress *p)
@@ -80,6 +103,8 @@ void watch_step(const mm_train_progress *p)
         return;
     if (p->step % tenth == 0)
         write_samples(p->step);
+    if (p->step % (plan.regression_interval > 0 ? plan.regression_interval : tenth) == 0)
+        ask_again(p->step);
     time_t now = time(NULL);
     if (report && now - drawn >= SECONDS_BETWEEN_PAGES && told(mm_report_flush(report)))
         drawn = now;
@@ -88,12 +113,16 @@ void watch_step(const mm_train_progress *p)
 void watch_close(const mm_trainer *trainer)
 {
     mm_train_progress p = MM_TRAIN_PROGRESS_INIT;
-    if (report && told(mm_trainer_progress(trainer, &p)))
+    if (report && told(mm_trainer_progress(trainer, &p))) {
         write_samples(p.step);
+        ask_again(p.step);
+    }
     if (report && told(mm_report_flush(report)))
         printf("the report is in %s/report.html\n", directory);
     mm_report_free(report);
     mm_context_free(writer);
+    mm_dataset_free(questions);
     report = NULL;
     writer = NULL;
+    questions = NULL;
 }

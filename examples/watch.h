@@ -12,6 +12,9 @@ typedef struct watch_plan {
     const char *const *prompts; /* [count] that the model goes on with, ten times in a run */
     int32_t count, chat;        /* chat: prompts are questions */
     int32_t max_length, threads;
+    mm_adapter *adapter;         /* that the model runs with; NULL: none */
+    const char *regression;      /* rows of mm_evaluate_prompts(); NULL: none */
+    int64_t regression_interval; /* steps between them; 0: ten times in a run */
     const char *kernels, *template_name;
 } watch_plan;
 
@@ -24,7 +27,7 @@ void watch_fact(const char *name, const char *text);
 /* A step: from on_step, which must hear of every one. */
 void watch_step(const mm_train_progress *progress);
 
-/* The last samples; says where the page is. */
+/* The last samples and regression; says where the page is. */
 void watch_close(const mm_trainer *trainer);
 
 #endif

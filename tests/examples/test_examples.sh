@@ -61,7 +61,9 @@ answers_are_marked() {
 }
 
 quickstart_runs() {
-    "$root/examples/quickstart.sh" --no-build --build-dir "$build" --out "$work/quickstart" --seconds 3 &&
+    "$root/examples/quickstart.sh" --no-build --build-dir "$build" --out "$work/quickstart" --seconds 3 >"$work/said" ||
+        { cat "$work/said"; return 1; }
+    grep -qx "the model is in $work/quickstart/pretrained" "$work/said" &&
         grep -q '<h3>Loss</h3>' "$work/quickstart/runs/pretrained/report/report.html" &&
         grep -q '“Once upon a time, there was a”' "$work/quickstart/runs/pretrained/report/metrics.jsonl"
 }
@@ -146,7 +148,7 @@ rewards_are_learnt_from() {
 learns_an_adapter() {
     "$bin/generate" --model "$model" --prompt "hi" --greedy --max-new-tokens 8 >"$work/before" &&
         "$bin/lora" --model "$model" --data-path "$work/chat.jsonl" --save_dir "$work/lora" --lora-name well --epochs 60 \
-            --batch-size 1 --max-seq-len 48 --learning-rate 0.003 --targets '*' >"$work/losses" && cat "$work/losses" &&
+            --batch-size 1 --max-seq-len 48 --learning-rate 0.003 --log-interval 1 --targets '*' >"$work/losses" && cat "$work/losses" &&
         [ -s "$work/lora/well/adapter_model.safetensors" ] && grep -q '"peft_type": "LORA"' "$work/lora/well/adapter_config.json" &&
         "$bin/lora" --model "$model" --data-path "$work/chat.jsonl" --save-dir "$work/lora" --lora-name more --epochs 1 \
             --from-lora "$work/lora/well" --batch-size 1 --max-seq-len 48 >"$work/more" && cat "$work/more" &&
@@ -162,6 +164,27 @@ generates_with_an_adapter() {
 chats_with_an_adapter() {
     printf 'hi\n/adapters\nhi\n' | "$bin/chat" --model "$model" --adapter "$work/lora/well" --temperature 0 --max-new-tokens 8 \
         >"$work/talk" 2>"$work/prompts" && cat "$work/talk" && grep -q 'adapters off' "$work/prompts"
+}
+
+# Any of the training programs learns an adapter instead of the model.
+prefers_with_an_adapter() {
+    "$bin/make_corpus" --kind preference --bytes 3000 --out "$work/pairs.jsonl" &&
+        "$bin/dpo" --data-path "$work/pairs.jsonl" --from-weight "$model" --template minimind2 --max-seq-len 64 --max-steps 2 \
+            --lora-rank 2 --save-dir "$work/preferred" --save-weight "$work/preferred/polite" &&
+        [ -s "$work/preferred/polite/adapter_model.safetensors" ] && [ -s "$work/preferred/step-2/adapter_config.json" ] &&
+        [ -z "$(find "$work/preferred" -name model.safetensors)" ] &&
+        "$bin/generate" --model "$model" --adapter "$work/preferred/polite" --prompt hi --greedy --max-new-tokens 2
+}
+
+# What must go on being answered is asked again while the model learns; by Muon, for once.
+asks_again() {
+    printf '{"prompt": "Once upon", "expect": ["never said"], "max_new_tokens": 4}' >"$work/again.jsonl"
+    "$bin/pretrain" --tokenizer "$work/tokenizer" --data-path "$work/a.jsonl" --hidden-size 64 --num-hidden-layers 1 \
+        --max-seq-len 32 --batch-size 2 --save-dir "$work/asked" --max-steps 5 --optimizer muon \
+        --regression "$work/again.jsonl" --regression-interval 2 >"$work/log"
+    cat "$work/log"
+    [ "$(grep -c '^regression after step [245]: 0 of 1 prompts passed$' "$work/log")" -eq 3 ] &&
+        grep -q '"prompts_passed"' "$work/asked/report/metrics.jsonl" && grep -q '"optimizer": "muon"' "$work/asked/step-5/state.json"
 }
 
 truncated_model() {
@@ -258,6 +281,10 @@ check "rl refuses an option that there is not" refuses "--no-such" rl --no-such 
 check "rl refuses a number that is none" refuses "--steps" rl --steps many
 check "rl names the model that is missing" refuses "/no/such/model" rl --model /no/such/model --work-dir "$work/rl3"
 check "lora learns an adapter and goes on with it" learns_an_adapter
+check "dpo learns an adapter, and saves that alone" prefers_with_an_adapter
+check "pretrain asks what must go on being answered" asks_again
+check "sft refuses an optimizer that there is not" refuses "--optimizer can't be \"sgd\"" \
+    sft --from-weight "$model" --template minimind2 --data-path "$work/chat.jsonl" --optimizer sgd
 check "generate runs with an adapter, and the model is as before" generates_with_an_adapter
 check "chat turns adapters off" chats_with_an_adapter
 check "lora names projections that there are not" refuses "c_attn" \

@@ -1,0 +1,120 @@
+#include "options.h"
+
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *program = "example";
+
+void fail(const char *what, const char *which)
+{
+    fprintf(stderr, "%s: %s%s\n", program, what, which);
+    exit(EXIT_FAILURE);
+}
+
+void check(mm_status status)
+{
+    if (status != MM_OK)
+        fail(mm_last_error(), "");
+}
+
+static void show_default(const option_row *row)
+{
+    if (row->kind == TEXT && *(char **)row->to)
+        printf(" (%s)", *(char **)row->to);
+    else if ((row->kind == COUNT || row->kind == REAL) && !isnan(*(double *)row->to))
+        printf(" (%g)", *(double *)row->to);
+    putchar('\n');
+}
+
+/* A program's own option stands before a shared one of its name. */
+static int is_listed(const option_row *row, const option_row *own, int is_own)
+{
+    int hidden = !row->help;
+    for (; !is_own && own->name; own++)
+        hidden |= strcmp(row->name, own->name) == 0;
+    return !hidden;
+}
+
+static void help(const char *about, const option_row *const tables[2])
+{
+    printf("usage: %s [OPTION VALUE]...\n\n%s Ctrl-C saves and stops.\n\n", program, about);
+    for (int table = 0; table < 2; table++)
+        for (const option_row *row = tables[table]; row->name; row++)
+            if (is_listed(row, tables[0], table == 0)) {
+                printf("  --%-19s %s", row->name, row->help);
+                show_default(row);
+            }
+    puts("\n--device, --dtype, --num-workers, --use-compile, --use-wandb and --wandb-project are taken\n"
+         "as MiniMind takes them, and have no effect here.");
+}
+
+static double read_number(const option_row *row, const char *text)
+{
+    char *end;
+    double value = strtod(text, &end);
+    if (end == text || *end != '\0' || !(value >= 0) || value > 9e15 || (row->kind == COUNT && value != floor(value)))
+        fail(row->kind == COUNT ? "not a whole number from 0 up, but asked for by --" : "not a number from 0 up: --",
+             row->name);
+    return value;
+}
+
+static void take(const option_row *row, char *value)
+{
+    text_list *list = row->to;
+    if (row->kind == TEXT)
+        *(char **)row->to = value;
+    else if (row->kind == LIST && list->count < (int32_t)(sizeof list->items / sizeof *list->items))
+        list->items[list->count++] = value;
+    else if (row->kind == LIST)
+        fail("given too often: --", row->name);
+    else
+        *(double *)row->to = row->kind == FLAG ? 1 : read_number(row, value);
+}
+
+void read_tables(int argc, char **argv, const char *about, const option_row *own, const option_row *shared)
+{
+    const option_row *const tables[2] = { own, shared };
+    const option_row *rows[96];
+    struct option table[97] = { { NULL, 0, NULL, 0 } };
+    int count = 0, which, found;
+    for (int t = 0; t < 2; t++)
+        for (const option_row *row = tables[t]; row->name && count < 95; row++) {
+            rows[count] = row;
+            table[count++] = (struct option){ row->name, row->kind == FLAG ? no_argument : required_argument, NULL, 0 };
+        }
+    table[count] = (struct option){ "help", no_argument, NULL, 0 };
+    for (int i = 1; i < argc; i++)
+        for (char *c = argv[i]; strncmp(argv[i], "--", 2) == 0 && *c && *c != '='; c++)
+            *c = *c == '_' ? '-' : *c;
+    program = argv[0] = strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0];
+    while ((found = getopt_long(argc, argv, "", table, &which)) != -1) {
+        if (found != 0)
+            exit(EXIT_FAILURE); /* getopt_long has said why */
+        if (which == count) {
+            help(about, tables);
+            exit(EXIT_SUCCESS);
+        }
+        take(rows[which], optarg);
+    }
+    if (optind < argc)
+        fail("no such option, --help lists them: ", argv[optind]);
+}
+
+int32_t choose(const char *option, const char *name, const char *const *names)
+{
+    for (int32_t i = 0; names[i]; i++)
+        if (strcmp(name, names[i]) == 0)
+            return i;
+    fprintf(stderr, "%s: --%s can't be \"%s\"\n", program, option, name);
+    exit(EXIT_FAILURE);
+}
+
+int32_t small(const char *option, double value)
+{
+    if (value > INT32_MAX)
+        fail("too large: --", option);
+    return (int32_t)value;
+}

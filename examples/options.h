@@ -1,0 +1,41 @@
+/* Command lines of the training programs: tables of options, MiniMind's names with dashes or underscores; and the way a
+ * program ends when something is wrong. */
+#ifndef EXAMPLES_OPTIONS_H
+#define EXAMPLES_OPTIONS_H
+
+#include <minimind.h>
+
+/* Print "program: what which" and end with status 1. */
+void fail(const char *what, const char *which);
+
+/* Every call that can fail returns a status; mm_last_error() has the story behind it. */
+void check(mm_status status);
+
+/* The name that the program was called by. */
+extern const char *program;
+
+/* A table of options ends with a NULL name. A help of NULL keeps one off the list. */
+enum { TEXT, COUNT, REAL, FLAG, LIST };
+typedef struct option_row {
+    const char *name;
+    int kind;
+    void *to; /* char * of a TEXT, a list of texts of a LIST, double of the others; NAN and NULL are open */
+    const char *help;
+} option_row;
+
+/* An option that may be given again. */
+typedef struct text_list {
+    const char *items[8];
+    int32_t count;
+} text_list;
+
+/* Read the command line by two tables, the program's own and what it shares; --help prints `about` and both of them. */
+void read_tables(int argc, char **argv, const char *about, const option_row *own, const option_row *shared);
+
+/* The place of `name` in a list that ends with NULL; fails if it has none. */
+int32_t choose(const char *option, const char *name, const char *const *names);
+
+/* A number that must fit an int32_t. */
+int32_t small(const char *option, double value);
+
+#endif
