@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""The pictures of docs/performance.md from what examples/bench prints with --json.
+"""The pictures of docs/performance.md from what examples/bench prints with --json, and the README's from a quickstart.
 
     build/examples/bench train --json >figures.jsonl        # and so on; docs/performance.md lists the runs
     docs/plots.py figures.jsonl [more.jsonl …]              # writes docs/images/*.svg
+    docs/plots.py out/quickstart/runs/pretrained/report/metrics.jsonl
 
 Nothing but Python's own library. A picture whose figures are not there is left as it is.
 """
+import html
 import json
 import math
 import pathlib
 import sys
+import textwrap
 from statistics import median
 
 WIDTH, HEIGHT = 720, 420
@@ -177,16 +180,46 @@ def long_context(records, path):
     picture.save(path)
 
 
+def loss_curve(records, path):
+    """The loss of every step of a report, the mean of those around it, and how the model went on with its first prompt by then."""
+    points = [(r["step"], r["loss"]) for r in records if "step" in r and "loss" in r]
+    if len(points) < 2:
+        return
+    last = points[-1][0]
+    near = [[y for _, y in points[max(0, i - 5):i + 6]] for i in range(len(points))]
+    means = [(step, sum(ys) / len(ys)) for (step, _), ys in zip(points, near)]
+    picture = Picture("The quickstart's pretraining", x_axis(0, last), y_axis(0, math.ceil(max(y for _, y in points))), "step",
+                      "loss, nats per token")
+    picture.x_ticks()
+    picture.line(points, "#b9d3e6")
+    picture.line(means, COLOURS[0])
+    picture.name("each step", "#b9d3e6")
+    picture.name("mean of 11", COLOURS[0])
+    texts = [(r["step"], name, text) for r in records if "step" in r for name, text in r.items() if isinstance(text, str)]
+    said = [(step, text) for step, name, text in texts if name == texts[0][1]]
+    if said:
+        x, y = LEFT + 105, TOP + 30
+        picture.text(x, y, html.escape(f"How it goes on with {texts[0][1]}"), size=11, colour="#777")
+        for i in sorted({0, len(said) // 4, len(said) // 2, len(said) - 1}):
+            y += 22
+            picture.text(x, y, f"step {said[i][0]}", size=11, colour="#777")
+            words = textwrap.shorten(said[i][1], 52, placeholder=" …")
+            picture.text(x + 60, y, html.escape(words), size=11)
+    picture.save(path)
+
+
 def main(paths):
     if not paths or paths[0] in ("-h", "--help"):
         print(__doc__, file=sys.stderr)
         return 1
-    records = [json.loads(line) for path in paths for line in open(path, encoding="utf-8") if line.strip()]
+    lines = [json.loads(line) for path in paths for line in open(path, encoding="utf-8") if line.strip()]
+    records, steps = [r for r in lines if "what" in r], [r for r in lines if "what" not in r]
     images = pathlib.Path(__file__).resolve().parent / "images"
     images.mkdir(exist_ok=True)
     roofline(records, images / "roofline.svg")
     scaling(records, images / "scaling.svg")
     long_context(records, images / "long-context.svg")
+    loss_curve(steps, images / "quickstart.svg")
     return 0
 
 
