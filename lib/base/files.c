@@ -345,7 +345,8 @@ mm_status mmi_writer_put(mmi_writer *w, const void *data, size_t size)
             return w->status;
         }
     }
-    memcpy(w->buffer + w->filled, data, size);
+    if (size > 0) /* `data` may be NULL for nothing */
+        memcpy(w->buffer + w->filled, data, size);
     w->filled += size;
     return w->status;
 }

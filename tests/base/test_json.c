@@ -85,6 +85,12 @@ START_TEST(what_is_not_one_json_value_is_refused)
         "// c\n1",
         "NaN",
         "\xef\xbb\xbf{}",
+        "123456789012345,2",
+        "123456789012345],[2",
+        "[0.12345678901234567]]",
+        "{\"a\": 0.12345678901234567",
+        "-",
+        "-.eE+-.eE+-.eE+-.eE+",
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         mmi_json *value = NULL;

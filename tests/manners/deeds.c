@@ -242,7 +242,9 @@ void deeds_prepare(void)
     ck_ok(mm_model_save(model, deeds_directory));
     ck_ok(train_tokenizer(&tokenizer));
     ck_ok(mm_tokenizer_save(tokenizer, deeds_directory));
-    write_rows("rows.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n");
+    /* numbers as long as what a parser has room for, and longer */
+    write_rows("rows.jsonl",
+               "{\"text\": \"one\", \"n\": 123456789012345}\n{\"text\": \"two\", \"n\": [0.12345678901234567]}\n");
     write_rows("prompts.jsonl", "{\"question\": \"one?\", \"answer\": \"#### two\"}\n");
     write_rows("pairs.jsonl",
                "{\"chosen\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": "
