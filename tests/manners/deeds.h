@@ -7,7 +7,7 @@
 typedef struct deed {
     const char *name;
     mm_status (*run)(void); /* gives back all it made, whatever happens; the first status that is not MM_OK */
-    bool trains;            /* takes long, and removes directories */
+    bool trains;            /* so it takes long, and removes directories */
 } deed;
 
 #define DEEDS 16

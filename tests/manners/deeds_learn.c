@@ -287,12 +287,14 @@ mm_status reporting(void)
     mm_context *context = NULL;
     mm_tokenizer *tokenizer = NULL;
     mm_report *report = NULL, *again = NULL;
+    mm_report_options anew = MM_REPORT_OPTIONS_INIT;
+    anew.resume_step = -1;
     snprintf(path, sizeof path, "%s/report", deeds_directory);
     mm_status status = make_context(&model, &context);
     if (status == MM_OK)
         status = deeds_load_tokenizer(&tokenizer);
     if (status == MM_OK)
-        status = mm_report_create(path, NULL, &report);
+        status = mm_report_create(path, &anew, &report);
     if (status == MM_OK)
         status = tell(report, context, tokenizer);
     mm_report_free(report);

@@ -14,24 +14,26 @@
 #include "../train/tiny.h"
 #include "base/files.h"
 #include "files.h"
+#include "io_deeds.h"
 
-static char directory[512], rows_directory[512], rows[600], index_path[640];
-static mm_model *other; /* than the one in the directory */
-static mm_tokenizer *tokenizer;
+char io_directory[512], io_rows_directory[512];
+mm_model *io_model; /* another than the one in the directory */
+mm_tokenizer *io_tokenizer;
+static char rows[600], index_path[640];
 
 /* --- What is tried: it frees all it makes, and gives the first status that is not MM_OK, else what came out --- */
 
-static void digest(uint64_t *out, const void *data, size_t size)
+void io_digest(uint64_t *out, const void *data, size_t size)
 {
     for (size_t i = 0; i < size; i++)
         *out = (*out ^ ((const unsigned char *)data)[i]) * 1099511628211u;
 }
 
-static void digest_model(uint64_t *out, const mm_model *model)
+void io_digest_model(uint64_t *out, const mm_model *model)
 {
     size_t count = 0;
     float *weights = tiny_weights(model, &count);
-    digest(out, weights, count * sizeof *weights);
+    io_digest(out, weights, count * sizeof *weights);
     free(weights);
 }
 
@@ -40,9 +42,9 @@ static mm_status load_model(uint64_t *out, int32_t map)
     mm_model *model = NULL;
     mm_load_options options = MM_LOAD_OPTIONS_INIT;
     options.map = map;
-    mm_status status = mm_model_load(directory, &options, &model);
+    mm_status status = mm_model_load(io_directory, &options, &model);
     if (status == MM_OK)
-        digest_model(out, model);
+        io_digest_model(out, model);
     mm_model_free(model);
     return status;
 }
@@ -60,19 +62,19 @@ static mm_status mapping_a_model(uint64_t *out)
 static mm_status saving_a_model(uint64_t *out)
 {
     (void)out;
-    return mm_model_save(other, directory);
+    return mm_model_save(io_model, io_directory);
 }
 
 static mm_status loading_and_saving_a_config(uint64_t *out)
 {
     mm_config *config = NULL;
     int64_t size = 0;
-    mm_status status = mm_config_load(directory, &config);
+    mm_status status = mm_config_load(io_directory, &config);
     if (status == MM_OK)
         status = mm_config_get_int(config, "hidden_size", &size);
     if (status == MM_OK)
-        status = mm_config_save(config, directory);
-    digest(out, &size, sizeof size);
+        status = mm_config_save(config, io_directory);
+    io_digest(out, &size, sizeof size);
     mm_config_free(config);
     return status;
 }
@@ -84,13 +86,13 @@ static mm_status loading_a_tokenizer(uint64_t *out)
     const char *name = NULL;
     int32_t ids[64];
     size_t count = 0;
-    mm_status status = mm_tokenizer_load(directory, &loaded);
+    mm_status status = mm_tokenizer_load(io_directory, &loaded);
     if (status == MM_OK) {
         mm_status template = mm_chat_template_name(loaded, &name); /* tokenizer_config.json was read */
-        digest(out, &template, sizeof template);
+        io_digest(out, &template, sizeof template);
         status = mm_encode(loaded, text, strlen(text), MM_SPLIT_ALL, ids, 64, &count);
     }
-    digest(out, ids, count * sizeof *ids);
+    io_digest(out, ids, count * sizeof *ids);
     mm_tokenizer_free(loaded);
     return status;
 }
@@ -98,7 +100,7 @@ static mm_status loading_a_tokenizer(uint64_t *out)
 static mm_status saving_a_tokenizer(uint64_t *out)
 {
     (void)out;
-    return mm_tokenizer_save(tokenizer, directory);
+    return mm_tokenizer_save(io_tokenizer, io_directory);
 }
 
 static mm_status reading_rows(uint64_t *out)
@@ -114,7 +116,7 @@ static mm_status reading_rows(uint64_t *out)
         char text[256];
         size_t size = 0;
         status = mm_dataset_text(dataset, i, text, sizeof text, &size);
-        digest(out, text, size);
+        io_digest(out, text, size);
     }
     mm_dataset_free(dataset);
     return status;
@@ -124,10 +126,10 @@ static mm_status keeping_moments(uint64_t *out)
 {
     char path[600];
     mm_optimizer *one = NULL, *two = NULL;
-    snprintf(path, sizeof path, "%s/moments.safetensors", directory);
-    mm_status status = mm_adamw_create(other, NULL, &one);
+    snprintf(path, sizeof path, "%s/moments.safetensors", io_directory);
+    mm_status status = mm_adamw_create(io_model, NULL, &one);
     if (status == MM_OK)
-        status = mm_adamw_create(other, NULL, &two);
+        status = mm_adamw_create(io_model, NULL, &two);
     if (status == MM_OK)
         status = mm_optimizer_save(one, path);
     if (status == MM_OK)
@@ -142,12 +144,12 @@ static mm_status keeping_a_cache(uint64_t *out)
 {
     char path[600];
     mm_cache *cache = NULL, *again = NULL;
-    snprintf(path, sizeof path, "%s/prompt.cache", directory);
-    mm_status status = mm_cache_create(other, 1, 16, MM_F32, &cache);
+    snprintf(path, sizeof path, "%s/prompt.cache", io_directory);
+    mm_status status = mm_cache_create(io_model, 1, 16, MM_F32, &cache);
     if (status == MM_OK)
         status = mm_cache_save(cache, path);
     if (status == MM_OK)
-        status = mm_cache_load(other, path, &again);
+        status = mm_cache_load(io_model, path, &again);
     (void)out;
     mm_cache_free(again);
     mm_cache_free(cache);
@@ -169,21 +171,21 @@ static mm_status train(uint64_t *out, bool resumes, mm_train_fn on_step)
     mm_model *model = tiny_model(1);
     tiny_options o = tiny_defaults(rows);
     o.loader.workers = 0;
-    o.trainer.output = directory;
+    o.trainer.output = io_directory;
     o.trainer.max_steps = 8;
     o.trainer.save_interval = 7;
     o.trainer.on_step = on_step;
     mm_status status = mm_dataset_open(rows, &dataset);
     if (status == MM_OK)
-        status = mm_loader_create(dataset, tokenizer, &o.loader, &loader);
+        status = mm_loader_create(dataset, io_tokenizer, &o.loader, &loader);
     if (status == MM_OK)
-        status = mm_trainer_create(model, loader, tokenizer, &o.trainer, &trainer);
+        status = mm_trainer_create(model, loader, io_tokenizer, &o.trainer, &trainer);
     if (status == MM_OK && resumes)
-        status = mm_trainer_resume(trainer, directory);
+        status = mm_trainer_resume(trainer, io_directory);
     if (status == MM_OK)
         status = mm_trainer_run(trainer);
     if (status == MM_OK)
-        digest_model(out, model);
+        io_digest_model(out, model);
     mm_trainer_free(trainer);
     mm_loader_free(loader);
     mm_dataset_free(dataset);
@@ -201,7 +203,7 @@ static mm_status training(uint64_t *out)
 static void put_model(void)
 {
     mm_model *model = tiny_model(1);
-    ck_ok(mm_model_save(model, directory));
+    ck_ok(mm_model_save(model, io_directory));
     mm_model_free(model);
 }
 
@@ -211,8 +213,8 @@ static void model_stands(mm_status status)
     uint64_t here = 0, old = 0, new = 0;
     mm_model *model = tiny_model(1);
     ck_ok(loading_a_model(&here));
-    digest_model(&old, model);
-    digest_model(&new, other);
+    io_digest_model(&old, model);
+    io_digest_model(&new, io_model);
     ck_assert(here == new || (here == old && status != MM_OK));
     mm_model_free(model);
 }
@@ -221,7 +223,7 @@ static void config_stands(mm_status status)
 {
     mm_config *config = NULL;
     (void)status;
-    ck_ok(mm_config_load(directory, &config));
+    ck_ok(mm_config_load(io_directory, &config));
     mm_config_free(config);
 }
 
@@ -248,7 +250,7 @@ static void put_index(void)
 static void put_checkpoint(void)
 {
     uint64_t any = 0;
-    ck_ok(mmi_remove_tree(directory));
+    ck_ok(mmi_remove_tree(io_directory));
     ck_ok(train(&any, false, stop_at_five));
 }
 
@@ -264,12 +266,7 @@ static void checkpoint_stands(mm_status status)
     ck_assert_uint_eq(resumed, whole);
 }
 
-static const struct {
-    const char *name;
-    void (*prepare)(void);
-    mm_status (*run)(uint64_t *out);
-    void (*check)(mm_status status);
-} deeds[] = {
+static const io_deed own_deeds[] = {
     { "loading a model", put_model, loading_a_model, NULL },
     { "mapping a model", put_model, mapping_a_model, NULL },
     { "saving a model", put_model, saving_a_model, model_stands },
@@ -282,16 +279,22 @@ static const struct {
     { "keeping a cache", NULL, keeping_a_cache, NULL },
     { "training", put_checkpoint, training, checkpoint_stands },
 };
-#define DEEDS ((int)(sizeof deeds / sizeof *deeds))
+#define OWN_DEEDS ((int)(sizeof own_deeds / sizeof *own_deeds))
+
+/* Its own deeds, then the others'. */
+static const io_deed *deed_at(int i)
+{
+    return i < OWN_DEEDS ? &own_deeds[i] : &io_learn_deeds[i - OWN_DEEDS];
+}
 
 static void prepare(void)
 {
     /* a byte order mark that comes in pieces is still none of the first line */
     static const char head[] = "\xEF\xBB\xBF{\"text\": \"the first\"}\n\n", more[] = "{\"text\": \"and so on\"}\n";
     char file[600];
-    snprintf(directory, sizeof directory, "%s", scratch_directory());
-    snprintf(rows_directory, sizeof rows_directory, "%s", scratch_directory());
-    snprintf(rows, sizeof rows, "%s/rows.jsonl", rows_directory);
+    snprintf(io_directory, sizeof io_directory, "%s", scratch_directory());
+    snprintf(io_rows_directory, sizeof io_rows_directory, "%s", scratch_directory());
+    snprintf(rows, sizeof rows, "%s/rows.jsonl", io_rows_directory);
     snprintf(index_path, sizeof index_path, "%s.mmidx", rows);
     FILE *out = fopen(rows, "w");
     ck_assert_ptr_nonnull(out);
@@ -299,20 +302,21 @@ static void prepare(void)
     for (int i = 0; i < 30; i++)
         fputs(more, out);
     ck_assert_int_eq(fclose(out), 0);
-    other = tiny_model(2);
-    tokenizer = byte_tokenizer();
-    ck_ok(mm_tokenizer_save(tokenizer, directory));
-    snprintf(file, sizeof file, "%s/tokenizer_config.json", directory);
+    io_model = tiny_model(2);
+    io_tokenizer = byte_tokenizer();
+    ck_ok(mm_tokenizer_save(io_tokenizer, io_directory));
+    snprintf(file, sizeof file, "%s/tokenizer_config.json", io_directory);
     out = fopen(file, "w");
     ck_assert_ptr_nonnull(out);
     fputs("{\"chat_template\": \"{{ nobody }}\"}", out);
     ck_assert_int_eq(fclose(out), 0);
+    io_learn_prepare();
 }
 
 static void clear(void)
 {
-    mm_tokenizer_free(tokenizer);
-    mm_model_free(other);
+    mm_tokenizer_free(io_tokenizer);
+    mm_model_free(io_model);
 }
 
 static uint64_t held(void)
@@ -335,17 +339,17 @@ static void nothing_is_half_written(const char *place, mm_status status, const c
 }
 
 /* Run under the conditions given; how many requests were made. */
-static long attempt(int deed, files_manner how, long n, int error, uint64_t expected)
+static long attempt(const io_deed *deed, files_manner how, long n, int error, uint64_t expected)
 {
     char story[256];
     uint64_t result = 0;
-    if (deeds[deed].prepare)
-        deeds[deed].prepare();
+    if (deed->prepare)
+        deed->prepare();
     uint64_t before = held();
     files_begin(how, n, error);
-    mm_status status = deeds[deed].run(&result);
+    mm_status status = deed->run(&result);
     files_seen seen = files_end();
-    snprintf(story, sizeof story, "%s, %s as request %ld%s", deeds[deed].name, seen.failed, n,
+    snprintf(story, sizeof story, "%s, %s as request %ld%s", deed->name, seen.failed, n,
              how == FILES_FAIL_ON ? " on" : "");
     ck_assert_msg(held() == before, "%s: memory leaks", story);
     ck_assert_msg(seen.descriptors == 0 && seen.mappings == 0, "%s: %ld descriptors and %ld mappings stay open", story,
@@ -357,21 +361,22 @@ static long attempt(int deed, files_manner how, long n, int error, uint64_t expe
         ck_assert_msg(status == MM_OK, "%s: %s (%s)", story, mm_status_name(status), mm_last_error());
     if (status == MM_OK)
         ck_assert_msg(result == expected, "%s: MM_OK with another result", story);
-    if (how != FILES_FAIL_ON || error == ENOSPC) { /* else it could not be removed either */
-        nothing_is_half_written(directory, status, story);
-        nothing_is_half_written(rows_directory, status, story);
+    bool can_remove = (how != FILES_FAIL_ON || error == ENOSPC) && strcmp(seen.failed, "unlink") != 0;
+    if (can_remove) {
+        nothing_is_half_written(io_directory, status, story);
+        nothing_is_half_written(io_rows_directory, status, story);
     }
-    if (deeds[deed].check)
-        deeds[deed].check(status);
+    if (deed->check)
+        deed->check(status);
     return seen.requests;
 }
 
-static uint64_t result_of(int deed)
+static uint64_t result_of(const io_deed *deed)
 {
     uint64_t result = 0;
-    if (deeds[deed].prepare)
-        deeds[deed].prepare();
-    ck_ok(deeds[deed].run(&result));
+    if (deed->prepare)
+        deed->prepare();
+    ck_ok(deed->run(&result));
     return result;
 }
 
@@ -379,11 +384,11 @@ static uint64_t result_of(int deed)
  * argument. */
 static long stride;
 
-static void every_request(int deed, files_manner how, int error)
+static void every_request(const io_deed *deed, files_manner how, int error)
 {
     prepare();
     uint64_t expected = result_of(deed);
-    long step = deeds[deed].run == training ? stride : 1;
+    long step = deed->run == training ? stride : 1;
     for (long n = 1; attempt(deed, how, n, error, expected) >= n; n += step)
         ;
     clear();
@@ -391,26 +396,26 @@ static void every_request(int deed, files_manner how, int error)
 
 START_TEST(a_request_that_fails_once_is_survived)
 {
-    every_request(_i, FILES_FAIL_ONCE, EIO);
+    every_request(deed_at(_i), FILES_FAIL_ONCE, EIO);
 }
 END_TEST
 
 START_TEST(a_file_system_that_is_gone_is_survived)
 {
-    every_request(_i, FILES_FAIL_ON, EIO);
+    every_request(deed_at(_i), FILES_FAIL_ON, EIO);
 }
 END_TEST
 
 START_TEST(a_disk_that_is_full_is_survived)
 {
-    every_request(_i, FILES_FAIL_ON, ENOSPC);
+    every_request(deed_at(_i), FILES_FAIL_ON, ENOSPC);
 }
 END_TEST
 
 START_TEST(reads_and_writes_that_come_short_are_gone_on_with)
 {
     prepare();
-    attempt(_i, FILES_SHORT, 0, 0, result_of(_i));
+    attempt(deed_at(_i), FILES_SHORT, 0, 0, result_of(deed_at(_i)));
     clear();
 }
 END_TEST
@@ -418,7 +423,7 @@ END_TEST
 START_TEST(what_a_signal_interrupts_is_tried_again)
 {
     prepare();
-    attempt(_i, FILES_INTERRUPT, 0, 0, result_of(_i));
+    attempt(deed_at(_i), FILES_INTERRUPT, 0, 0, result_of(deed_at(_i)));
     clear();
 }
 END_TEST
@@ -428,11 +433,11 @@ static Suite *make_suite(void)
     Suite *suite = suite_create("io");
     TCase *tc = tcase_create("io");
     tcase_set_timeout(tc, 120);
-    tcase_add_loop_test(tc, a_request_that_fails_once_is_survived, 0, DEEDS);
-    tcase_add_loop_test(tc, a_file_system_that_is_gone_is_survived, 0, DEEDS);
-    tcase_add_loop_test(tc, a_disk_that_is_full_is_survived, 0, DEEDS);
-    tcase_add_loop_test(tc, reads_and_writes_that_come_short_are_gone_on_with, 0, DEEDS);
-    tcase_add_loop_test(tc, what_a_signal_interrupts_is_tried_again, 0, DEEDS);
+    tcase_add_loop_test(tc, a_request_that_fails_once_is_survived, 0, OWN_DEEDS + io_learn_count);
+    tcase_add_loop_test(tc, a_file_system_that_is_gone_is_survived, 0, OWN_DEEDS + io_learn_count);
+    tcase_add_loop_test(tc, a_disk_that_is_full_is_survived, 0, OWN_DEEDS + io_learn_count);
+    tcase_add_loop_test(tc, reads_and_writes_that_come_short_are_gone_on_with, 0, OWN_DEEDS + io_learn_count);
+    tcase_add_loop_test(tc, what_a_signal_interrupts_is_tried_again, 0, OWN_DEEDS + io_learn_count);
     suite_add_tcase(suite, tc);
     return suite;
 }
