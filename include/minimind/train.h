@@ -139,8 +139,9 @@ typedef struct mm_trainer_options {
     double spike_factor;       /**< 0, or too high is: above mean + spike_factor · max(deviation, 0.01 · mean) of the last 64
                                     good ones, once there are 16 */
     double decay_part;         /**< of MM_SCHEDULE_WSD: which part of the steps the rate falls in, in (0, 1]; 0: 0.2 */
-    double loss_scale;         /**< 0, or gradients are computed of so many times the loss, which is halved, the update being
-                                    passed over, when they overflow. A power of two changes no digit */
+    double loss_scale;         /**< gradients are computed of so many times the loss, which is halved, the update being passed over,
+                                    when they overflow. A power of two changes no digit. 0: the loss as it is, but with compute
+                                    MM_F16 65536 times it; 1 with an interval of -1 is never scaled */
     int64_t loss_scale_interval; /**< it doubles after so many updates without an overflow; 0: 2000; -1: never */
     int32_t keep_best;         /**< 1: save whenever a validation is the best so far; the file `best` names that checkpoint, which
                                     keep_last spares */
@@ -152,7 +153,8 @@ typedef struct mm_trainer_options {
                                     how much that is. A reference that is not given is the model without the adapter. Kept alive */
     double momentum;           /**< of MM_OPTIMIZER_MUON, in [0, 1) */
     int32_t optimizer;         /**< MM_OPTIMIZER_…; an adapter is trained by AdamW alone */
-    int32_t reserved;          /**< 0 */
+    int32_t compute;           /**< as in mm_context_options, of every context of the run, those of a reference and a teacher too; the
+                                    weights stay float32. MM_F16 scales the loss, see loss_scale */
 } mm_trainer_options;
 #define MM_TRAINER_OPTIONS_INIT { sizeof(mm_trainer_options), NULL, NULL, NULL, 5e-4, 1.0, 0.9, 0.999, 1e-8, 0.01, 0, \
                                   1, 0, 8, 0, 0, 1, MM_SCHEDULE_MINIMIND2, 2, 0, MM_STAGE_PLAIN, NULL, \

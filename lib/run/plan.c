@@ -42,6 +42,8 @@ mm_status mmi_limits_read(mmi_limits *out, const mmi_arch *arch, const mm_contex
     if (o.compute != MM_F32 && o.compute != MM_BF16 && o.compute != MM_F16)
         return mmi_fail(MM_ERR_ARG, "compute is %d (%s), must be f32, bf16 or f16", o.compute,
                         mm_dtype_name(o.compute));
+    if (o.reserved != 0)
+        return mmi_fail(MM_ERR_ARG, "reserved is %d, must be 0", o.reserved);
     const mmi_path *path = mmi_path_find(o.kernels);
     if (!path)
         return mmi_fail(MM_ERR_ARG, "kernels is \"%s\", which is not among mm_kernels_name() here", o.kernels);

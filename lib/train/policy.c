@@ -120,6 +120,7 @@ static mm_status make_reference(mmi_policy *p, const mm_trainer *t)
     c.outputs = MM_OUT_LOGPROBS;
     c.threads = t->options.threads;
     c.kernels = t->options.kernels;
+    c.compute = t->options.compute;
     p->reference_hash = mmi_stage_hash_model(p->reference);
     return mm_context_create(p->reference, &c, &p->reference_context);
 }

@@ -48,6 +48,7 @@ static mm_status hire(distill *d, const mm_trainer *t)
     c.outputs = MM_OUT_LOGITS;
     c.threads = t->options.threads;
     c.kernels = t->options.kernels;
+    c.compute = t->options.compute;
     return mm_context_create(d->teacher, &c, &d->context);
 }
 

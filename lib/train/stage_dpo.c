@@ -52,6 +52,7 @@ static mm_status make_context(dpo *d, const mm_trainer *t)
     c.outputs = MM_OUT_LOGPROBS;
     c.threads = t->options.threads;
     c.kernels = t->options.kernels;
+    c.compute = t->options.compute;
     return mm_context_create(d->reference, &c, &d->context);
 }
 

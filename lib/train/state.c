@@ -66,6 +66,11 @@ static bool set_hash(mmi_json *object, const char *key, uint64_t hash)
     return mmi_json_set(object, key, mmi_json_new_string(text, MMI_HASH_TEXT - 1));
 }
 
+static bool set_text(mmi_json *object, const char *key, const char *text)
+{
+    return mmi_json_set(object, key, text ? mmi_json_new_string(text, strlen(text)) : mmi_json_new_null());
+}
+
 /* --- What decides how a run goes on --- */
 
 static bool add_trainer_options(mmi_json *to, const mm_trainer_options *o)
@@ -75,17 +80,12 @@ static bool add_trainer_options(mmi_json *to, const mm_trainer_options *o)
            set_real(to, "learning_rate", o->learning_rate) && set_int(to, "schedule", o->schedule) &&
            set_int(to, "warmup_steps", o->warmup_steps) && set_real(to, "max_grad_norm", o->max_grad_norm) &&
            set_real(to, "beta1", o->beta1) && set_real(to, "beta2", o->beta2) && set_real(to, "eps", o->eps) &&
-           set_real(to, "weight_decay", o->weight_decay) &&
+           set_real(to, "weight_decay", o->weight_decay) && set_text(to, "compute", mm_dtype_name(o->compute)) &&
            set_real(to, "decay_part", o->schedule == MM_SCHEDULE_WSD ? o->decay_part : 0);
 }
 
-/* skip_bad_lines is not among them: a run that stopped at a bad line may well go on by passing over it. */
-static bool set_text(mmi_json *object, const char *key, const char *text)
-{
-    return mmi_json_set(object, key, text ? mmi_json_new_string(text, strlen(text)) : mmi_json_new_null());
-}
-
-/* Nor are rank and world: every number of ranks sees the same rows, as long as their batches together stay as large. */
+/* skip_bad_lines is not among them: a run that stopped at a bad line may well go on by passing over it.
+ * Nor are rank and world: every number of ranks sees the same rows, as long as their batches together stay as large. */
 static bool add_data_options(mmi_json *to, const mm_trainer *t)
 {
     const mm_loader_options *o = mmi_loader_options(t->loader);

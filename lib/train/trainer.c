@@ -18,6 +18,10 @@
 MMI_OPTIONS_INIT(mm_train_progress, MM_TRAIN_PROGRESS_INIT)
 MMI_OPTIONS_INIT(mm_trainer_options, MM_TRAINER_OPTIONS_INIT)
 
+/* What scaling begins with in float16, whose smallest numbers are too large for many gradients. A scale that is too
+ * large costs an update each time it is halved. */
+#define F16_LOSS_SCALE 65536
+
 mm_adamw_options mmi_trainer_adamw(const mm_trainer_options *o)
 {
     mm_adamw_options a = MM_ADAMW_OPTIONS_INIT;
@@ -107,8 +111,6 @@ static mm_status check_optimizer(const mm_trainer_options *o)
     if (o->optimizer != MM_OPTIMIZER_ADAMW && o->optimizer != MM_OPTIMIZER_MUON)
         return mmi_fail(MM_ERR_ARG, "trainer: optimizer is %d, it must be MM_OPTIMIZER_ADAMW or MM_OPTIMIZER_MUON",
                         o->optimizer);
-    if (o->reserved != 0)
-        return mmi_fail(MM_ERR_ARG, "trainer: reserved is %d, it must be 0", o->reserved);
     if (o->optimizer == MM_OPTIMIZER_MUON && o->adapter)
         return mmi_fail(MM_ERR_UNSUPPORTED, "trainer: an adapter is trained by AdamW: Muon is for a model's matrices");
     return mmi_adamw_check(&adamw);
@@ -251,6 +253,7 @@ static mm_status build(mm_trainer *t)
     c.outputs = t->stage->outputs;
     c.threads = t->options.threads;
     c.kernels = t->options.kernels;
+    c.compute = t->options.compute;
     c.adapter = t->options.adapter;
     mm_status status = copy_strings(t);
     if (status == MM_OK && t->stage->plan)
@@ -300,6 +303,8 @@ mm_status mm_trainer_create(mm_model *model, mm_loader *loader, mm_tokenizer *to
     if (!t)
         return mmi_fail_memory(sizeof *t, "a trainer");
     atomic_init(&t->stop, 0);
+    if (o.compute == MM_F16 && o.loss_scale == 0)
+        o.loss_scale = F16_LOSS_SCALE;
     t->options = o;
     if (o.decay_part == 0)
         t->options.decay_part = 0.2;

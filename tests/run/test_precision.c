@@ -230,6 +230,29 @@ START_TEST(weights_of_fewer_bits_are_rounded_no_further)
 }
 END_TEST
 
+/* A pass for the loss alone goes back through the head on the way forward. */
+START_TEST(gradients_of_the_loss_alone_are_as_near)
+{
+    test_rng rng = { 707 };
+    mm_model *model = tiny_model(0, 7);
+    mm_batch batch = random_batch(model, 3, 21, MM_TRAIN, &rng);
+    batch.outputs = MM_OUT_LOSS;
+    for (int t = 0; t < TYPES; t++) {
+        float *exact = NULL;
+        for (int32_t threads = 0; threads <= 3; threads++) {
+            int64_t n;
+            mm_context *context = context_in(model, &batch, threads ? types[t] : MM_F32, threads ? threads : 1, NULL);
+            forward_backward(context, &batch, NULL);
+            float *gradients = all_gradients(context, &n);
+            ck_assert_double_le(threads ? relative_error(gradients, exact, (size_t)n) : 0, bound_of(types[t]));
+            exact = threads ? exact : gradients;
+            mm_context_free(context);
+        }
+    }
+    mm_model_free(model);
+}
+END_TEST
+
 START_TEST(fewer_bits_take_no_more_memory)
 {
     test_rng rng = { 706 };
@@ -260,6 +283,10 @@ START_TEST(nothing_is_computed_in_a_dtype_that_is_not_meant_for_it)
         ck_error_mentions("compute");
         ck_error_mentions("f32, bf16 or f16");
         ck_assert_ptr_null(context);
+        o.compute = MM_F32;
+        o.reserved = 1;
+        ck_status(mm_context_create(model, &o, &context), MM_ERR_ARG);
+        ck_error_mentions("reserved");
     }
     mm_model_free(model);
 }
@@ -276,6 +303,7 @@ int main(void)
     tcase_add_test(tests, a_loss_scaled_beyond_float16_shows_in_the_norm);
     tcase_add_test(tests, optimizers_do_not_round);
     tcase_add_test(tests, weights_of_fewer_bits_are_rounded_no_further);
+    tcase_add_test(tests, gradients_of_the_loss_alone_are_as_near);
     tcase_add_test(tests, fewer_bits_take_no_more_memory);
     tcase_add_test(tests, nothing_is_computed_in_a_dtype_that_is_not_meant_for_it);
     return run_suite(suite);

@@ -97,8 +97,8 @@ class Trainer(Handle):
                  distill: dict[str, Any] | None = None, policy: Policy | None = None, **options: Any) -> None:
         """`on_step(progress)` may return True to stop, as stop() does; an exception of its stops too and is raised by
         run(). `dpo` and `distill`: the fields of mm_dpo_options and mm_distill_options. `options`: the fields of
-        mm_trainer_options, such as epochs, max_steps, schedule, stage=MM_STAGE_DPO, optimizer=MM_OPTIMIZER_MUON. With an
-        `adapter` that alone is trained."""
+        mm_trainer_options, such as epochs, max_steps, schedule, stage=MM_STAGE_DPO, optimizer=MM_OPTIMIZER_MUON,
+        compute=MM_BF16. With an `adapter` that alone is trained."""
         self._raised: list[BaseException] = policy.raised if policy is not None else []
         told = _teller(on_step, self._raised)
         wanted = struct(_ffi.mm_trainer_options, on_step=told, **options)
