@@ -26,6 +26,7 @@ settings o = {
     .keep_last = 2,
     .max_seq_len = 512,
     .seed = 42,
+    .dtype = "float32",
     .optimizer = "adamw",
     .lora_alpha = 16,
     .ranks = { .world_size = 1 },
@@ -65,6 +66,7 @@ static const option_row shared[] = {
     { "seed", COUNT, &o.seed, "N" },
     { "threads", COUNT, &o.threads, "N     0 for one per processor" },
     { "kernels", TEXT, &o.kernels, "NAME  how to compute (the fastest here)" },
+    { "dtype", TEXT, &o.dtype, "NAME  what products round their operands to: float32, bfloat16 or float16" },
     { "report", TEXT, &o.report, "DIR   curves and samples: report.html, metrics.jsonl, TensorBoard files (SAVE_DIR/report)" },
     { "sample", LIST, &o.samples, "TEXT  a question or a beginning that is put ten times in a run, for the report; up to 8" },
     { "regression", TEXT, &o.regression, "FILE  prompts and what their answers must contain: how many pass, in log and report" },
@@ -75,8 +77,8 @@ static const option_row shared[] = {
     { "rank", COUNT, &o.ranks.rank, "N     of this process, from 0; MPI knows it by itself" },
     { "world-size", COUNT, &o.ranks.world_size, "N     processes in all; MPI knows it by itself" },
     { "skip-bad-lines", FLAG, &o.skip_bad_lines, "      pass over lines that are no rows" },
-    { "device", TEXT, &unused, NULL }, { "dtype", TEXT, &unused, NULL }, { "num-workers", TEXT, &unused, NULL },
-    { "use-compile", TEXT, &unused, NULL }, { "use-wandb", FLAG, &nothing, NULL }, { "wandb-project", TEXT, &unused, NULL },
+    { "device", TEXT, &unused, NULL }, { "num-workers", TEXT, &unused, NULL }, { "use-compile", TEXT, &unused, NULL },
+    { "use-wandb", FLAG, &nothing, NULL }, { "wandb-project", TEXT, &unused, NULL },
     { NULL, 0, NULL, NULL },
 };
 /* clang-format on */
@@ -152,6 +154,7 @@ mm_trainer_options trainer_options(mm_tokenizer *tokenizer, int32_t kind, int32_
 {
     static const char *const schedules[] = { "constant", "minimind2", "minimind3", "cosine", "linear", "wsd", NULL };
     static const char *const optimizers[] = { "adamw", "muon", NULL };
+    static const char *const dtypes[] = { "float32", "bfloat16", "float16", NULL }; /* MM_F32, MM_BF16, MM_F16 */
     mm_trainer_options t = MM_TRAINER_OPTIONS_INIT;
     talks = kind != MM_ROW_TEXT;
     t.output = o.save_dir;
@@ -172,6 +175,7 @@ mm_trainer_options trainer_options(mm_tokenizer *tokenizer, int32_t kind, int32_
     t.keep_last = small("keep-last", o.keep_last);
     t.threads = small("threads", o.threads);
     t.kernels = o.kernels;
+    t.compute = choose("dtype", o.dtype, dtypes);
     t.eval_interval = (int64_t)o.eval_interval;
     t.patience = (int64_t)o.patience;
     t.background_save = 1;

@@ -8,7 +8,7 @@
 /* Options that all of them have. A program sets its own defaults before it reads the command line. */
 typedef struct settings {
     char *save_dir, *save_weight, *data_path, *validation_path, *tokenizer, *from_weight, *from_resume, *schedule, *template_name;
-    char *kernels, *optimizer, *lora_targets, *from_lora, *report, *regression;
+    char *kernels, *dtype, *optimizer, *lora_targets, *from_lora, *report, *regression;
     double epochs, batch_size, learning_rate, accumulation_steps, grad_clip, weight_decay, warmup_steps, max_steps, max_seconds;
     double log_interval, save_interval, eval_interval, patience, keep_last, max_seq_len, seed, threads, skip_bad_lines, resume;
     double lora_rank, lora_alpha, lora_dropout, regression_interval;

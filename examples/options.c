@@ -47,7 +47,7 @@ static void help(const char *about, const option_row *const tables[2])
                 printf("  --%-19s %s", row->name, row->help);
                 show_default(row);
             }
-    puts("\n--device, --dtype, --num-workers, --use-compile, --use-wandb and --wandb-project are taken\n"
+    puts("\n--device, --num-workers, --use-compile, --use-wandb and --wandb-project are taken\n"
          "as MiniMind takes them, and have no effect here.");
 }
 

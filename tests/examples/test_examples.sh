@@ -91,6 +91,13 @@ stops_and_goes_on() {
         "$bin/pretrain" "$@" --from_resume=1 --max-seconds 0.01 | grep '^going on from step [1-9]'
 }
 
+# By MiniMind's names, and what becomes of them.
+computes_in() {
+    "$bin/pretrain" --tokenizer "$work/tokenizer" --data-path "$work/a.jsonl" --hidden-size 64 --num-hidden-layers 1 \
+        --max-seq-len 32 --batch-size 2 --save-dir "$work/$1" --max-steps 2 --accumulation-steps 1 --dtype "$1" &&
+        grep -qE "\"compute\": \"$2\"" "$work/$1/step-2/state.json"
+}
+
 refuses_prompts() {
     printf '{"chosen": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "x"}], "rejected": [{"role": "user", "content": "b"}, {"role": "assistant", "content": "y"}]}\n' >"$work/mixed.jsonl"
     ! "$bin/dpo" --data-path "$work/mixed.jsonl" --from-weight "$model" --template minimind2 --save-dir "$work/dpo" \
@@ -258,6 +265,10 @@ check "dataset refuses a row that is not there" refuses "no such" dataset --toke
 check "the quickstart goes from nothing to a model" quickstart_runs
 check "a teacher's words are kept in a file, and learnt from" distills
 check "pretrain, stopped by a signal, saves and goes on" stops_and_goes_on
+check "pretrain computes in bfloat16" computes_in bfloat16 bf16
+check "pretrain computes in float16" computes_in float16 f16
+check "pretrain refuses to compute in what there is not" refuses "float8" pretrain --tokenizer "$work/tokenizer" \
+    --data-path "$work/a.jsonl" --hidden-size 64 --num-hidden-layers 1 --save-dir "$work/float8" --dtype float8
 check "dpo names the line whose prompts differ" refuses_prompts
 check "sft names a model that is missing" refuses "/no/such/model" sft --from-weight /no/such/model --tokenizer "$model"
 check "pretrain refuses an option that there is not" refuses "no-such" pretrain --no-such 1

@@ -975,7 +975,7 @@ class mm_trainer_options(Structure):
         ("adapter", POINTER(mm_adapter)),
         ("momentum", c_double),
         ("optimizer", c_int32),
-        ("reserved", c_int32),
+        ("compute", c_int32),
     ]
 
 
