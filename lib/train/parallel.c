@@ -52,8 +52,6 @@ mm_status mmi_parallel_create(mm_trainer *t)
         status = check_comm(&comm, mmi_loader_options(t->loader));
     if (status != MM_OK || comm.size == 1)
         return status;
-    if (!t->stage->parallel)
-        return mmi_fail(MM_ERR_UNSUPPORTED, "trainer: the stage %s runs on one rank alone", t->stage->name);
     mmi_parallel *p = t->parallel = mmi_calloc(1, sizeof *p);
     if (!p)
         return mmi_fail_memory(sizeof *p, "a trainer among others");
@@ -89,14 +87,20 @@ bool mmi_parallel_stops(const mm_trainer *t)
     return t->parallel ? t->parallel->stops && mmi_parallel_can_save(t) : atomic_load(&t->stop) != 0;
 }
 
-void mmi_parallel_give_up(mm_trainer *t, mm_status status)
+void mmi_parallel_abort(mm_trainer *t)
 {
     char story[1024];
-    if (!t->parallel || status == MM_OK || status == MM_ERR_NUMERIC)
+    if (!t->parallel)
         return;
     snprintf(story, sizeof story, "%s", mm_last_error());
     (*t->parallel->comm.abort)(t->parallel->comm.user, story);
-    mmi_fail(status, "%s", story);
+    mm_set_last_error(MM_OK, story);
+}
+
+void mmi_parallel_give_up(mm_trainer *t, mm_status status)
+{
+    if (status != MM_OK && status != MM_ERR_NUMERIC)
+        mmi_parallel_abort(t);
 }
 
 /* --- Sums of a few values --- */
@@ -137,24 +141,32 @@ mm_status mmi_parallel_sum(const mm_trainer *t, double *values, int64_t count)
     return MM_OK;
 }
 
-/* The auxiliary loss is a mean over sequences: each rank's counts by its rows, and not at all without a counted target,
- * as mm_backward() has it. */
-mm_status mmi_parallel_share(mmi_share *share, const mm_trainer *t, const mm_output *out, const mm_batch *batch)
+mm_status mmi_parallel_join(mmi_share *share, const mm_trainer *t, mmi_reading *r, double weight, double aux_loss,
+                            const mm_batch *batch)
 {
-    double rows = out->loss_count > 0 ? batch->batch : 0;
-    double v[5] = { out->loss_sum, (double)out->loss_count, rows * out->aux_loss, rows,
-                    (double)batch->batch * batch->length };
+    enum { WEIGHT, LOSS, ROWS, AUX, TOKENS, METRICS, COUNT = METRICS + MMI_METRICS_MAX };
+    _Static_assert(COUNT < VALUES, "one sum takes them all");
+    *share = (mmi_share){ .loss = 1, .aux = weight > 0 };
     if (!t->parallel) {
-        *share = (mmi_share){ out->loss + out->aux_loss, 0, 1, (int64_t)v[4] };
+        r->loss += aux_loss;
         return MM_OK;
     }
-    mm_status status = mmi_parallel_sum(t, v, 5);
+    double rows = weight > 0 ? batch->batch : 0, v[COUNT] = { weight };
+    v[LOSS] = weight > 0 ? weight * r->loss : 0;
+    v[ROWS] = rows;
+    v[AUX] = rows > 0 ? rows * aux_loss : 0;
+    v[TOKENS] = (double)r->tokens;
+    for (int i = 0; i < MMI_METRICS_MAX; i++)
+        v[METRICS + i] = weight > 0 ? weight * r->metrics[i] : 0;
+    mm_status status = mmi_parallel_sum(t, v, COUNT);
     if (status != MM_OK)
         return status;
-    share->loss = (v[1] > 0 ? v[0] / v[1] : 0) + (v[3] > 0 ? v[2] / v[3] : 0);
-    share->normalizer = v[1];
-    share->aux_scale = v[3] > 0 ? rows / v[3] : 0;
-    share->tokens = (int64_t)v[4];
+    double all = v[WEIGHT] > 0 ? v[WEIGHT] : 1, all_rows = v[ROWS] > 0 ? v[ROWS] : 1;
+    *share = (mmi_share){ .loss = weight / all, .aux = rows / all_rows };
+    r->loss = v[LOSS] / all + v[AUX] / all_rows;
+    r->tokens = (int64_t)v[TOKENS];
+    for (int i = 0; i < MMI_METRICS_MAX; i++)
+        r->metrics[i] = v[METRICS + i] / all;
     return MM_OK;
 }
 

@@ -20,6 +20,9 @@ mm_status mmi_parallel_begin(mm_trainer *t);
  */
 void mmi_parallel_give_up(mm_trainer *t, mm_status status);
 
+/* The same for one that comes out on this rank alone, whatever its status. The message stands. */
+void mmi_parallel_abort(mm_trainer *t);
+
 /* 0 when alone: this one writes the checkpoints. */
 int32_t mmi_parallel_rank(const mm_trainer *t);
 
@@ -32,16 +35,17 @@ bool mmi_parallel_can_save(const mm_trainer *t);
 /* Sum `count` ≤ 15 values over all ranks. Carries the wish to stop along. */
 mm_status mmi_parallel_sum(const mm_trainer *t, double *values, int64_t count);
 
-/* One rank's batch among those of all. */
+/* What the loss and the auxiliary loss of one's own batch weigh among those of all: factors of their gradients. Alone
+ * 1, but for an auxiliary loss of a batch in which nothing counts, which is left out as mm_backward() leaves it out. */
 typedef struct mmi_share {
-    double loss;       /* of all batches together, auxiliary loss included */
-    double normalizer; /* as mm_backward_options takes it */
-    double aux_scale;  /* weight of this batch's auxiliary loss */
-    int64_t tokens;    /* of all batches */
+    double loss, aux;
 } mmi_share;
 
-/* Collective, behind the forward pass of a loss over counted targets. */
-mm_status mmi_parallel_share(mmi_share *share, const mm_trainer *t, const mm_output *out, const mm_batch *batch);
+/* Collective, behind the forward pass of a step that is learnt from. A reading of one's own batch becomes that of all
+ * batches: loss and metrics, which are means, by `weight` (the targets, pairs or answers that count); tokens are added
+ * up. The auxiliary loss, a mean over sequences, joins the loss by rows. */
+mm_status mmi_parallel_join(mmi_share *share, const mm_trainer *t, mmi_reading *reading, double weight, double aux_loss,
+                            const mm_batch *batch);
 
 /* If the step at hand is the last before an update, its backward pass will send gradients as they become final. */
 void mmi_parallel_overlap(mm_backward_options *back, mm_trainer *t);

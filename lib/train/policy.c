@@ -72,6 +72,16 @@ static mm_status plan_size(mmi_policy *p, const mm_trainer *t)
     return MM_OK;
 }
 
+/* Among ranks a checkpoint holds what all have in common, which answers are not; and no rank has all of the value
+ * head's gradients. */
+static mm_status check_alone(const mm_policy_training *o, const mm_trainer *t)
+{
+    if (mmi_loader_options(t->loader)->world == 1 || (o->variant != MM_POLICY_PPO && o->updates == 1))
+        return MM_OK;
+    return mmi_fail(MM_ERR_UNSUPPORTED, "mm_policy_training: %s runs on one rank alone",
+                    o->updates > 1 ? "updates above 1" : "MM_POLICY_PPO");
+}
+
 mm_status mmi_policy_plan(mmi_policy *p, const mm_trainer *t)
 {
     p->o = (mm_policy_training)MM_POLICY_TRAINING_INIT;
@@ -80,6 +90,8 @@ mm_status mmi_policy_plan(mmi_policy *p, const mm_trainer *t)
         status = check_counts(&p->o, t);
     if (status == MM_OK)
         status = check_numbers(&p->o);
+    if (status == MM_OK)
+        status = check_alone(&p->o, t);
     p->sampling = (mm_sampling)MM_SAMPLING_INIT;
     p->sampling.temperature = p->o.temperature;
     p->sampling.top_p = p->o.top_p;

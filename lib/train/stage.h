@@ -21,7 +21,6 @@ typedef struct mmi_work {
 struct mmi_stage {
     const char *name;
     int32_t kinds;              /* of rows that it learns from: 1 << MM_ROW_… added together */
-    bool parallel;              /* it weighs its batch among those of other ranks (parallel.h) */
     int32_t outputs;            /* MM_OUT_… that it needs of the trainer's context */
     const char *const *metrics; /* what it reads beside the loss, mmi_reading.metrics in their order; ends with NULL */
 
@@ -41,7 +40,8 @@ struct mmi_stage {
     mm_status (*next)(mm_trainer *t, mmi_work *work);
 
     /* Add `scale` times the gradients of this step's loss to the context's; say what it was like: loss, metrics,
-     * tokens. The gradients stay as they are for a loss that mmi_health_good_loss() refuses: the loop deals with it. */
+     * tokens, of all ranks together (mmi_parallel_join). The gradients stay as they are for a loss that
+     * mmi_health_good_loss() refuses: the loop deals with it. */
     mm_status (*learn)(mm_trainer *t, mmi_work *work, double scale, mmi_reading *reading);
 
     /* Parameters of its own go along with the optimizer's step, which has succeeded: this can't fail. And their

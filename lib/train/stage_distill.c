@@ -10,6 +10,7 @@
 #include "run/context.h"
 #include "train/health.h"
 #include "train/objective.h"
+#include "train/parallel.h"
 #include "train/stage.h"
 #include "train/topk.h"
 
@@ -212,8 +213,10 @@ static mm_status add_up(const distill *d, int64_t pieces, mmi_reading *reading, 
     return status;
 }
 
-/* Student and teacher over a batch. With `gradient`, d->d_logits is that of the sum over its `count` targets. */
-static mm_status compare(mm_trainer *t, mmi_work *work, bool gradient, mmi_reading *reading, int64_t *count)
+/* Student and teacher over a batch, without the auxiliary loss. With `gradient`, d->d_logits is that of the sum over
+ * its `count` targets. */
+static mm_status compare(mm_trainer *t, mmi_work *work, bool gradient, mmi_reading *reading, int64_t *count,
+                         double *aux_loss)
 {
     distill *d = t->stage_data;
     mm_output out = MM_OUTPUT_INIT;
@@ -234,7 +237,8 @@ static mm_status compare(mm_trainer *t, mmi_work *work, bool gradient, mmi_readi
     mmi_pool_run(mmi_context_exec(t->context)->pool, pieces, run_piece, &j);
     status = add_up(d, pieces, reading, count);
     reading->tokens = mmi_work_tokens(work);
-    reading->loss = status == MM_ERR_NUMERIC ? NAN : reading->loss + out.aux_loss;
+    reading->loss = status == MM_ERR_NUMERIC ? NAN : reading->loss;
+    *aux_loss = out.aux_loss;
     return status == MM_ERR_NUMERIC ? MM_OK : status;
 }
 
@@ -244,13 +248,18 @@ static mm_status learn(mm_trainer *t, mmi_work *work, double scale, mmi_reading 
 {
     distill *d = t->stage_data;
     int64_t count = 0;
-    mm_status status = compare(t, work, true, reading, &count);
+    double aux_loss = 0;
+    mmi_share share;
+    mm_status status = compare(t, work, true, reading, &count, &aux_loss);
+    if (status == MM_OK)
+        status = mmi_parallel_join(&share, t, reading, (double)count, aux_loss, &work->batch);
     if (status != MM_OK || !mmi_health_good_loss(t, reading->loss))
         return status;
     mm_backward_options back = MM_BACKWARD_OPTIONS_INIT;
-    back.loss_scale = count > 0 ? scale / (double)count : 0;
-    back.aux_scale = count > 0 ? scale : 0;
+    back.loss_scale = count > 0 ? scale * share.loss / (double)count : 0;
+    back.aux_scale = scale * share.aux;
     back.d_logits = d->d_logits;
+    mmi_parallel_overlap(&back, t);
     work->touched = true;
     return mm_backward(t->context, &back);
 }
@@ -258,7 +267,8 @@ static mm_status learn(mm_trainer *t, mmi_work *work, double scale, mmi_reading 
 static mm_status measure(mm_trainer *t, mmi_work *work, double *weight, mmi_reading *reading)
 {
     int64_t count = 0;
-    mm_status status = compare(t, work, false, reading, &count);
+    double aux_loss = 0; /* 0 in evaluation */
+    mm_status status = compare(t, work, false, reading, &count, &aux_loss);
     *weight = (double)count;
     return status;
 }

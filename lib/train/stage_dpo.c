@@ -11,6 +11,7 @@
 #include "model/model.h"
 #include "train/health.h"
 #include "train/objective.h"
+#include "train/parallel.h"
 #include "train/scores.h"
 #include "train/stage.h"
 
@@ -165,8 +166,17 @@ static mm_status prepare(dpo *d, const mm_batch *b)
 enum { ACCURACY, MARGIN };
 static const char *const metrics[] = { "accuracy", "margin", NULL };
 
-/* One forward pass of the policy and what it is worth; `d_logprobs` NULL: no gradient. */
-static mm_status compare(mm_trainer *t, mmi_work *work, float *d_logprobs, mmi_reading *reading)
+/* Pairs of a batch. A rank that is left without one has a batch in which nothing counts. */
+static int64_t pairs_of(const mm_batch *b)
+{
+    bool counts = false;
+    for (int64_t i = 0; i < (int64_t)b->batch * b->length; i++)
+        counts |= b->targets[i] != -100;
+    return counts ? b->batch / 2 : 0;
+}
+
+/* One forward pass of the policy and what it is worth, without the auxiliary loss; `d_logprobs` NULL: no gradient. */
+static mm_status compare(mm_trainer *t, mmi_work *work, float *d_logprobs, mmi_reading *reading, double *aux_loss)
 {
     dpo *d = t->stage_data;
     mm_output out = MM_OUTPUT_INIT;
@@ -178,7 +188,8 @@ static mm_status compare(mm_trainer *t, mmi_work *work, float *d_logprobs, mmi_r
         status = mm_dpo(&d->options, work->batch.batch / 2, work->batch.length, out.logprobs.data, d->ref, d->mask,
                         d_logprobs, &r);
     bool finite = status != MM_ERR_NUMERIC;
-    reading->loss = finite ? r.loss + out.aux_loss : NAN;
+    *aux_loss = out.aux_loss;
+    reading->loss = finite ? r.loss : NAN;
     reading->metrics[ACCURACY] = r.accuracy;
     reading->metrics[MARGIN] = r.margin;
     reading->tokens = mmi_work_tokens(work);
@@ -188,20 +199,27 @@ static mm_status compare(mm_trainer *t, mmi_work *work, float *d_logprobs, mmi_r
 static mm_status learn(mm_trainer *t, mmi_work *work, double scale, mmi_reading *reading)
 {
     dpo *d = t->stage_data;
-    mm_status status = compare(t, work, d->d_logprobs, reading);
+    double aux_loss = 0;
+    mmi_share share;
+    mm_status status = compare(t, work, d->d_logprobs, reading, &aux_loss);
+    if (status == MM_OK)
+        status = mmi_parallel_join(&share, t, reading, (double)pairs_of(&work->batch), aux_loss, &work->batch);
     if (status != MM_OK || !mmi_health_good_loss(t, reading->loss))
         return status;
     mm_backward_options back = MM_BACKWARD_OPTIONS_INIT;
-    back.loss_scale = back.aux_scale = scale;
+    back.loss_scale = scale * share.loss;
+    back.aux_scale = scale * share.aux;
     back.d_logprobs = d->d_logprobs;
+    mmi_parallel_overlap(&back, t);
     work->touched = true;
     return mm_backward(t->context, &back);
 }
 
 static mm_status measure(mm_trainer *t, mmi_work *work, double *weight, mmi_reading *reading)
 {
-    *weight = work->batch.batch / 2;
-    return compare(t, work, NULL, reading);
+    double aux_loss = 0; /* 0 in evaluation */
+    *weight = (double)pairs_of(&work->batch);
+    return compare(t, work, NULL, reading, &aux_loss);
 }
 
 static bool add_options(mmi_json *to, const mm_trainer *t)

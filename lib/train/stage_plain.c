@@ -8,18 +8,17 @@ static mm_status learn(mm_trainer *t, mmi_work *work, double scale, mmi_reading 
     mm_output out = MM_OUTPUT_INIT;
     mmi_share share;
     mm_status status = mm_forward(t->context, &work->batch, &out);
+    reading->loss = out.loss;
+    reading->tokens = mmi_work_tokens(work);
     if (status == MM_OK)
-        status = mmi_parallel_share(&share, t, &out, &work->batch);
+        status = mmi_parallel_join(&share, t, reading, (double)out.loss_count, out.aux_loss, &work->batch);
     if (status != MM_OK)
         return status;
-    reading->loss = share.loss;
-    reading->tokens = share.tokens;
     if (!mmi_health_good_loss(t, reading->loss))
         return MM_OK;
     mm_backward_options back = MM_BACKWARD_OPTIONS_INIT;
-    back.loss_scale = scale;
-    back.aux_scale = scale * share.aux_scale;
-    back.normalizer = share.normalizer;
+    back.loss_scale = scale * share.loss;
+    back.aux_scale = scale * share.aux;
     mmi_parallel_overlap(&back, t);
     work->touched = true;
     return mm_backward(t->context, &back);
@@ -37,7 +36,6 @@ static mm_status measure(mm_trainer *t, mmi_work *work, double *weight, mmi_read
 const mmi_stage mmi_stage_plain = {
     .name = "plain",
     .kinds = 1 << MM_ROW_TEXT | 1 << MM_ROW_CHAT,
-    .parallel = true,
     .outputs = MM_OUT_LOSS,
     .learn = learn,
     .measure = measure,

@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "data/loader.h"
 #include "train/health.h"
+#include "train/parallel.h"
 #include "train/policy.h"
 #include "train/stage.h"
 
@@ -102,6 +103,22 @@ static mm_status answer(mmi_policy *p, mm_trainer *t, mmi_work *work)
     return status;
 }
 
+/* Other ranks have no part in what becomes of this one's answers, but they stop where one wants to, and fail with it.
+ */
+static mm_status agree(mm_trainer *t, mmi_work *work, mm_status status)
+{
+    double stops = work->stop;
+    if (status != MM_OK) {
+        mmi_parallel_abort(t);
+        return status;
+    }
+    if (work->stop)
+        mm_trainer_stop(t);
+    status = mmi_parallel_sum(t, &stops, 1);
+    work->stop = stops > 0;
+    return status;
+}
+
 static mm_status next(mm_trainer *t, mmi_work *work)
 {
     mmi_policy *p = t->stage_data;
@@ -112,6 +129,8 @@ static mm_status next(mm_trainer *t, mmi_work *work)
         work->end = status == MM_OK && work->prompts.at_end;
         if (status == MM_OK && work->prompts.count > 0)
             status = answer(p, t, work);
+        if (!work->end)
+            status = agree(t, work, status);
         if (status != MM_OK || work->stop)
             mm_loader_seek(t->loader, &t->now.data);
     }
@@ -205,10 +224,12 @@ static mm_status compare_with_values(mmi_policy *p, const mm_output *out, bool f
     return status;
 }
 
-static mm_status go_back(mmi_policy *p, mm_trainer *t, const mm_output *out, double scale)
+/* Ranks without answers have nothing to go back over, so gradients are not sent before all are there. */
+static mm_status go_back(mmi_policy *p, mm_trainer *t, const mm_output *out, mmi_share share, double scale)
 {
     mm_backward_options back = MM_BACKWARD_OPTIONS_INIT;
-    back.loss_scale = back.aux_scale = scale;
+    back.loss_scale = scale * share.loss;
+    back.aux_scale = scale * share.aux;
     back.d_logprobs = p->d_logprobs;
     mm_status status = MM_OK;
     if (p->head) {
@@ -218,32 +239,36 @@ static mm_status go_back(mmi_policy *p, mm_trainer *t, const mm_output *out, dou
     return status == MM_OK ? mm_backward(t->context, &back) : status;
 }
 
+/* What the answers at hand are worth: the loss as NAN where it is none. */
+static mm_status look(mmi_policy *p, mm_trainer *t, mmi_work *work, mm_output *out, mmi_reading *reading)
+{
+    mm_status status = mm_forward(t->context, &work->batch, out);
+    if (status != MM_OK)
+        return status;
+    read_answers(p, reading->metrics);
+    status = p->head ? compare_with_values(p, out, t->now.step % p->o.updates == 0, reading) :
+                       compare_within_groups(p, out, reading);
+    if (status == MM_ERR_NUMERIC)
+        reading->loss = NAN;
+    return status == MM_ERR_NUMERIC ? MM_OK : status;
+}
+
 static mm_status learn(mm_trainer *t, mmi_work *work, double scale, mmi_reading *reading)
 {
     mmi_policy *p = t->stage_data;
     mm_output out = MM_OUTPUT_INIT;
+    mmi_share share;
+    int64_t answers = p->rollout.rows; /* 0: a rank that was left without a prompt */
     reading->loss = 0;
     reading->tokens = mmi_work_tokens(work);
     memset(reading->metrics, 0, sizeof reading->metrics);
-    if (p->rollout.rows == 0) /* a rank that was left without a prompt */
-        return MM_OK;
-    mm_status status = mm_forward(t->context, &work->batch, &out);
-    if (status != MM_OK)
+    mm_status status = answers > 0 ? look(p, t, work, &out, reading) : MM_OK;
+    if (status == MM_OK)
+        status = mmi_parallel_join(&share, t, reading, (double)answers, out.aux_loss, &work->batch);
+    if (status != MM_OK || answers == 0 || !mmi_health_good_loss(t, reading->loss))
         return status;
-    read_answers(p, reading->metrics);
-    status = p->head ? compare_with_values(p, &out, t->now.step % p->o.updates == 0, reading) :
-                       compare_within_groups(p, &out, reading);
-    reading->loss += out.aux_loss;
-    if (status == MM_ERR_NUMERIC) {
-        reading->loss = NAN;
-        return MM_OK;
-    }
-    if (status != MM_OK)
-        return status;
-    if (!mmi_health_good_loss(t, reading->loss))
-        return MM_OK;
     work->touched = true;
-    return go_back(p, t, &out, scale);
+    return go_back(p, t, &out, share, scale);
 }
 
 static void update(mm_trainer *t, double learning_rate)

@@ -31,12 +31,14 @@ typedef struct plan {
     const char *resume;   /* NULL: from the beginning */
     int64_t stop_at;      /* a step after which rank `stopper` asks to stop; 0: nobody does */
     int32_t stopper;
-    bool own_weights; /* each rank begins with others */
-    bool own_output;  /* rank N > 0 has the output directory "…-N" */
-    bool own_rate;    /* and a learning rate */
+    bool own_weights;          /* each rank begins with others */
+    bool own_output;           /* rank N > 0 has the output directory "…-N" */
+    bool own_rate;             /* and a learning rate */
+    mm_policy_training policy; /* of a run that learns from rewards; user is each rank's ear */
     mm_status expected[WORLD_MOST];
     double losses[STEPS];   /* by step, of rank 0 */
     mm_train_progress last; /* of rank 0 */
+    double metrics[16];     /* … and its stage's readings, those of the validation behind those of the last step */
     float *weights[WORLD_MOST];
     size_t count;
     char story[WORLD_MOST][512];
@@ -45,6 +47,7 @@ typedef struct plan {
 typedef struct ear {
     plan *p;
     int32_t rank;
+    int64_t answers; /* rewarded so far */
 } ear;
 
 static int32_t hear(void *user, const mm_train_progress *progress)
@@ -54,6 +57,10 @@ static int32_t hear(void *user, const mm_train_progress *progress)
         e->p->losses[progress->step] = progress->loss;
     if (e->rank == 0)
         e->p->last = *progress;
+    for (int64_t i = 0; e->rank == 0 && i < progress->metric_count; i++) {
+        e->p->metrics[i] = progress->metrics[i].value;
+        e->p->metrics[8 + i] = progress->validation_metrics ? progress->validation_metrics[i].value : 0;
+    }
     return e->rank == e->p->stopper && progress->step == e->p->stop_at;
 }
 
@@ -70,11 +77,14 @@ static tiny_options options_of(const tiny_options *alone, const mm_comm *comm)
 static void train_one(const world_rank *self)
 {
     plan *p = self->shared;
-    ear e = { p, self->rank };
+    ear e = { p, self->rank, 0 };
+    mm_policy_training policy = p->policy;
     tiny_run run;
     tiny_options o = options_of(&p->options, self->comm);
     o.trainer.on_step = hear;
     o.trainer.user = &e;
+    policy.user = &e;
+    o.trainer.policy = policy.reward ? &policy : NULL;
     char output[600];
     snprintf(output, sizeof output, "%s-%d", o.trainer.output ? o.trainer.output : "", self->rank);
     if (p->own_output && self->rank > 0)
@@ -209,6 +219,135 @@ START_TEST(an_adapter_and_muon_learn_as_on_one_rank)
     ck_same_run(&p, &alone, 1);
     forget(&alone);
     forget(&p);
+}
+END_TEST
+
+/* Conversations, pairs, a teacher: 13 rows in batches of 4, so that in the end three of four ranks are left without. */
+START_TEST(every_stage_learns_as_on_one_rank)
+{
+    static const tiny_kind kinds[] = { TINY_CHAT, TINY_DPO, TINY_LORA_DPO, TINY_DISTILL, TINY_CACHED };
+    plan alone = { .options = tiny_options_of(kinds[_i], scratch_directory()) };
+    alone.options.loader.batch = GLOBAL_BATCH;
+    alone.options.validation = alone.options.path;
+    alone.options.trainer.eval_interval = 4;
+    alone.options.trainer.epochs = 3;
+    alone.options.trainer.learning_rate = 1e-3;
+    plan again = alone;
+    train(&alone, 1);
+    ck_assert_int_gt(alone.last.step, 9);
+    ck_assert_int_gt(alone.last.evaluations, 2);
+    for (int32_t size = 2; size <= 4; size *= 2) {
+        plan p = again;
+        train(&p, size);
+        ck_same_run(&p, &alone, 1);
+        ck_assert_double_eq_tol(p.last.validation_loss, alone.last.validation_loss, CLOSE);
+        ck_assert_int_eq(p.last.best_step, alone.last.best_step);
+        for (int i = 0; i < 16; i++)
+            ck_assert_double_eq_tol(p.metrics[i], alone.metrics[i], CLOSE);
+        forget(&p);
+    }
+    forget(&alone);
+}
+END_TEST
+
+/* The share of an answer's ids that are even. Rank 1 may stop, or have no number to give. */
+static int32_t reward_even(void *user, const mm_answer *a, double *reward)
+{
+    ear *e = user;
+    double even = 0;
+    for (int64_t i = 0; i < a->count; i++)
+        even += a->ids[i] % 2 == 0;
+    *reward = a->count > 0 ? even / (double)a->count : 0;
+    e->answers++;
+    if (e->rank == 1 && e->answers == -e->p->stop_at)
+        *reward = NAN;
+    return e->rank == 1 && e->answers == e->p->stop_at;
+}
+
+/* 7 prompts in batches of 4: of four ranks the last one is left without in every other step. */
+static plan plan_of_rewards(void)
+{
+    char text[1024] = "";
+    for (int i = 0; i < 7; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "{\"question\": \"%d\", \"answer\": \"%d\"}\n", i, i);
+    snprintf(rows, sizeof rows, "%s", put_file(scratch_directory(), "prompts.jsonl", text, strlen(text)));
+    plan p = plan_of(MM_ROWS_PAD);
+    p.policy = (mm_policy_training)MM_POLICY_TRAINING_INIT;
+    p.policy.reward = reward_even;
+    p.policy.group = 4;
+    p.policy.max_new_tokens = 5;
+    p.options.loader.kind = MM_ROW_PROMPT;
+    p.options.loader.template_name = "minillm";
+    p.options.trainer.stage = MM_STAGE_POLICY;
+    p.options.trainer.accumulation_steps = 2;
+    p.stopper = -1;
+    return p;
+}
+
+START_TEST(prompts_are_shared_out_and_all_learn_from_all_answers)
+{
+    plan alone = plan_of_rewards(), p = plan_of_rewards(), again = plan_of_rewards();
+    train(&alone, 1);
+    train(&p, 4); /* which sees to it that all ranks end with the same bits */
+    train(&again, 4);
+    ck_assert_int_eq(p.last.step, alone.last.step);
+    ck_assert_int_eq(p.last.updates, alone.last.updates);
+    ck_assert(memcmp(p.weights[0], alone.weights[0], p.count * sizeof(float)) != 0); /* answers are drawn by rank */
+    ck_assert(memcmp(p.weights[0], again.weights[0], p.count * sizeof(float)) == 0);
+    ck_assert_double_gt(p.metrics[0], 0); /* rewards */
+    forget(&alone);
+    forget(&p);
+    forget(&again);
+}
+END_TEST
+
+START_TEST(a_rank_that_wants_no_more_answers_stops_all)
+{
+    plan p = plan_of_rewards();
+    p.stop_at = 13; /* the second answer of its fourth prompt, or its third step's: between two updates */
+    train(&p, 2);
+    ck_assert_int_eq(p.last.step % 2, 0);
+    ck_assert_int_lt(p.last.step, 6);
+    forget(&p);
+}
+END_TEST
+
+START_TEST(a_reward_that_is_not_finite_stops_all)
+{
+    plan p = plan_of_rewards();
+    p.stop_at = -6;
+    p.expected[0] = MM_ERR_CANCELLED;
+    p.expected[1] = MM_ERR_NUMERIC;
+    train(&p, 2);
+    ck_assert_ptr_nonnull(strstr(p.story[1], "the reward of answer"));
+    ck_assert_ptr_nonnull(strstr(p.story[0], "rank 1 gave up: "));
+    forget(&p);
+}
+END_TEST
+
+static void try_alone(const world_rank *self)
+{
+    plan *p = self->shared;
+    tiny_run run;
+    tiny_options o = options_of(&p->options, self->comm);
+    mm_policy_training policy = p->policy;
+    o.trainer.policy = &policy;
+    policy.variant = MM_POLICY_PPO;
+    ck_status(tiny_try(&run, &o), MM_ERR_UNSUPPORTED);
+    ck_error_mentions("MM_POLICY_PPO runs on one rank alone");
+    tiny_end(&run);
+    policy.variant = MM_POLICY_GRPO;
+    policy.updates = 2;
+    o.trainer.accumulation_steps = 1;
+    ck_status(tiny_try(&run, &o), MM_ERR_UNSUPPORTED);
+    ck_error_mentions("updates above 1 runs on one rank alone");
+    tiny_end(&run);
+}
+
+START_TEST(what_no_rank_can_share_is_refused)
+{
+    plan p = plan_of_rewards();
+    world_run(WORLD_LOCAL, 2, try_alone, &p);
 }
 END_TEST
 
@@ -407,6 +546,11 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tc, losses_are_those_of_one_rank_with_the_same_global_batch, MM_ROWS_PAD, MM_ROWS_PACK + 1);
     tcase_add_loop_test(tc, a_run_goes_on_with_another_number_of_ranks_anywhere, MM_ROWS_PAD, MM_ROWS_PACK + 1);
     tcase_add_loop_test(tc, an_adapter_and_muon_learn_as_on_one_rank, 0, 2);
+    tcase_add_loop_test(tc, every_stage_learns_as_on_one_rank, 0, 5);
+    tcase_add_test(tc, prompts_are_shared_out_and_all_learn_from_all_answers);
+    tcase_add_test(tc, a_rank_that_wants_no_more_answers_stops_all);
+    tcase_add_test(tc, a_reward_that_is_not_finite_stops_all);
+    tcase_add_test(tc, what_no_rank_can_share_is_refused);
     tcase_add_test(tc, experts_balance_as_on_one_rank);
     tcase_add_test(tc, ranks_that_begin_with_other_weights_take_those_of_rank_0);
     tcase_add_test(tc, only_rank_0_writes_checkpoints_and_between_updates_nobody);
