@@ -214,6 +214,17 @@ MM_API mm_status mm_forward(mm_context *context, const mm_batch *batch, mm_outpu
  */
 typedef void (*mm_gradients_fn)(void *user, int64_t first, int64_t count);
 
+/**
+ * How evenly a layer's router spread the tokens of the last forward pass, padding included: the share of all choices that
+ * went to each routed expert, 1/E where it is even, together 1.
+ *
+ * @param out     Room for `capacity` numbers; NULL with 0 only asks.
+ * @param needed  The number of routed experts, 0 for a model without; NULL if nobody asks.
+ *
+ * @return MM_OK; MM_ERR_ARG, no such layer, or too little room (`needed` is told); MM_ERR_STATE, nothing has been run. Since: 0.1
+ */
+MM_API mm_status mm_expert_load(const mm_context *context, int64_t layer, double *out, size_t capacity, size_t *needed);
+
 /** Where a backward pass starts. With none of the three pointers it starts from the loss. */
 typedef struct mm_backward_options {
     size_t struct_size;      /**< sizeof(mm_backward_options) */

@@ -16,14 +16,17 @@
  * adapter_model.safetensors, so that mm_adapter_load() reads the directory. It goes on beside the same weights only, whose
  * hash it holds.
  *
- * Several ranks train one model when each has a trainer with a communicator (comm.h) and a loader for its share of the rows
- * (`rank` and `world` of mm_loader_options; `batch` is each rank's). Every rank then steps as if one process had taken all their
- * batches: losses are means over the counted targets of all, gradients are added up while the backward pass goes on, and the
- * weights stay the same to the bit. All must have the same model, options, data and place, or mm_trainer_run() says what
- * differs; weights alone may come from rank 0. Rank 0 writes the checkpoints, which any number of ranks can go on from
- * as long as the batches of all together stay as large. Between two updates there is no whole gradient anywhere: checkpoints
- * and stopping wait for the next update. When a rank fails or dies, mm_trainer_run() of the others returns a status, with a
- * message that names it, and stands where the last update left off.
+ * Several ranks train one model when each has a trainer with a communicator (comm.h) and a loader for its share of the
+ * rows (`rank` and `world` of mm_loader_options; `batch` is each rank's). Every rank then steps as if one process had
+ * taken all their batches: losses are means over the counted targets of all, gradients are added up while the backward
+ * pass goes on, and the weights stay the same to the bit. All must have the same model, options, data and place, or
+ * mm_trainer_run() says what differs; weights alone may come from rank 0. That goes for every stage: of preferences the
+ * pairs are shared out, of rewards the prompts, whose answers each rank draws for itself and compares within their
+ * groups (GRPO and CISPO with `updates` 1; PPO's value head is one rank's alone). Models that stand by, and the weights
+ * beside an adapter, must be the same everywhere. Rank 0 writes the checkpoints, which any number of ranks can go on
+ * from as long as the batches of all together stay as large. Between two updates there is no whole gradient anywhere:
+ * checkpoints and stopping wait for the next update. When a rank fails or dies, mm_trainer_run() of the others returns
+ * a status, with a message that names it, and stands where the last update left off.
  */
 #ifndef MINIMIND_TRAIN_H
 #define MINIMIND_TRAIN_H
@@ -87,9 +90,13 @@ typedef struct mm_train_progress {
     double best_loss;       /**< the lowest so far */
     int64_t best_step;      /**< where that was */
     double loss_scale;      /**< in force; 1 without scaling */
+    const double *expert_load; /**< [expert_layers, experts] of the last micro-step, this rank's: as mm_expert_load() gives it,
+                                    lent likewise; NULL without routed experts or before the first step */
+    int64_t expert_layers;  /**< 0 without it */
+    int64_t experts;        /**< routed ones of a layer; 0 without it */
 } mm_train_progress;
 #define MM_TRAIN_PROGRESS_INIT { sizeof(mm_train_progress), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, \
-                                 NULL, 0, 0, 0 }
+                                 NULL, 0, 0, 0, NULL, 0, 0 }
 
 /** Set every field of `progress` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
 MM_API void mm_train_progress_init(mm_train_progress *progress, size_t struct_size);

@@ -18,7 +18,8 @@ extern "C" {
 
 /**
  * Add what a step was like to a report: loss, learning_rate, grad_norm, tokens_per_s, memory (what the library holds, in bytes)
- * and the stage's metrics. To be called from mm_trainer_options.on_step.
+ * the stage's metrics, and of each layer with routed experts their load, up to 512 layers of 256 experts. To be called from
+ * mm_trainer_options.on_step.
  *
  * @return MM_OK; MM_ERR_ARG; MM_ERR_MEMORY; MM_ERR_IO: the report is as it was. Since: 0.1
  */

@@ -163,6 +163,8 @@ mm_status mm_context_create(mm_model *model, const mm_context_options *options, 
     ctx->exec.scratch = ctx->plan.scratch;
     ctx->exec.scratch_stride = ctx->plan.scratch_stride;
     fill_tables(ctx);
+    if (ctx->plan.expert_load)
+        memset(ctx->plan.expert_load, 0, (size_t)(ctx->arch->L * ctx->arch->E) * sizeof *ctx->plan.expert_load);
     *out = ctx;
     return MM_OK;
 }
@@ -190,6 +192,31 @@ mm_model *mm_context_model(const mm_context *ctx)
 const char *mm_context_kernels(const mm_context *ctx)
 {
     return ctx ? ctx->limits.path->name : NULL;
+}
+
+mm_status mm_expert_load(const mm_context *ctx, int64_t layer, double *out, size_t capacity, size_t *needed)
+{
+    if (!ctx || (!out && capacity > 0))
+        return mmi_fail(MM_ERR_ARG, "mm_expert_load: %s is NULL", ctx ? "out" : "context");
+    if (layer < 0 || layer >= ctx->arch->L)
+        return mmi_fail(MM_ERR_ARG, "mm_expert_load: there is no layer %lld, the model has %lld", (long long)layer,
+                        (long long)ctx->arch->L);
+    size_t E = ctx->arch->moe ? (size_t)ctx->arch->E : 0;
+    if (needed)
+        *needed = E;
+    if (!out || E == 0)
+        return MM_OK;
+    if (capacity < E)
+        return mmi_fail(MM_ERR_ARG, "mm_expert_load: there are %zu experts, there is room for %zu", E, capacity);
+    const int64_t *load = ctx->plan.expert_load + layer * ctx->arch->E;
+    int64_t choices = 0;
+    for (size_t e = 0; e < E; e++)
+        choices += load[e];
+    if (choices == 0)
+        return mmi_fail(MM_ERR_STATE, "mm_expert_load: nothing has been run yet");
+    for (size_t e = 0; e < E; e++)
+        out[e] = (double)load[e] / (double)choices;
+    return MM_OK;
 }
 
 void mm_cancel(mm_context *ctx)

@@ -126,6 +126,8 @@ static double experts_forward(mm_context *ctx, const mmi_pass *pass, int64_t l)
     if (a->E > 0) {
         mmi_router router = router_of(ctx, pass, l);
         mmi_moe_route(&ctx->exec, &kept->routing, p->h, &router, N, p->panel);
+        for (int64_t e = 0; e < a->E; e++)
+            p->expert_load[l * a->E + e] = kept->routing.first[e + 1] - kept->routing.first[e];
         mmi_moe_forward(&ctx->exec, kept->routed, kept->expert_inner, kept->expert_y, p->grouped, p->mid, p->h,
                         p->experts, &router, &kept->routing, mmi_context_dropout(ctx, pass, MMI_SITE_EXPERT, l, 0), N,
                         p->panel, p->delta);

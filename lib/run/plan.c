@@ -192,6 +192,7 @@ static void place_layer_scratch(mmi_plan *p, mmi_carve *c, const mmi_arch *a, in
     if (a->moe) {
         p->experts = mmi_carve_take(c, a->E + a->shared_experts, sizeof(mmi_ffn));
         p->grouped = floats(c, grouped_rows(a, N), a->C);
+        p->expert_load = mmi_carve_take(c, a->L * a->E, sizeof *p->expert_load);
     }
 }
 

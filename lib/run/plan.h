@@ -67,6 +67,7 @@ typedef struct mmi_plan {
     float *branch;                  /* [N, C] what a block adds, where that passes through dropout or scalars */
     float *grouped;                 /* [R, C] with experts: rows sorted by expert */
     mmi_ffn *experts;               /* [E + S] the layer's at hand */
+    int64_t *expert_load;           /* [L, E] choices of each routed expert in the last pass */
     float *dx, *dh, *dqkv, *dattn, *dinner; /* training: gradients of one layer */
     float *dbranch, *dgrouped, *dprobs;     /* training: [N, C], [R, C], [N, E] */
     float *partials;                        /* training: see nn/norm.h */

@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "data/dataset.h"
 #include "data/loader.h"
+#include "model/model.h"
 #include "train/checkpoint.h"
 #include "train/health.h"
 #include "train/parallel.h"
@@ -148,6 +149,13 @@ static mm_status rate_of_step(const mm_trainer *t, double *rate)
     return mm_schedule_lr(o->schedule, step, t->total_steps, o->warmup_steps, o->learning_rate, rate);
 }
 
+/* While the context's last pass is the step's. */
+static void read_expert_load(mm_trainer *t)
+{
+    for (int64_t l = 0; t->experts > 0 && l < mmi_model_arch(t->model)->L; l++)
+        mm_expert_load(t->context, l, t->expert_load + l * t->experts, (size_t)t->experts, NULL);
+}
+
 /* One batch; or, when the epoch has no more, the turn to the next one. */
 static mm_status micro_step(mm_trainer *t)
 {
@@ -166,6 +174,7 @@ static mm_status micro_step(mm_trainer *t)
     status = learn(t, &work, &reading);
     if (status != MM_OK)
         return status;
+    read_expert_load(t);
     t->last = reading;
     t->now.step++;
     t->now.epoch_step++;
@@ -221,6 +230,11 @@ static void describe(mm_trainer *t, mm_train_progress *p)
     p->grad_norm = t->last.grad_norm;
     p->tokens_per_s = t->tokens_per_s;
     p->seconds_left = t->seconds_left;
+    if (t->experts > 0 && t->now.step > 0) {
+        p->expert_load = t->expert_load;
+        p->expert_layers = mmi_model_arch(t->model)->L;
+        p->experts = t->experts;
+    }
     describe_health(t, p);
 }
 

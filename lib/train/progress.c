@@ -2,9 +2,14 @@
 #include <minimind/library.h>
 #include <minimind/watch.h>
 
-#include "base/options.h"
+#include <stdio.h>
 
-#define VALUES_MAX 64 /* more than any stage has */
+#include "base/memory.h"
+#include "base/options.h"
+#include "train/report.h"
+
+#define VALUES_MAX 64  /* more than any stage has */
+#define LAYERS_MAX 512 /* a report has room for more names than these and the others together */
 
 typedef struct values {
     const char *names[VALUES_MAX];
@@ -18,6 +23,35 @@ static void add(values *v, const char *name, double value)
         return;
     v->names[v->count] = name;
     v->values[v->count++] = value;
+}
+
+/* A vector for each layer with routed experts, "expert_load/layer 0". */
+typedef struct loads {
+    char *text; /* [layers, NAME_SIZE] */
+    const char **names;
+    mmi_report_vectors vectors;
+} loads;
+
+#define NAME_SIZE ((int64_t)48)
+
+static mm_status name_loads(loads *l, const mm_train_progress *p)
+{
+    bool fits =
+        p->expert_layers > 0 && p->expert_layers <= LAYERS_MAX && p->experts > 0 && p->experts <= MMI_VECTOR_SIZE;
+    int64_t layers = p->expert_load && fits ? p->expert_layers : 0;
+    *l = (loads){ .text = NULL };
+    if (layers == 0)
+        return MM_OK;
+    l->text = mmi_alloc((size_t)layers, NAME_SIZE);
+    l->names = mmi_alloc((size_t)layers, sizeof *l->names);
+    if (!l->text || !l->names)
+        return mmi_fail_memory((size_t)(layers * NAME_SIZE), "a line of the report");
+    for (int64_t i = 0; i < layers; i++) {
+        snprintf(l->text + i * NAME_SIZE, NAME_SIZE, "expert_load/layer %lld", (long long)i);
+        l->names[i] = l->text + i * NAME_SIZE;
+    }
+    l->vectors = (mmi_report_vectors){ l->names, p->expert_load, (int32_t)layers, (int32_t)p->experts };
+    return MM_OK;
 }
 
 mm_status mm_report_progress(mm_report *report, const mm_train_progress *progress)
@@ -41,5 +75,11 @@ mm_status mm_report_progress(mm_report *report, const mm_train_progress *progres
     add(&v, "memory", (double)memory.current);
     for (int64_t i = 0; i < p.metric_count; i++)
         add(&v, p.metrics[i].name, p.metrics[i].value);
-    return mm_report_scalars(report, p.step, v.names, v.values, v.count);
+    loads l;
+    status = name_loads(&l, &p);
+    if (status == MM_OK)
+        status = mmi_report_values("mm_report_progress", report, p.step, v.names, v.values, v.count, &l.vectors);
+    mmi_free(l.names);
+    mmi_free(l.text);
+    return status;
 }

@@ -207,16 +207,36 @@ static mm_status end_line(mm_report *r, mmi_json *line, mm_status status)
 
 /* --- What can be told --- */
 
-mm_status mm_report_scalars(mm_report *r, int64_t step, const char *const *names, const double *values, int32_t count)
+static mm_status add_vector(const char *who, mmi_json *line, const char *name, const double *values, int32_t count)
 {
-    static const char who[] = "mm_report_scalars";
-    if (count < 1 || !names || !values)
-        return mmi_fail(MM_ERR_ARG, "%s: %s", who, count < 1 ? "count is less than 1" : "names or values is NULL");
+    mmi_json *vector = mmi_json_new_array();
+    for (int32_t i = 0; i < count; i++)
+        if (!mmi_json_append(vector, number(values[i]))) {
+            mmi_json_free(vector);
+            return mmi_fail_memory(0, "a line of the report");
+        }
+    return add_member(who, line, name, vector);
+}
+
+mm_status mmi_report_values(const char *who, mm_report *r, int64_t step, const char *const *names, const double *values,
+                            int32_t count, const mmi_report_vectors *v)
+{
     mm_status status;
     mmi_json *line = begin_line(&status, who, r, step);
     for (int32_t i = 0; i < count && status == MM_OK; i++)
         status = add_member(who, line, names[i], number(values[i]));
+    for (int32_t i = 0; i < v->count && status == MM_OK; i++)
+        status = add_vector(who, line, v->names[i], v->values + (int64_t)i * v->width, v->width);
     return end_line(r, line, status);
+}
+
+mm_status mm_report_scalars(mm_report *r, int64_t step, const char *const *names, const double *values, int32_t count)
+{
+    static const char who[] = "mm_report_scalars";
+    const mmi_report_vectors none = { 0 };
+    if (count < 1 || !names || !values)
+        return mmi_fail(MM_ERR_ARG, "%s: %s", who, count < 1 ? "count is less than 1" : "names or values is NULL");
+    return mmi_report_values(who, r, step, names, values, count, &none);
 }
 
 mm_status mm_report_scalar(mm_report *r, int64_t step, const char *name, double value)
@@ -229,17 +249,7 @@ mm_status mm_report_vector(mm_report *r, int64_t step, const char *name, const d
     static const char who[] = "mm_report_vector";
     if (count < 1 || !values)
         return mmi_fail(MM_ERR_ARG, "%s: %s", who, count < 1 ? "count is less than 1" : "values is NULL");
-    mm_status status;
-    mmi_json *line = begin_line(&status, who, r, step);
-    mmi_json *vector = status == MM_OK ? mmi_json_new_array() : NULL;
-    for (int32_t i = 0; i < count && status == MM_OK; i++)
-        if (!mmi_json_append(vector, number(values[i])))
-            status = mmi_fail_memory(0, "a line of the report");
-    if (status == MM_OK)
-        status = add_member(who, line, name, vector);
-    else
-        mmi_json_free(vector);
-    return end_line(r, line, status);
+    return mmi_report_values(who, r, step, NULL, NULL, 0, &(mmi_report_vectors){ &name, values, 1, count });
 }
 
 /* A string of JSON, which must be UTF-8. */

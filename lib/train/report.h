@@ -21,6 +21,17 @@ struct mm_report {
     mmi_events events;    /* its file is open with MM_REPORT_TENSORBOARD */
 };
 
+/* Vectors of `width` numbers, one behind the other, each with its name. */
+typedef struct mmi_report_vectors {
+    const char *const *names; /* [count] */
+    const double *values;     /* [count, width] */
+    int32_t count, width;
+} mmi_report_vectors;
+
+/* Scalars as mm_report_scalars() takes them, and vectors, in one line. */
+mm_status mmi_report_values(const char *who, mm_report *report, int64_t step, const char *const *names,
+                            const double *values, int32_t count, const mmi_report_vectors *vectors);
+
 /* What the model makes of a prompt, as a text named “prompt”: no value can have that name. */
 mm_status mmi_report_sample(mm_report *report, int64_t step, const char *prompt, const char *text, size_t length);
 

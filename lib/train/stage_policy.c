@@ -103,15 +103,15 @@ static mm_status answer(mmi_policy *p, mm_trainer *t, mmi_work *work)
     return status;
 }
 
-/* Other ranks have no part in what becomes of this one's answers, but they stop where one wants to, and fail with it.
- */
+/* Other ranks have no part in what becomes of this one's answers, but they stop where one wants to, and fail with it:
+ * a reward that is no number is one rank's alone, so the run doesn't tell them of it by itself. */
 static mm_status agree(mm_trainer *t, mmi_work *work, mm_status status)
 {
     double stops = work->stop;
-    if (status != MM_OK) {
+    if (status == MM_ERR_NUMERIC)
         mmi_parallel_abort(t);
+    if (status != MM_OK)
         return status;
-    }
     if (work->stop)
         mm_trainer_stop(t);
     status = mmi_parallel_sum(t, &stops, 1);

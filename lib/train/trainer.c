@@ -244,6 +244,15 @@ static mm_status make_optimizer(mm_trainer *t)
                                                        mm_adamw_create(t->model, &adamw, &t->optimizer);
 }
 
+static mm_status make_expert_load(mm_trainer *t)
+{
+    const mmi_arch *a = mmi_model_arch(t->model);
+    t->experts = a->moe ? a->E : 0;
+    if (t->experts > 0 && !(t->expert_load = mmi_calloc((size_t)(a->L * a->E), sizeof *t->expert_load)))
+        return mmi_fail_memory((size_t)(a->L * a->E) * sizeof *t->expert_load, "the load of experts");
+    return MM_OK;
+}
+
 static mm_status build(mm_trainer *t)
 {
     mm_context_options c = MM_CONTEXT_OPTIONS_INIT;
@@ -264,6 +273,8 @@ static mm_status build(mm_trainer *t)
         status = t->stage->create(t);
     if (status == MM_OK)
         status = make_optimizer(t);
+    if (status == MM_OK)
+        status = make_expert_load(t);
     if (status == MM_OK)
         status = mmi_parallel_create(t);
     if (status == MM_OK)
@@ -342,6 +353,7 @@ void mm_trainer_free(mm_trainer *t)
     mm_loader_free(t->loader);
     mm_tokenizer_free(t->tokenizer);
     mm_model_free(t->model);
+    mmi_free(t->expert_load);
     mmi_free(t->output);
     mmi_free(t->kernels);
     mmi_free(t->teacher_cache);

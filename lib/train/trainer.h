@@ -77,8 +77,10 @@ struct mm_trainer {
     mmi_saver *saver;                         /* writes checkpoints beside training; NULL: none does */
     mm_train_metric metrics[MMI_METRICS_MAX]; /* readings with their names, to be lent */
     mm_train_metric validation_metrics[MMI_METRICS_MAX];
-    int64_t saved_step; /* of the last checkpoint written; -1: none */
-    double reported_at; /* seconds, of the last call of on_step */
+    double *expert_load; /* [L, E] of the last micro-step; NULL: no routed experts */
+    int64_t experts;     /* E */
+    int64_t saved_step;  /* of the last checkpoint written; -1: none */
+    double reported_at;  /* seconds, of the last call of on_step */
     int64_t reported_step, reported_tokens;
     double tokens_per_s, seconds_left; /* as last reported */
     atomic_int stop;                   /* lock-free, so that a signal handler may set it */

@@ -173,6 +173,17 @@ class Context(Handle):
         """Set all gradients to zero."""
         lib.mm_zero_grad(self._native)
 
+    def expert_load(self) -> np.ndarray | None:
+        """[layers, experts] of the last forward pass: the share of a layer's choices that each routed expert got. None for a
+        model without routed experts."""
+        layers, needed = int(self.model.config["num_hidden_layers"]), ctypes.c_size_t()
+        lib.mm_expert_load(self._native, 0, None, 0, ctypes.byref(needed))
+        load = np.zeros((layers, needed.value))
+        for layer in range(layers if needed.value else 0):
+            lib.mm_expert_load(self._native, layer, load[layer].ctypes.data_as(ctypes.POINTER(ctypes.c_double)),
+                               needed.value, None)
+        return load if needed.value else None
+
     def grad_norm(self) -> float:
         """The L2 norm of all gradients together."""
         out = ctypes.c_double()

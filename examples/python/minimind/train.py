@@ -19,12 +19,14 @@ from .tokenizer import Tokenizer
 
 class Progress(SimpleNamespace):
     """The fields of mm_train_progress: step, total_steps, epoch, tokens, loss, learning_rate, grad_norm…; `metrics` and
-    `validation_metrics` have the stage's own readings by name."""
+    `validation_metrics` have the stage's own readings by name, `expert_load` [layers, experts] the share of choices that each
+    routed expert got, or None."""
 
 
 def _progress(told: Any) -> Progress:
     fields = as_dict(told)
-    count = fields.pop("metric_count")
+    count, shape = fields.pop("metric_count"), (fields.pop("expert_layers"), fields.pop("experts"))
+    fields["expert_load"] = np.ctypeslib.as_array(told.expert_load, shape).copy() if told.expert_load else None
     for name in ("metrics", "validation_metrics"):
         readings = getattr(told, name)
         fields[name] = {reading.name.decode(): reading.value for reading in readings[:count]} if readings else {}
