@@ -1,34 +1,13 @@
-/* Rows to batches. The loader's place is that of what it has given, whatever its threads have prepared beyond; after a
- * failure or a jump they begin again from there. */
+/* A loader from outside: its options, its batches, its place. How rows come into a batch is fill.c's affair. */
 #include "data/loader.h"
 
-#include <stdatomic.h>
 #include <string.h>
 
 #include "base/files.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "base/options.h"
-#include "data/batch.h"
-#include "data/sample.h"
-#include "data/stream.h"
+#include "data/fill.h"
 #include "text/tokenizer.h"
-
-struct mm_loader {
-    atomic_int holds;
-    mm_dataset *dataset;     /* held */
-    mm_tokenizer *tokenizer; /* held */
-    mmi_recipe recipe;
-    int64_t places; /* rows of an epoch */
-    mm_loader_position at;
-    mmi_stream *stream;
-    bool astray; /* the stream is not at `at` */
-    mmi_batch_room room;
-    mmi_sample sample; /* for looking at rows out of turn */
-    mmi_desk desk;
-    mm_loader_stats stats;
-    double started; /* 0: not yet */
-};
 
 MMI_OPTIONS_INIT(mm_loader_options, MM_LOADER_OPTIONS_INIT)
 MMI_OPTIONS_INIT(mm_loader_position, MM_LOADER_POSITION_INIT)
@@ -99,19 +78,6 @@ static mm_status check_options(const mm_loader_options *o, const mm_tokenizer *t
     return status == MM_OK ? check_id("pad_id", o->pad_id, 0, vocabulary) : status;
 }
 
-static bool packs(const mm_loader *l)
-{
-    return l->recipe.options.form == MM_ROWS_PACK;
-}
-
-/* Padded rows are dealt out to the ranks one by one, and a rank reads its own alone. How packed rows fall depends on
- * all documents before them: there every rank reads all, and takes its rows. */
-static mmi_places places_of(const mm_loader *l)
-{
-    const mm_loader_options *o = &l->recipe.options;
-    return packs(l) ? (mmi_places){ 0, 1 } : (mmi_places){ o->rank, o->world };
-}
-
 /* --- Life --- */
 
 static mm_status build(mm_loader *l)
@@ -124,7 +90,7 @@ static mm_status build(mm_loader *l)
     if (depth > 4096)
         depth = 4096;
     if (status == MM_OK)
-        status = mmi_stream_create(&l->stream, &l->recipe, l->dataset, places_of(l), o->workers, depth);
+        status = mmi_stream_create(&l->stream, &l->recipe, l->dataset, mmi_fill_places(l), o->workers, depth);
     return status;
 }
 
@@ -222,140 +188,7 @@ mm_status mm_loader_get_stats(const mm_loader *l, mm_loader_stats *out)
     return mmi_result_write(out, &stats, sizeof stats, "mm_loader_stats");
 }
 
-/* --- Rows in their order --- */
-
-/* Make the stream go on where the loader stands: with the document it is in the midst of, or with the next row. */
-static void find_the_way(mm_loader *l)
-{
-    if (!l->astray)
-        return;
-    mmi_places places = places_of(l);
-    mmi_stream_seek(l->stream, l->at.epoch, l->at.offset > 0 ? l->at.row - 1 : l->at.row + places.first);
-    l->astray = false;
-}
-
-/* The stream's next row; *sample NULL if it is a bad one that is passed over. */
-static mm_status take(mm_loader *l, const mmi_sample **sample, int64_t *row)
-{
-    mm_status status = mmi_stream_take(sample, row, l->stream);
-    if (status == MM_OK) {
-        l->stats.rows++;
-        return MM_OK;
-    }
-    if (status != MM_ERR_FORMAT || !l->recipe.options.skip_bad_lines)
-        return status;
-    mmi_log(MM_LOG_WARNING, "%s; passed over", mm_last_error());
-    l->at.skipped++;
-    l->stats.bad_lines++;
-    *sample = NULL;
-    return MM_OK;
-}
-
-/* Alone, a bad row gives its place in the batch to the next one. */
-static mm_status fill_alone(mm_loader *l)
-{
-    while (l->room.filled < l->recipe.options.batch && l->at.row < l->places) {
-        const mmi_sample *sample;
-        int64_t row;
-        mm_status status = take(l, &sample, &row);
-        if (status == MM_OK && sample)
-            status = mmi_batch_add(&l->room, &l->recipe, sample, row);
-        if (status != MM_OK)
-            return status;
-        l->at.row++;
-    }
-    return MM_OK;
-}
-
-/* With other ranks it can't, as they don't know of it: whoever has it gives a smaller batch. */
-static mm_status fill_share(mm_loader *l)
-{
-    const mm_loader_options *o = &l->recipe.options;
-    int64_t step = (int64_t)o->batch * o->world;
-    int64_t end = l->places - l->at.row < step ? l->places : l->at.row + step;
-    for (int64_t place = l->at.row + o->rank; place < end; place += o->world) {
-        const mmi_sample *sample;
-        int64_t row;
-        mm_status status = take(l, &sample, &row);
-        if (status == MM_OK && sample)
-            status = mmi_batch_add(&l->room, &l->recipe, sample, row);
-        if (status != MM_OK)
-            return status;
-    }
-    l->at.row = end;
-    return MM_OK;
-}
-
-/* Lay documents into one row until it is full or the epoch has none left. */
-static mm_status fill_packed_row(mm_loader *l, mmi_packed *packed)
-{
-    const mmi_sample **open = &l->room.open;
-    while (packed->filled < packed->width) {
-        int64_t row;
-        if (!*open && l->at.offset == 0 && l->at.row == l->places)
-            return MM_OK;
-        if (!*open) {
-            mm_status status = take(l, open, &row);
-            if (status != MM_OK)
-                return status;
-            l->at.row += l->at.offset == 0; /* else it was begun before, and counted then */
-            if (!*open) {
-                l->at.offset = 0;
-                continue;
-            }
-        }
-        const mmi_sequence *s = &(*open)->side[0];
-        size_t given = (size_t)l->at.offset;
-        given += mmi_batch_lay(packed, &l->recipe, s, given);
-        l->at.offset = given == s->count ? 0 : (int64_t)given;
-        if (l->at.offset == 0)
-            *open = NULL;
-    }
-    return MM_OK;
-}
-
-/* The rows of all ranks in turn; one's own go into the batch. */
-static mm_status fill_packed(mm_loader *l, bool *any)
-{
-    const mm_loader_options *o = &l->recipe.options;
-    int64_t rows = (int64_t)o->batch * o->world;
-    for (int64_t i = 0; i < rows; i++) {
-        bool own = i % o->world == o->rank;
-        mmi_packed packed = mmi_batch_packed(&l->room, &l->recipe, own);
-        mm_status status = fill_packed_row(l, &packed);
-        if (status != MM_OK || packed.filled == 0)
-            return status;
-        mmi_packed_close(&packed);
-        l->room.filled += own;
-        *any = true;
-    }
-    return MM_OK;
-}
-
-/* A batch's rows into l->room; none at the end of an epoch. On failure the loader stands where it stood. */
-static mm_status fill(mm_loader *l, bool *ended)
-{
-    mm_loader_position before = l->at;
-    mm_loader_stats counted = l->stats;
-    bool any = false;
-    find_the_way(l);
-    mmi_batch_clear(&l->room);
-    bool alone = l->recipe.options.world == 1;
-    mm_status status = packs(l) ? fill_packed(l, &any) : alone ? fill_alone(l) : fill_share(l);
-    if (status != MM_OK) {
-        l->at = before;
-        l->stats = counted;
-        l->room.open = NULL;
-        l->astray = true;
-        return status;
-    }
-    *ended = packs(l) ? !any : alone ? l->room.filled == 0 : before.row == l->places;
-    if (*ended) { /* the stream has gone on to the next one by itself */
-        l->at.epoch++;
-        l->at.row = 0;
-    }
-    return MM_OK;
-}
+/* --- Batches --- */
 
 static double begin_call(mm_loader *l)
 {
@@ -379,7 +212,7 @@ static mm_status next_batch(mm_loader *l, mm_batch *batch)
     mm_batch result = MM_BATCH_INIT;
     bool ended = false;
     mm_loader_position before = l->at;
-    mm_status status = fill(l, &ended);
+    mm_status status = mmi_fill(l, &ended);
     if (status != MM_OK)
         return status;
     result.mode = MM_TRAIN;
@@ -413,7 +246,7 @@ static mm_status next_prompts(mm_loader *l, mm_prompts *prompts)
     mm_prompts result = MM_PROMPTS_INIT;
     bool ended = false;
     mm_loader_position before = l->at;
-    mm_status status = fill(l, &ended);
+    mm_status status = mmi_fill(l, &ended);
     if (status != MM_OK)
         return status;
     mmi_batch_prompts(&result, &l->room);
@@ -447,7 +280,7 @@ mm_status mmi_loader_count(int64_t *batches, mm_loader *l)
 {
     const mm_loader_options *o = &l->recipe.options;
     int64_t rows = l->places, step = (int64_t)o->batch * o->world;
-    if (packs(l)) {
+    if (mmi_fill_packs(l)) {
         int64_t tokens = 0;
         for (int64_t i = 0; i < l->places; i++) {
             int64_t row = mmi_dataset_row_at(l->dataset, i, 0, o->seed, false);
@@ -489,7 +322,7 @@ mm_status mm_loader_tell(const mm_loader *l, mm_loader_position *out)
 static mm_status check_offset(mm_loader *l, const mm_loader_position *p)
 {
     const mm_loader_options *o = &l->recipe.options;
-    if (!packs(l) || p->row == 0)
+    if (!mmi_fill_packs(l) || p->row == 0)
         return mmi_fail(MM_ERR_ARG, "loader: offset is %lld, but no document is begun there", (long long)p->offset);
     int64_t row = mmi_dataset_row_at(l->dataset, p->row - 1, p->epoch, o->seed, o->shuffle != 0);
     mm_status status = mmi_sample_read(&l->sample, &l->desk, &l->recipe, l->dataset, row);

@@ -923,6 +923,9 @@ class mm_train_progress(Structure):
         ("best_loss", c_double),
         ("best_step", c_int64),
         ("loss_scale", c_double),
+        ("expert_load", POINTER(c_double)),
+        ("expert_layers", c_int64),
+        ("experts", c_int64),
     ]
 
 
@@ -1092,6 +1095,7 @@ FUNCTIONS = {
     "mm_batch_init": (None, [POINTER(mm_batch), c_size_t]),
     "mm_output_init": (None, [POINTER(mm_output), c_size_t]),
     "mm_forward": (mm_status, [POINTER(mm_context), POINTER(mm_batch), POINTER(mm_output)]),
+    "mm_expert_load": (mm_status, [POINTER(mm_context), c_int64, POINTER(c_double), c_size_t, POINTER(c_size_t)]),
     "mm_backward_options_init": (None, [POINTER(mm_backward_options), c_size_t]),
     "mm_backward": (mm_status, [POINTER(mm_context), POINTER(mm_backward_options)]),
     "mm_zero_grad": (mm_status, [POINTER(mm_context)]),
