@@ -17,13 +17,17 @@ static void put_lines(mmi_writer *page, const char *const *lines)
         mmi_writer_put(page, *lines, strlen(*lines));
 }
 
+#define YEAR_10000 253402300800.0 /* in seconds: no clock says so, but a damaged file may */
+
 /* A moment, in UTC; the page's script makes it the reader's own time. */
 static void put_time(mmi_writer *page, double seconds)
 {
-    time_t whole = (time_t)seconds;
     struct tm utc;
     char text[32];
-    if (seconds <= 0 || !gmtime_r(&whole, &utc))
+    if (!(seconds > 0 && seconds < YEAR_10000))
+        return;
+    time_t whole = (time_t)seconds;
+    if (!gmtime_r(&whole, &utc))
         return;
     strftime(text, sizeof text, "%Y-%m-%d %H:%M", &utc);
     mmi_html_put(page, "<time datetime=\"%.10sT%sZ\">%s UTC</time>", text, text + 11, text);
