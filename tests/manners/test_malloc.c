@@ -111,8 +111,8 @@ static void every_request(int which)
 {
     ck_ok(deeds[which].run()); /* what is made once, such as a directory stream's buffer in the C library */
     attempt(which, 0);         /* which counts them */
-    long spacing = all ? 1 : 1 + atomic_load(&asked) / each(which);
-    for (long n = 1; attempt(which, n); n += n < each(which) ? 1 : spacing)
+    long spacing = all ? (forever ? deeds[which].stride : 1) : 1 + atomic_load(&asked) / each(which);
+    for (long n = 1; attempt(which, n); n += !all && n < each(which) ? 1 : spacing)
         ;
     ck_ok(deeds[which].run());
 }
