@@ -1,6 +1,7 @@
 #include "base/json.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -284,6 +285,11 @@ mmi_json *mmi_json_new_real(double value)
     return json_real(value);
 }
 
+mmi_json *mmi_json_new_number(double value)
+{
+    return isfinite(value) ? mmi_json_new_real(value) : mmi_json_new_null();
+}
+
 mmi_json *mmi_json_new_string(const char *text, size_t length)
 {
     return json_stringn(text, length);
@@ -302,6 +308,21 @@ mmi_json *mmi_json_copy(const mmi_json *value)
 bool mmi_json_set(mmi_json *object, const char *key, mmi_json *value)
 {
     return json_object_set_new(object, key, value) == 0;
+}
+
+bool mmi_json_set_int(mmi_json *object, const char *key, int64_t value)
+{
+    return mmi_json_set(object, key, mmi_json_new_int(value));
+}
+
+bool mmi_json_set_real(mmi_json *object, const char *key, double value)
+{
+    return mmi_json_set(object, key, mmi_json_new_real(value));
+}
+
+bool mmi_json_set_text(mmi_json *object, const char *key, const char *text)
+{
+    return mmi_json_set(object, key, text ? mmi_json_new_string(text, strlen(text)) : mmi_json_new_null());
 }
 
 bool mmi_json_append(mmi_json *array, mmi_json *value)

@@ -39,7 +39,7 @@ size_t mmi_json_size(const mmi_json *array_or_object);
 mmi_json *mmi_json_at(const mmi_json *array, size_t index);
 bool mmi_json_bool(const mmi_json *value, bool fallback);
 int64_t mmi_json_int(const mmi_json *value, int64_t fallback);
-double mmi_json_number(const mmi_json *value, double fallback); /* of an integer too */
+double mmi_json_number(const mmi_json *value, double fallback);     /* of an integer too */
 const char *mmi_json_string(const mmi_json *value, size_t *length); /* NULL if it is none; length may be NULL */
 
 /* The same value? Members of objects may stand in any order. */
@@ -52,18 +52,22 @@ void *mmi_json_next(mmi_json *object, void *place);
 const char *mmi_json_key(void *place);
 mmi_json *mmi_json_value(void *place);
 
-/* Building. A maker gives NULL when memory ran out; a setter takes `value` over, also when it fails, and takes NULL as a
- * failure of its maker: so only the setter need be looked at. */
+/* Building. A maker gives NULL when memory ran out; a setter takes `value` over, also when it fails, and takes NULL as
+ * a failure of its maker: so only the setter need be looked at. */
 mmi_json *mmi_json_new_object(void);
 mmi_json *mmi_json_new_array(void);
 mmi_json *mmi_json_new_null(void);
 mmi_json *mmi_json_new_bool(bool value);
 mmi_json *mmi_json_new_int(int64_t value);
 mmi_json *mmi_json_new_real(double value);
+mmi_json *mmi_json_new_number(double value); /* null where it is not finite: JSON has no word for that */
 mmi_json *mmi_json_new_string(const char *text, size_t length); /* must be UTF-8 */
 mmi_json *mmi_json_share(mmi_json *value);                      /* a second hold on the same value */
 mmi_json *mmi_json_copy(const mmi_json *value);                 /* deep */
 bool mmi_json_set(mmi_json *object, const char *key, mmi_json *value);
+bool mmi_json_set_int(mmi_json *object, const char *key, int64_t value);
+bool mmi_json_set_real(mmi_json *object, const char *key, double value);
+bool mmi_json_set_text(mmi_json *object, const char *key, const char *text); /* NULL: null */
 bool mmi_json_append(mmi_json *array, mmi_json *value);
 void mmi_json_remove(mmi_json *object, const char *key);
 

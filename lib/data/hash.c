@@ -83,3 +83,10 @@ void mmi_hash_text(char text[MMI_HASH_TEXT], uint64_t hash)
 {
     snprintf(text, MMI_HASH_TEXT, "%016llx", (unsigned long long)hash);
 }
+
+bool mmi_hash_set(mmi_json *object, const char *key, uint64_t hash)
+{
+    char text[MMI_HASH_TEXT];
+    mmi_hash_text(text, hash);
+    return mmi_json_set(object, key, mmi_json_new_string(text, MMI_HASH_TEXT - 1));
+}

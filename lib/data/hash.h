@@ -1,11 +1,12 @@
-/* A 64-bit hash that notices damage: any change within one 8-byte word changes it, others all but surely. Not for secrets. */
+/* A 64-bit hash that notices damage: any change within one 8-byte word changes it, others all but surely. Not for
+ * secrets. */
 #ifndef MMI_DATA_HASH_H
 #define MMI_DATA_HASH_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/status.h"
+#include "base/json.h"
 
 /* How the bytes are cut into calls makes no difference. */
 typedef struct mmi_hash {
@@ -24,5 +25,6 @@ mm_status mmi_hash_file(uint64_t *hash, int64_t *bytes, const char *path);
 /* As 16 hexadecimal digits with their NUL: JSON's integers stop at 63 bits. */
 #define MMI_HASH_TEXT 17
 void mmi_hash_text(char text[MMI_HASH_TEXT], uint64_t hash);
+bool mmi_hash_set(mmi_json *object, const char *key, uint64_t hash);
 
 #endif

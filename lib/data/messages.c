@@ -23,7 +23,7 @@ static mm_status add_by_position(mm_chat *chat, mmi_json *message, size_t i)
     mmi_json *content = mmi_json_get(message, "content");
     mmi_json *fresh = mmi_json_new_object();
     mm_status status = MM_OK;
-    if (!fresh || !mmi_json_set(fresh, "role", mmi_json_new_string(role, strlen(role))) ||
+    if (!fresh || !mmi_json_set_text(fresh, "role", role) ||
         (content && !mmi_json_set(fresh, "content", mmi_json_share(content))))
         status = mmi_fail_memory(0, "a message");
     if (status == MM_OK)

@@ -67,11 +67,6 @@ static mmi_json *target_modules(const mm_adapter *adapter)
     return list;
 }
 
-static mmi_json *text_of(const char *text)
-{
-    return mmi_json_new_string(text, strlen(text));
-}
-
 static mmi_json *number_of(double value)
 {
     bool whole = value == floor(value) && fabs(value) < 1e15;
@@ -84,15 +79,12 @@ mm_status mmi_adapter_write_config(const mm_adapter *adapter, const char *path)
     mmi_json *json = mmi_json_new_object();
     bool good =
         json && mmi_json_set(json, "base_model_name_or_path", mmi_json_new_null()) &&
-        mmi_json_set(json, "bias", text_of("none")) && mmi_json_set(json, "fan_in_fan_out", mmi_json_new_bool(false)) &&
+        mmi_json_set_text(json, "bias", "none") && mmi_json_set(json, "fan_in_fan_out", mmi_json_new_bool(false)) &&
         mmi_json_set(json, "inference_mode", mmi_json_new_bool(true)) &&
-        mmi_json_set(json, "lora_alpha", number_of(o->alpha)) &&
-        mmi_json_set(json, "lora_dropout", mmi_json_new_real(o->dropout)) &&
-        mmi_json_set(json, "modules_to_save", mmi_json_new_null()) &&
-        mmi_json_set(json, "peft_type", text_of("LORA")) && mmi_json_set(json, "r", mmi_json_new_int(o->rank)) &&
-        mmi_json_set(json, "target_modules", target_modules(adapter)) &&
-        mmi_json_set(json, "task_type", text_of("CAUSAL_LM")) &&
-        mmi_json_set(json, "use_dora", mmi_json_new_bool(false)) &&
+        mmi_json_set(json, "lora_alpha", number_of(o->alpha)) && mmi_json_set_real(json, "lora_dropout", o->dropout) &&
+        mmi_json_set(json, "modules_to_save", mmi_json_new_null()) && mmi_json_set_text(json, "peft_type", "LORA") &&
+        mmi_json_set_int(json, "r", o->rank) && mmi_json_set(json, "target_modules", target_modules(adapter)) &&
+        mmi_json_set_text(json, "task_type", "CAUSAL_LM") && mmi_json_set(json, "use_dora", mmi_json_new_bool(false)) &&
         mmi_json_set(json, "use_rslora", mmi_json_new_bool(false));
     mm_status status =
         good ? mmi_json_write_file(json, 2, path) : mmi_fail(MM_ERR_MEMORY, "%s: out of memory for its text", path);

@@ -4,8 +4,8 @@
 #include "base/memory.h"
 #include "model/safetensors.h"
 
-/* The data begin at a multiple of this, so that a mapping's tensors lie as well aligned as an arena's; the format asks for
- * 8 at least. */
+/* The data begin at a multiple of this, so that a mapping's tensors lie as well aligned as an arena's; the format asks
+ * for 8 at least. */
 #define DATA_ALIGN ((size_t)64)
 
 static mm_status count_bytes(size_t *bytes, const mmi_st_entry *e, const char *path)
@@ -36,8 +36,7 @@ static mmi_json *describe(const mmi_st_entry *e, size_t begin, size_t end)
     for (int32_t i = 0; good && i < e->rank; i++)
         good = mmi_json_append(shape, mmi_json_new_int(e->shape[i]));
     good = good && mmi_json_append(offsets, mmi_json_new_int((int64_t)begin)) &&
-           mmi_json_append(offsets, mmi_json_new_int((int64_t)end)) &&
-           mmi_json_set(info, "dtype", mmi_json_new_string(dtype, strlen(dtype))) &&
+           mmi_json_append(offsets, mmi_json_new_int((int64_t)end)) && mmi_json_set_text(info, "dtype", dtype) &&
            mmi_json_set(info, "shape", mmi_json_share(shape)) &&
            mmi_json_set(info, "data_offsets", mmi_json_share(offsets));
     mmi_json_free(shape);
@@ -55,7 +54,7 @@ static bool add_metadata(mmi_json *header, const char *const *metadata)
     mmi_json *pairs = mmi_json_new_object();
     bool good = pairs != NULL;
     for (size_t i = 0; good && metadata[i] && metadata[i + 1]; i += 2)
-        good = mmi_json_set(pairs, metadata[i], mmi_json_new_string(metadata[i + 1], strlen(metadata[i + 1])));
+        good = mmi_json_set_text(pairs, metadata[i], metadata[i + 1]);
     if (good)
         return mmi_json_set(header, "__metadata__", pairs);
     mmi_json_free(pairs);

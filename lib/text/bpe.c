@@ -1,6 +1,6 @@
 /* Learning merges. Nothing is counted twice: each pair knows how often it occurs and in which words, and a merge
- * touches only the words that hold its pair. The most frequent pair comes from a heap whose counts may be out of date on
- * the high side; they are put right when they reach the top. */
+ * touches only the words that hold its pair. The most frequent pair comes from a heap whose counts may be out of date
+ * on the high side; they are put right when they reach the top. */
 #include "text/bpe.h"
 
 #include <string.h>

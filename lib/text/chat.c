@@ -58,7 +58,7 @@ mm_status mm_chat_add(mm_chat *chat, const char *role, const char *content, size
     if (!mmi_grow(&chat->messages, &chat->room, chat->count + 1, sizeof *chat->messages))
         return mmi_fail_memory(sizeof *chat->messages, "a message");
     mmi_json *message = mmi_json_new_object();
-    if (!message || !mmi_json_set(message, "role", mmi_json_new_string(role, strlen(role))) ||
+    if (!message || !mmi_json_set_text(message, "role", role) ||
         !mmi_json_set(message, "content", mmi_json_new_string(content ? content : "", length))) {
         mmi_json_free(message);
         return mmi_fail_memory(length, "a message");
@@ -139,8 +139,8 @@ mm_status mm_chat_remove(mm_chat *chat, size_t first, size_t count)
     if (!chat)
         return mmi_fail(MM_ERR_ARG, "mm_chat_remove: chat is NULL");
     if (first > chat->count || count > chat->count - first)
-        return mmi_fail(MM_ERR_ARG, "mm_chat_remove: %zu messages from number %zu on, there are %zu in all", count, first,
-                        chat->count);
+        return mmi_fail(MM_ERR_ARG, "mm_chat_remove: %zu messages from number %zu on, there are %zu in all", count,
+                        first, chat->count);
     drop(chat, first, count);
     return MM_OK;
 }

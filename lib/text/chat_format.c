@@ -10,10 +10,11 @@ MMI_OPTIONS_INIT(mm_chat_options, MM_CHAT_OPTIONS_INIT)
 
 static mm_status check_roles(const mm_chat_roles *roles)
 {
-    const char *const strings[] = { roles->begin,            roles->default_system,   roles->system_prefix,
-                                    roles->system_suffix,    roles->user_prefix,      roles->user_suffix,
-                                    roles->assistant_prefix, roles->assistant_suffix, roles->tool_prefix,
-                                    roles->tool_suffix,      roles->generation_prompt };
+    const char *const strings[] = {
+        roles->begin,       roles->default_system, roles->system_prefix,    roles->system_suffix,
+        roles->user_prefix, roles->user_suffix,    roles->assistant_prefix, roles->assistant_suffix,
+        roles->tool_prefix, roles->tool_suffix,    roles->generation_prompt
+    };
     for (size_t i = 0; i < sizeof strings / sizeof *strings; i++) {
         size_t length = strings[i] ? strlen(strings[i]) : 0;
         if (length > 0 && mmi_utf8_valid(strings[i], length) < length)
@@ -159,8 +160,8 @@ static mm_status give_ids(const id_list *list, int32_t *ids, size_t capacity, si
     return MM_OK;
 }
 
-mm_status mm_chat_encode(const mm_chat *chat, const mm_tokenizer *tokenizer, const mm_chat_options *options, int32_t *ids,
-                         size_t capacity, size_t *needed)
+mm_status mm_chat_encode(const mm_chat *chat, const mm_tokenizer *tokenizer, const mm_chat_options *options,
+                         int32_t *ids, size_t capacity, size_t *needed)
 {
     if (!chat || !tokenizer || (!ids && capacity > 0))
         return mmi_fail(MM_ERR_ARG, "mm_chat_encode: %s is NULL", !chat ? "chat" : !tokenizer ? "tokenizer" : "ids");

@@ -169,7 +169,8 @@ static mm_status add_call(mm_chat_reply *reply, mmi_slice raw)
     return status;
 }
 
-/* The blocks go to the calls, the rest to the content: without the newline that parts a block from what stands before. */
+/* The blocks go to the calls, the rest to the content: without the newline that parts a block from what stands before.
+ */
 static mm_status split_calls(mm_chat_reply *reply, mmi_slice said)
 {
     mmi_slice before, raw;
@@ -306,7 +307,8 @@ mm_status mm_chat_reply_call(const mm_chat_reply *reply, size_t index, mm_tool_c
     if (index >= reply->count)
         return mmi_fail(MM_ERR_ARG, "mm_chat_reply_call: there is no call %zu, there are %zu", index, reply->count);
     const call *c = &reply->calls[index];
-    const mm_tool_call result = { sizeof result,      c->name.bytes,       c->arguments.bytes, c->raw.bytes, c->problem.bytes,
-                                  c->name.length, c->arguments.length, c->raw.length,      c->status };
+    const mm_tool_call result = { sizeof result,       c->name.bytes,    c->arguments.bytes,
+                                  c->raw.bytes,        c->problem.bytes, c->name.length,
+                                  c->arguments.length, c->raw.length,    c->status };
     return mmi_result_write(out, &result, sizeof result, "mm_tool_call");
 }

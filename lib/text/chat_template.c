@@ -169,11 +169,13 @@ mm_status mm_chat_template_name(const mm_tokenizer *tokenizer, const char **name
         return mmi_fail(MM_ERR_ARG, "mm_chat_template_name: %s is NULL", !tokenizer ? "tokenizer" : "name");
     switch (tokenizer->chat.form) {
     case MMI_CHAT_NONE:
-        return mmi_fail(MM_ERR_STATE, "the tokenizer brought no chat template: name one (minimind2, minimind3, minillm) "
-                                      "or give role strings");
+        return mmi_fail(MM_ERR_STATE,
+                        "the tokenizer brought no chat template: name one (minimind2, minimind3, minillm) "
+                        "or give role strings");
     case MMI_CHAT_UNKNOWN:
-        return mmi_fail(MM_ERR_UNSUPPORTED, "the tokenizer's chat template is not one that this library knows: name one "
-                                            "(minimind2, minimind3, minillm) or give role strings");
+        return mmi_fail(MM_ERR_UNSUPPORTED,
+                        "the tokenizer's chat template is not one that this library knows: name one "
+                        "(minimind2, minimind3, minillm) or give role strings");
     default:
         *name = mmi_chat_form_name(tokenizer->chat.form);
         return MM_OK;

@@ -45,8 +45,9 @@ void mmi_chat_text_end(mmi_chat_text *text)
 
 mm_status mmi_chat_text_status(const mmi_chat_text *text)
 {
-    return text->failed ? mmi_fail(MM_ERR_MEMORY, "out of memory: a conversation's text beyond %zu bytes", text->length)
-                        : MM_OK;
+    return text->failed ?
+               mmi_fail(MM_ERR_MEMORY, "out of memory: a conversation's text beyond %zu bytes", text->length) :
+               MM_OK;
 }
 
 mm_status mmi_chat_text_give(const mmi_chat_text *text, char *out, size_t capacity, size_t *needed, const char *who)

@@ -22,8 +22,9 @@ static mm_status put_tools(const render *r)
 {
     const mmi_chat_template *preface = r->preface;
     if (!preface->tools_head || !preface->tools_tail)
-        return mmi_fail(MM_ERR_UNSUPPORTED, "tools need the preface in the text of a tokenizer's own template (minimind3's or "
-                                            "minillm's), and the tokenizer at hand brought none");
+        return mmi_fail(MM_ERR_UNSUPPORTED,
+                        "tools need the preface in the text of a tokenizer's own template (minimind3's or "
+                        "minillm's), and the tokenizer at hand brought none");
     mmi_chat_text_put_own(r->out, (mmi_slice){ preface->tools_head, strlen(preface->tools_head) });
     for (size_t i = 0; i < mmi_json_size(r->chat->tools); i++) {
         MMI_PUT_OWN(r->out, "\n");

@@ -43,7 +43,9 @@ static mm_status check(const char *name, const mm_tokenizer *t, const int32_t *i
 {
     if (!t || (!ids && count > 0) || (!out && capacity > 0))
         return mmi_fail(MM_ERR_ARG, "%s: %s is NULL", name,
-                        !t ? "tokenizer" : !ids && count > 0 ? "ids" : "the buffer");
+                        !t                ? "tokenizer" :
+                        !ids && count > 0 ? "ids" :
+                                            "the buffer");
     for (size_t i = 0; i < count; i++) {
         mm_status status = check_id(t, ids[i]);
         if (status != MM_OK)

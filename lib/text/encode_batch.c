@@ -12,7 +12,8 @@ mm_status mm_token_offsets(const mm_tokenizer *t, const int32_t *ids, size_t cou
     if (!t || (!ids && count > 0) || !offsets)
         return mmi_fail(MM_ERR_ARG, "mm_token_offsets: tokenizer, ids or offsets is NULL");
     size_t size = 0, end = 0;
-    mm_status status = mm_decode_bytes(t, ids, count, 0, NULL, 0, &size); /* every id is looked at before any is written */
+    mm_status status =
+        mm_decode_bytes(t, ids, count, 0, NULL, 0, &size); /* every id is looked at before any is written */
     if (status != MM_OK)
         return status;
     offsets[0] = 0;
@@ -77,15 +78,16 @@ static mm_status hand_over(const job *j, size_t count, int32_t *ids, size_t capa
     if (capacity == 0)
         return MM_OK;
     if (starts[count] > capacity)
-        return mmi_fail(MM_ERR_ARG, "mm_encode_batch: the texts have %zu ids, there is room for %zu", starts[count], capacity);
+        return mmi_fail(MM_ERR_ARG, "mm_encode_batch: the texts have %zu ids, there is room for %zu", starts[count],
+                        capacity);
     for (size_t i = 0; i < count; i++)
         if (j->made[i].count > 0)
             memcpy(ids + starts[i], j->made[i].ids, j->made[i].count * sizeof *ids);
     return MM_OK;
 }
 
-static mm_status check(const mm_tokenizer *t, const char *const *texts, const size_t *lengths, size_t count, int32_t threads,
-                       const int32_t *ids, size_t capacity, const size_t *starts)
+static mm_status check(const mm_tokenizer *t, const char *const *texts, const size_t *lengths, size_t count,
+                       int32_t threads, const int32_t *ids, size_t capacity, const size_t *starts)
 {
     if (!t || !starts || (count > 0 && (!texts || !lengths)) || (capacity > 0 && !ids))
         return mmi_fail(MM_ERR_ARG, "mm_encode_batch: tokenizer, texts, lengths, ids or starts is NULL");

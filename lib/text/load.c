@@ -25,7 +25,10 @@ static mm_status check_flag(const mmi_json *object, const char *where, const cha
     if (mmi_json_bool(value, fallback) == wanted)
         return MM_OK;
     return mmi_fail(MM_ERR_UNSUPPORTED, "%s.%s is %s, only %s is done here", where, key,
-                    kind == MMI_JSON_NONE ? "absent" : wanted ? "false" : "true", wanted ? "true" : "false");
+                    kind == MMI_JSON_NONE ? "absent" :
+                    wanted                ? "false" :
+                                            "true",
+                    wanted ? "true" : "false");
 }
 
 /* `root`[key] is null or absent: anything else would change the ids. */
@@ -250,8 +253,10 @@ static mm_status take_merge(mm_tokenizer *t, const mmi_json *merge, joined *both
         ids[i] = mmi_tokenizer_find_vocab(t, part[i].text, part[i].size);
         if (ids[i] < 0)
             return mmi_fail(MM_ERR_FORMAT, "%s, \"%.*s\", is not in the vocabulary",
-                            i == 0 ? "its left part" : i == 1 ? "its right part" : "its result", (int)part[i].size,
-                            part[i].text);
+                            i == 0 ? "its left part" :
+                            i == 1 ? "its right part" :
+                                     "its result",
+                            (int)part[i].size, part[i].text);
     }
     return mmi_tokenizer_add_merge(t, ids[0], ids[1], ids[2]);
 }

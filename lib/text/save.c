@@ -8,11 +8,6 @@
 #include "base/memory.h"
 #include "text/tokenizer.h"
 
-static mmi_json *text_json(const char *text)
-{
-    return mmi_json_new_string(text, strlen(text));
-}
-
 static mmi_json *token_json(const mm_tokenizer *t, int32_t id)
 {
     size_t size;
@@ -35,7 +30,7 @@ static mmi_json *added_json(const mm_tokenizer *t, int32_t id, bool with_id)
     mmi_json *o = mmi_json_new_object();
     bool ok = o != NULL;
     if (with_id)
-        ok = ok && mmi_json_set(o, "id", mmi_json_new_int(id));
+        ok = ok && mmi_json_set_int(o, "id", id);
     ok = ok && mmi_json_set(o, "content", token_json(t, id));
     static const char *const flags[] = { "single_word", "lstrip", "rstrip", "normalized" };
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
@@ -57,7 +52,7 @@ static mmi_json *added_array(const mm_tokenizer *t)
 static mmi_json *byte_level(bool add_prefix_space)
 {
     mmi_json *o = mmi_json_new_object();
-    bool ok = o && mmi_json_set(o, "type", text_json("ByteLevel")) &&
+    bool ok = o && mmi_json_set_text(o, "type", "ByteLevel") &&
               mmi_json_set(o, "add_prefix_space", mmi_json_new_bool(add_prefix_space)) &&
               mmi_json_set(o, "trim_offsets", mmi_json_new_bool(true)) &&
               mmi_json_set(o, "use_regex", mmi_json_new_bool(true));
@@ -76,7 +71,7 @@ static mmi_json *vocab_json(const mm_tokenizer *t)
         const char *text = mmi_token_string(t, id, &size);
         memcpy(key, text, size);
         key[size] = '\0';
-        ok = mmi_json_set(vocab, key, mmi_json_new_int(id));
+        ok = mmi_json_set_int(vocab, key, id);
     }
     mmi_free(key);
     return whole(vocab, ok);
@@ -100,7 +95,7 @@ static mmi_json *model_json(const mm_tokenizer *t)
     static const char *const nulls[] = { "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix" };
     static const char *const flags[] = { "fuse_unk", "byte_fallback", "ignore_merges" };
     mmi_json *model = mmi_json_new_object();
-    bool ok = model && mmi_json_set(model, "type", text_json("BPE"));
+    bool ok = model && mmi_json_set_text(model, "type", "BPE");
     for (size_t i = 0; i < sizeof nulls / sizeof *nulls; i++)
         ok = ok && mmi_json_set(model, nulls[i], mmi_json_new_null());
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
@@ -112,14 +107,13 @@ static mmi_json *model_json(const mm_tokenizer *t)
 static mmi_json *tokenizer_json(const mm_tokenizer *t)
 {
     mmi_json *root = mmi_json_new_object();
-    bool ok = root && mmi_json_set(root, "version", text_json("1.0")) &&
-              mmi_json_set(root, "truncation", mmi_json_new_null()) &&
-              mmi_json_set(root, "padding", mmi_json_new_null()) &&
-              mmi_json_set(root, "added_tokens", added_array(t)) &&
-              mmi_json_set(root, "normalizer", mmi_json_new_null()) &&
-              mmi_json_set(root, "pre_tokenizer", byte_level(false)) &&
-              mmi_json_set(root, "post_processor", mmi_json_new_null()) &&
-              mmi_json_set(root, "decoder", byte_level(true)) && mmi_json_set(root, "model", model_json(t));
+    bool ok =
+        root && mmi_json_set_text(root, "version", "1.0") && mmi_json_set(root, "truncation", mmi_json_new_null()) &&
+        mmi_json_set(root, "padding", mmi_json_new_null()) && mmi_json_set(root, "added_tokens", added_array(t)) &&
+        mmi_json_set(root, "normalizer", mmi_json_new_null()) &&
+        mmi_json_set(root, "pre_tokenizer", byte_level(false)) &&
+        mmi_json_set(root, "post_processor", mmi_json_new_null()) && mmi_json_set(root, "decoder", byte_level(true)) &&
+        mmi_json_set(root, "model", model_json(t));
     return whole(root, ok);
 }
 
@@ -147,7 +141,7 @@ static bool set_roles(mmi_json *config, const mm_tokenizer *t)
     bool ok = true;
     for (size_t i = 0; i < ROLES && ok; i++)
         if (mm_tokenizer_is_special(t, mm_tokenizer_find(t, roles[i].content)))
-            ok = mmi_json_set(config, roles[i].key, text_json(roles[i].content));
+            ok = mmi_json_set_text(config, roles[i].key, roles[i].content);
     return ok;
 }
 
@@ -187,11 +181,11 @@ static mmi_json *config_json(const mm_tokenizer *t)
               mmi_json_set(config, "added_tokens_decoder", added_by_id(t)) &&
               mmi_json_set(config, "additional_special_tokens", additional_json(t)) && set_roles(config, t) &&
               mmi_json_set(config, "clean_up_tokenization_spaces", mmi_json_new_bool(false)) &&
-              mmi_json_set(config, "model_max_length", mmi_json_new_int(MODEL_MAX_LENGTH)) &&
+              mmi_json_set_int(config, "model_max_length", MODEL_MAX_LENGTH) &&
               mmi_json_set(config, "spaces_between_special_tokens", mmi_json_new_bool(false)) &&
-              mmi_json_set(config, "tokenizer_class", text_json("PreTrainedTokenizerFast"));
+              mmi_json_set_text(config, "tokenizer_class", "PreTrainedTokenizerFast");
     if (t->chat.form == MMI_CHAT_MINIMIND2) /* trained here, with the tokens that the template writes */
-        ok = ok && mmi_json_set(config, "chat_template", text_json(mmi_chat_own_template));
+        ok = ok && mmi_json_set_text(config, "chat_template", mmi_chat_own_template);
     return whole(config, ok);
 }
 

@@ -9,24 +9,15 @@
 #include "model/show.h"
 #include "train/state.h"
 
-static bool set_text(mmi_json *object, const char *key, const char *text)
-{
-    return mmi_json_set(object, key, mmi_json_new_string(text, strlen(text)));
-}
-
-static bool set_int(mmi_json *object, const char *key, int64_t value)
-{
-    return mmi_json_set(object, key, mmi_json_new_int(value));
-}
-
 /* The kernels are among them: every rank computes the update for itself, and other kernels round otherwise. */
 static bool add_run(mmi_json *to, const mm_trainer *t)
 {
-    return set_text(to, "library version", mm_version_string()) &&
-           set_text(to, "kernels", mm_context_kernels(t->context)) && set_int(to, "step", t->now.step) &&
-           set_int(to, "update", t->now.updates) && set_int(to, "last update's step", t->boundary.step) &&
-           set_int(to, "total_steps", t->total_steps) && set_int(to, "epoch", t->now.data.epoch) &&
-           set_int(to, "row", t->now.data.row) && set_int(to, "offset", t->now.data.offset);
+    return mmi_json_set_text(to, "library version", mm_version_string()) &&
+           mmi_json_set_text(to, "kernels", mm_context_kernels(t->context)) &&
+           mmi_json_set_int(to, "step", t->now.step) && mmi_json_set_int(to, "update", t->now.updates) &&
+           mmi_json_set_int(to, "last update's step", t->boundary.step) &&
+           mmi_json_set_int(to, "total_steps", t->total_steps) && mmi_json_set_int(to, "epoch", t->now.data.epoch) &&
+           mmi_json_set_int(to, "row", t->now.data.row) && mmi_json_set_int(to, "offset", t->now.data.offset);
 }
 
 static bool add_config(mmi_json *to, const mm_config *config)
@@ -37,7 +28,7 @@ static bool add_config(mmi_json *to, const mm_config *config)
         if (mm_config_key_get(i, &key) != MM_OK)
             return false;
         mmi_config_show(value, config, &key);
-        if (!set_text(to, key.name, value))
+        if (!mmi_json_set_text(to, key.name, value))
             return false;
     }
     return true;

@@ -206,23 +206,19 @@ bool mmi_policy_options(mmi_json *to, const mmi_policy *p)
                     { "value_rate", o->value_rate },
                     { "temperature", (double)o->temperature },
                     { "top_p", (double)o->top_p } };
-    char hash[MMI_HASH_TEXT];
-    mmi_hash_text(hash, p->reference_hash);
-    bool ok = mmi_json_set(to, "variant", mmi_json_new_int(o->variant)) &&
-              mmi_json_set(to, "group", mmi_json_new_int(o->group)) &&
-              mmi_json_set(to, "max_new_tokens", mmi_json_new_int(o->max_new_tokens)) &&
-              mmi_json_set(to, "updates", mmi_json_new_int(o->updates)) &&
-              mmi_json_set(to, "reference_hash", mmi_json_new_string(hash, MMI_HASH_TEXT - 1));
+    bool ok = mmi_json_set_int(to, "variant", o->variant) && mmi_json_set_int(to, "group", o->group) &&
+              mmi_json_set_int(to, "max_new_tokens", o->max_new_tokens) &&
+              mmi_json_set_int(to, "updates", o->updates) && mmi_hash_set(to, "reference_hash", p->reference_hash);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers && ok; i++)
-        ok = mmi_json_set(to, numbers[i].name, mmi_json_new_real(numbers[i].value));
+        ok = mmi_json_set_real(to, numbers[i].name, numbers[i].value);
     return ok;
 }
 
 bool mmi_policy_save(mmi_json *to, const mmi_policy *p)
 {
-    return mmi_json_set(to, "answers", mmi_json_new_int(p->rollout.rows)) &&
-           mmi_json_set(to, "answer_width", mmi_json_new_int(p->rollout.length)) &&
-           mmi_json_set(to, "value_steps", mmi_json_new_int(p->head ? mmi_value_head_steps(p->head) : 0));
+    return mmi_json_set_int(to, "answers", p->rollout.rows) &&
+           mmi_json_set_int(to, "answer_width", p->rollout.length) &&
+           mmi_json_set_int(to, "value_steps", p->head ? mmi_value_head_steps(p->head) : 0);
 }
 
 mm_status mmi_policy_open(mmi_policy *p, const mmi_json *from, const char *directory)

@@ -101,11 +101,6 @@ void mm_report_free(mm_report *r)
 
 /* --- A line: put together, then written everywhere or nowhere --- */
 
-static mmi_json *number(double value)
-{
-    return isfinite(value) ? mmi_json_new_real(value) : mmi_json_new_null();
-}
-
 /* An empty line. NULL with the story of what is wrong in `status`. */
 static mmi_json *begin_line(mm_status *status, const char *who, const mm_report *r, int64_t step)
 {
@@ -117,8 +112,7 @@ static mmi_json *begin_line(mm_status *status, const char *who, const mm_report 
     if (*status != MM_OK)
         return NULL;
     mmi_json *line = mmi_json_new_object();
-    if (line && mmi_json_set(line, "step", mmi_json_new_int(step)) &&
-        mmi_json_set(line, "time", mmi_json_new_real(mmi_wall_time())))
+    if (line && mmi_json_set_int(line, "step", step) && mmi_json_set_real(line, "time", mmi_wall_time()))
         return line;
     mmi_json_free(line);
     *status = mmi_fail_memory(0, "a line of the report");
@@ -211,7 +205,7 @@ static mm_status add_vector(const char *who, mmi_json *line, const char *name, c
 {
     mmi_json *vector = mmi_json_new_array();
     for (int32_t i = 0; i < count; i++)
-        if (!mmi_json_append(vector, number(values[i]))) {
+        if (!mmi_json_append(vector, mmi_json_new_number(values[i]))) {
             mmi_json_free(vector);
             return mmi_fail_memory(0, "a line of the report");
         }
@@ -224,7 +218,7 @@ mm_status mmi_report_values(const char *who, mm_report *r, int64_t step, const c
     mm_status status;
     mmi_json *line = begin_line(&status, who, r, step);
     for (int32_t i = 0; i < count && status == MM_OK; i++)
-        status = add_member(who, line, names[i], number(values[i]));
+        status = add_member(who, line, names[i], mmi_json_new_number(values[i]));
     for (int32_t i = 0; i < v->count && status == MM_OK; i++)
         status = add_vector(who, line, v->names[i], v->values + (int64_t)i * v->width, v->width);
     return end_line(r, line, status);

@@ -276,11 +276,9 @@ static mm_status measure(mm_trainer *t, mmi_work *work, double *weight, mmi_read
 static bool add_options(mmi_json *to, const mm_trainer *t)
 {
     const distill *d = t->stage_data;
-    char text[MMI_HASH_TEXT];
-    mmi_hash_text(text, d->hash);
-    return mmi_json_set(to, "distill_alpha", mmi_json_new_real(d->options.alpha)) &&
-           mmi_json_set(to, "distill_temperature", mmi_json_new_real(d->options.temperature)) &&
-           mmi_json_set(to, "teacher_hash", mmi_json_new_string(text, MMI_HASH_TEXT - 1));
+    return mmi_json_set_real(to, "distill_alpha", d->options.alpha) &&
+           mmi_json_set_real(to, "distill_temperature", d->options.temperature) &&
+           mmi_hash_set(to, "teacher_hash", d->hash);
 }
 
 const mmi_stage mmi_stage_distill = {

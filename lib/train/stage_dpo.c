@@ -225,11 +225,8 @@ static mm_status measure(mm_trainer *t, mmi_work *work, double *weight, mmi_read
 static bool add_options(mmi_json *to, const mm_trainer *t)
 {
     const dpo *d = t->stage_data;
-    char text[MMI_HASH_TEXT];
-    mmi_hash_text(text, d->hash);
-    return mmi_json_set(to, "dpo_beta", mmi_json_new_real(d->options.beta)) &&
-           mmi_json_set(to, "dpo_reduction", mmi_json_new_int(d->options.reduction)) &&
-           mmi_json_set(to, "reference_hash", mmi_json_new_string(text, MMI_HASH_TEXT - 1));
+    return mmi_json_set_real(to, "dpo_beta", d->options.beta) &&
+           mmi_json_set_int(to, "dpo_reduction", d->options.reduction) && mmi_hash_set(to, "reference_hash", d->hash);
 }
 
 const mmi_stage mmi_stage_dpo = {

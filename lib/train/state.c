@@ -20,25 +20,9 @@ static const char *const files[] = { "config.json",       "optimizer.safetensors
                                      "stage.safetensors", "tokenizer.json",        "tokenizer_config.json" };
 #define FILE_COUNT (sizeof files / sizeof *files)
 
-static bool set_int(mmi_json *object, const char *key, int64_t value)
-{
-    return mmi_json_set(object, key, mmi_json_new_int(value));
-}
-
-static bool set_real(mmi_json *object, const char *key, double value)
-{
-    return mmi_json_set(object, key, mmi_json_new_real(value));
-}
-
-/* JSON has no word for a number that is not finite. */
-static mmi_json *new_number(double value)
-{
-    return isfinite(value) ? mmi_json_new_real(value) : mmi_json_new_null();
-}
-
 static bool set_number(mmi_json *object, const char *key, double value)
 {
-    return mmi_json_set(object, key, new_number(value));
+    return mmi_json_set(object, key, mmi_json_new_number(value));
 }
 
 static bool set_numbers(mmi_json *object, const char *key, const double *values, size_t count)
@@ -46,7 +30,7 @@ static bool set_numbers(mmi_json *object, const char *key, const double *values,
     mmi_json *list = mmi_json_new_array();
     bool ok = list != NULL;
     for (size_t i = 0; i < count && ok; i++)
-        ok = mmi_json_append(list, new_number(values[i]));
+        ok = mmi_json_append(list, mmi_json_new_number(values[i]));
     if (ok)
         return mmi_json_set(object, key, list);
     mmi_json_free(list);
@@ -57,90 +41,6 @@ static void get_numbers(double *values, size_t count, const mmi_json *list)
 {
     for (size_t i = 0; i < count; i++)
         values[i] = mmi_json_number(mmi_json_at(list, i), 0);
-}
-
-static bool set_hash(mmi_json *object, const char *key, uint64_t hash)
-{
-    char text[MMI_HASH_TEXT];
-    mmi_hash_text(text, hash);
-    return mmi_json_set(object, key, mmi_json_new_string(text, MMI_HASH_TEXT - 1));
-}
-
-static bool set_text(mmi_json *object, const char *key, const char *text)
-{
-    return mmi_json_set(object, key, text ? mmi_json_new_string(text, strlen(text)) : mmi_json_new_null());
-}
-
-/* --- What decides how a run goes on --- */
-
-static bool add_trainer_options(mmi_json *to, const mm_trainer_options *o)
-{
-    return set_int(to, "epochs", o->epochs) && set_int(to, "max_steps", o->max_steps) &&
-           set_int(to, "accumulation_steps", o->accumulation_steps) &&
-           set_real(to, "learning_rate", o->learning_rate) && set_int(to, "schedule", o->schedule) &&
-           set_int(to, "warmup_steps", o->warmup_steps) && set_real(to, "max_grad_norm", o->max_grad_norm) &&
-           set_real(to, "beta1", o->beta1) && set_real(to, "beta2", o->beta2) && set_real(to, "eps", o->eps) &&
-           set_real(to, "weight_decay", o->weight_decay) && set_text(to, "compute", mm_dtype_name(o->compute)) &&
-           set_real(to, "decay_part", o->schedule == MM_SCHEDULE_WSD ? o->decay_part : 0);
-}
-
-/* skip_bad_lines is not among them: a run that stopped at a bad line may well go on by passing over it.
- * Nor are rank and world: every number of ranks sees the same rows, as long as their batches together stay as large. */
-static bool add_data_options(mmi_json *to, const mm_trainer *t)
-{
-    const mm_loader_options *o = mmi_loader_options(t->loader);
-    const mm_dataset *data = mmi_loader_dataset(t->loader);
-    return set_int(to, "batch_size", (int64_t)o->batch * o->world) && set_int(to, "max_length", o->max_length) &&
-           set_int(to, "form", o->form) && set_int(to, "kind", o->kind) && set_int(to, "shuffle", o->shuffle) &&
-           set_int(to, "strip_empty_think", o->strip_empty_think) && set_text(to, "template_name", o->template_name) &&
-           set_int(to, "seed", (int64_t)o->seed) && set_int(to, "bos_id", o->bos_id) &&
-           set_int(to, "eos_id", o->eos_id) && set_int(to, "pad_id", o->pad_id) &&
-           set_int(to, "data_rows", mm_dataset_rows(data)) && set_int(to, "data_bytes", mmi_dataset_bytes(data)) &&
-           set_hash(to, "data_hash", mmi_dataset_hash(data)) && set_hash(to, "vocabulary_hash", t->vocabulary);
-}
-
-/* How bad steps and the scale of the loss are dealt with; and, where validations may end the run, what they look at. */
-static bool add_health_options(mmi_json *to, const mm_trainer *t)
-{
-    const mm_trainer_options *o = &t->options;
-    bool ends = o->patience > 0;
-    return set_int(to, "max_skips", o->max_skips) && set_real(to, "spike_factor", o->spike_factor) &&
-           set_real(to, "loss_scale", o->loss_scale) && set_int(to, "loss_scale_interval", o->loss_scale_interval) &&
-           set_int(to, "patience", o->patience) && set_real(to, "min_delta", o->min_delta) &&
-           set_int(to, "eval_interval", ends ? o->eval_interval : 0) &&
-           set_int(to, "eval_batches", ends ? o->eval_batches : 0) &&
-           set_hash(to, "validation_hash", ends ? mmi_dataset_hash(mmi_loader_dataset(o->validation)) : 0);
-}
-
-/* What is trained, and by what. The model beside an adapter is part of what decides. */
-static bool add_learner(mmi_json *to, const mm_trainer *t)
-{
-    const mm_trainer_options *o = &t->options;
-    bool muon = o->optimizer == MM_OPTIMIZER_MUON;
-    mmi_json *adapter = o->adapter ? mmi_json_new_object() : mmi_json_new_null();
-    if (!mmi_json_set(to, "adapter", adapter) || !set_text(to, "optimizer", muon ? "muon" : "adamw") ||
-        !set_real(to, "momentum", muon ? o->momentum : 0))
-        return false;
-    if (!o->adapter)
-        return true;
-    const mm_adapter_options *a = &o->adapter->options;
-    return set_int(adapter, "rank", a->rank) && set_real(adapter, "alpha", a->alpha) &&
-           set_real(adapter, "dropout", a->dropout) && set_hash(to, "model_hash", t->beside);
-}
-
-static bool add_stage_options(mmi_json *to, const mm_trainer *t)
-{
-    return set_text(to, "stage", t->stage->name) && (!t->stage->options || t->stage->options(to, t));
-}
-
-mmi_json *mmi_state_options(const mm_trainer *t)
-{
-    mmi_json *options = mmi_json_new_object();
-    if (options && add_trainer_options(options, &t->options) && add_data_options(options, t) &&
-        add_health_options(options, t) && add_learner(options, t) && add_stage_options(options, t))
-        return options;
-    mmi_json_free(options);
-    return NULL;
 }
 
 /* --- Places --- */
@@ -163,7 +63,7 @@ static mmi_json *write_place(mmi_place place)
     mmi_json *object = mmi_json_new_object();
     bool ok = object != NULL;
     for (size_t i = 0; i < PLACE_COUNT && ok; i++)
-        ok = set_int(object, place_keys[i], *fields[i]);
+        ok = mmi_json_set_int(object, place_keys[i], *fields[i]);
     if (ok)
         return object;
     mmi_json_free(object);
@@ -200,8 +100,9 @@ static bool possible(const mmi_place *p)
 static bool add_reading(mmi_json *state, const mm_trainer *t)
 {
     const mmi_reading *r = &t->last;
-    return set_number(state, "loss", r->loss) && set_real(state, "learning_rate", r->learning_rate) &&
-           set_real(state, "grad_norm", r->grad_norm) && set_numbers(state, "metrics", r->metrics, MMI_METRICS_MAX);
+    return set_number(state, "loss", r->loss) && mmi_json_set_real(state, "learning_rate", r->learning_rate) &&
+           mmi_json_set_real(state, "grad_norm", r->grad_norm) &&
+           set_numbers(state, "metrics", r->metrics, MMI_METRICS_MAX);
 }
 
 static void read_reading(mmi_reading *last, const mmi_json *state)
@@ -232,14 +133,15 @@ static void get_window(mmi_window *w, const mmi_json *list)
 
 static bool fill_health(mmi_json *to, const mmi_health *h)
 {
-    return set_int(to, "skipped", h->skipped) && set_int(to, "skipped_in_a_row", h->in_a_row) &&
-           set_real(to, "loss_scale", h->loss_scale) && set_int(to, "updates_since_overflow", h->since_overflow) &&
-           set_window(to, "losses", &h->losses) && set_window(to, "grad_norms", &h->norms) &&
-           set_int(to, "evaluations", h->evaluations) && set_int(to, "evaluated_step", h->evaluated_step) &&
+    return mmi_json_set_int(to, "skipped", h->skipped) && mmi_json_set_int(to, "skipped_in_a_row", h->in_a_row) &&
+           mmi_json_set_real(to, "loss_scale", h->loss_scale) &&
+           mmi_json_set_int(to, "updates_since_overflow", h->since_overflow) && set_window(to, "losses", &h->losses) &&
+           set_window(to, "grad_norms", &h->norms) && mmi_json_set_int(to, "evaluations", h->evaluations) &&
+           mmi_json_set_int(to, "evaluated_step", h->evaluated_step) &&
            set_number(to, "validation_loss", h->validation_loss) &&
            set_numbers(to, "validation_metrics", h->validation_metrics, MMI_METRICS_MAX) &&
-           set_real(to, "best_loss", h->best_loss) && set_int(to, "best_step", h->best_step) &&
-           set_int(to, "evaluations_since_best", h->worse);
+           mmi_json_set_real(to, "best_loss", h->best_loss) && mmi_json_set_int(to, "best_step", h->best_step) &&
+           mmi_json_set_int(to, "evaluations_since_best", h->worse);
 }
 
 static bool add_health(mmi_json *state, const mm_trainer *t)
@@ -305,7 +207,7 @@ static mm_status add_file(mmi_json *list, const char *directory, const char *nam
     if (status != MM_OK)
         return status == MM_ERR_STATE ? MM_OK : status; /* not every checkpoint has every file */
     mmi_json *entry = mmi_json_new_object();
-    bool ok = entry && set_int(entry, "bytes", bytes) && set_hash(entry, "hash", hash);
+    bool ok = entry && mmi_json_set_int(entry, "bytes", bytes) && mmi_hash_set(entry, "hash", hash);
     if (!ok) {
         mmi_json_free(entry);
         entry = NULL;
@@ -383,9 +285,8 @@ static bool add_stage_state(mmi_json *state, const mm_trainer *t)
 
 static bool add_members(mmi_json *state, const mm_trainer *t)
 {
-    return mmi_json_set(state, "format", mmi_json_new_string(FORMAT, strlen(FORMAT))) &&
-           set_int(state, "version", VERSION) && set_int(state, "step", t->now.step) &&
-           mmi_json_set(state, "now", write_place(t->now)) &&
+    return mmi_json_set_text(state, "format", FORMAT) && mmi_json_set_int(state, "version", VERSION) &&
+           mmi_json_set_int(state, "step", t->now.step) && mmi_json_set(state, "now", write_place(t->now)) &&
            mmi_json_set(state, "last_update", write_place(t->boundary)) && add_reading(state, t) &&
            add_health(state, t) && add_stage_state(state, t) && mmi_json_set(state, "options", mmi_state_options(t)) &&
            mmi_json_set(state, "files", mmi_json_new_object());
@@ -411,7 +312,7 @@ static mm_status add_files(mmi_json *state, const char *directory)
     uint64_t hash;
     if (status == MM_OK)
         status = hash_members(&hash, state);
-    if (status == MM_OK && !set_hash(state, "checksum", hash))
+    if (status == MM_OK && !mmi_hash_set(state, "checksum", hash))
         status = mmi_fail_memory(MMI_HASH_TEXT, "state.json");
     return status;
 }
@@ -467,38 +368,5 @@ mm_status mmi_state_read(mmi_json **out, const char *directory)
         *out = state;
     else
         mmi_json_free(state);
-    return status;
-}
-
-/* Two values as text, for comparing and for telling. */
-static mm_status compare_option(const char *key, mmi_json *saved, mmi_json *here, const char *directory)
-{
-    char *a = NULL, *b = NULL;
-    size_t length;
-    if (!saved)
-        return mmi_fail(MM_ERR_FORMAT, "%s/state.json: options.%s is missing", directory, key);
-    mm_status status = mmi_json_write(saved, 0, &a, &length);
-    if (status == MM_OK)
-        status = mmi_json_write(here, 0, &b, &length);
-    if (status == MM_OK && strcmp(a, b) != 0)
-        status = mmi_fail(MM_ERR_FORMAT, "%s: is a checkpoint of another run: its %s is %s, here it is %s", directory,
-                          key, a, b);
-    mmi_free(a);
-    mmi_free(b);
-    return status;
-}
-
-mm_status mmi_state_check_options(mmi_json *state, const mm_trainer *t, const char *directory)
-{
-    mmi_json *saved = mmi_json_get(state, "options");
-    mmi_json *here = mmi_state_options(t);
-    if (!here)
-        return mmi_fail_memory(1024, "the options");
-    mm_status status = MM_OK;
-    for (void *i = mmi_json_first(here); i && status == MM_OK; i = mmi_json_next(here, i)) {
-        const char *key = mmi_json_key(i);
-        status = compare_option(key, mmi_json_get(saved, key), mmi_json_value(i), directory);
-    }
-    mmi_json_free(here);
     return status;
 }

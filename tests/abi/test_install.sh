@@ -79,9 +79,21 @@ have_pages() {
     done
 }
 
+# Beside each other as in the source tree.
+holds_the_documents() {
+    documents=$work/tree$prefix/share/doc/minimind
+    for file in README.md CHANGELOG.md LICENSE docs/images; do
+        diff -r "$root/$file" "$documents/$file" || return 1
+    done
+    for file in "$root"/docs/*.md; do
+        cmp "$file" "$documents/docs/${file##*/}" || return 1
+    done
+}
+
 check "meson install fills an empty tree" installs
 check "the tree holds the public headers and nothing else" holds_the_headers
 check "the tree holds the shared and the static library" holds_both_libraries
+check "the tree holds the documents" holds_the_documents
 check "version.h and the package say the same version" versions_agree
 check "a program that links the shared library needs no other" shared_needs_nothing_else
 check "embed.c compiles against the installed shared library and runs" runs_shared "$@"
