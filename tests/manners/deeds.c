@@ -190,22 +190,22 @@ static mm_status reading_rows(void)
 }
 
 const deed deeds[DEEDS] = {
-    { "loading and saving a config", loading_and_saving_a_config, false, 1 },
-    { "loading and saving a model", loading_and_saving_a_model, false, 1 },
-    { "training and generating", training_and_generating, false, 1 },
-    { "training with checkpoints", training_with_checkpoints, true, 1 },
-    { "learning from rewards", learning_from_rewards, true, 1 },
-    { "learning from preferences", learning_from_preferences, true, 7 },
-    { "learning from a teacher", learning_from_a_teacher, true, 7 },
-    { "learning from a teacher's file", learning_from_a_file, true, 7 },
-    { "training an adapter", training_an_adapter, false, 1 },
-    { "evaluating", evaluating, false, 1 },
-    { "writing a report", reporting, false, 1 },
-    { "training a tokenizer", training_a_tokenizer, false, 1 },
-    { "loading and saving a tokenizer", loading_and_saving_a_tokenizer, false, 1 },
-    { "encoding and decoding", encoding_and_decoding, false, 1 },
-    { "chatting", chatting, false, 1 },
-    { "reading rows", reading_rows, false, 1 },
+    { "loading and saving a config", loading_and_saving_a_config, false, false },
+    { "loading and saving a model", loading_and_saving_a_model, false, false },
+    { "training and generating", training_and_generating, false, false },
+    { "training with checkpoints", training_with_checkpoints, true, false },
+    { "learning from rewards", learning_from_rewards, true, true },
+    { "learning from preferences", learning_from_preferences, true, true },
+    { "learning from a teacher", learning_from_a_teacher, true, true },
+    { "learning from a teacher's file", learning_from_a_file, true, true },
+    { "training an adapter", training_an_adapter, false, false },
+    { "evaluating", evaluating, false, false },
+    { "writing a report", reporting, false, false },
+    { "training a tokenizer", training_a_tokenizer, false, false },
+    { "loading and saving a tokenizer", loading_and_saving_a_tokenizer, false, false },
+    { "encoding and decoding", encoding_and_decoding, false, false },
+    { "chatting", chatting, false, false },
+    { "reading rows", reading_rows, false, false },
 };
 
 static mm_config *small_config(void)

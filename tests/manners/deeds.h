@@ -8,8 +8,7 @@ typedef struct deed {
     const char *name;
     mm_status (*run)(void); /* gives back all it made, whatever happens; the first status that is not MM_OK */
     bool trains;            /* so it takes long, and removes directories */
-    long stride; /* of its requests every stride-th is tried as the one from which on there is no memory; each fails
-                    once */
+    bool alike;             /* it trains, as another does, for another objective */
 } deed;
 
 #define DEEDS 16
