@@ -2,6 +2,7 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,66 +47,104 @@ static bool room_for(size_t length)
     return room != NULL;
 }
 
-/* Bytes that a token may have before Jansson's buffer grows for the first time. */
-#define SHORT_TOKEN 15
-
-/* The longest run of a number's characters outside strings, counted as far as it matters. */
-static size_t longest_number(const char *text, size_t length)
+/* Bytes of the longest run of characters that could be one string, quotes included, or one number. */
+static size_t longest_token(const char *text, size_t length)
 {
     size_t run = 0, longest = 0;
     bool quoted = false;
     for (size_t i = 0; i < length; i++) {
         char c = text[i];
-        if (c == '"')
+        bool goes_on = quoted || (c >= '0' && c <= '9') || (c && strchr("+-.eE", c));
+        run = c == '"' && !quoted ? 1 : goes_on ? run + 1 : 0;
+        if (c == '"') {
             quoted = !quoted;
-        else if (quoted)
-            i += c == '\\';
-        run = !quoted && ((c >= '0' && c <= '9') || (c && strchr("+-.eE", c))) ? run + 1 : 0;
+        } else if (quoted && c == '\\') {
+            i++;
+            run++;
+        }
         longest = run > longest ? run : longest;
     }
     return longest;
 }
 
-/* A text behind a string of `pad` bytes, in an array: ["xxx",TEXT]. */
-typedef struct padded {
-    const char *text;
-    size_t length, pad, at;
-} padded;
+/* Jansson (2.14) collects a token in a buffer that grows with it: 16 bytes, 32, …. When that fails it goes on without
+ * the byte that did not fit, and if that was a digit or a string's last quote, ends the process or reads on beyond its
+ * end. So a text is read as the value behind a key that is longer than all its tokens: {"xxx":TEXT}. The buffer then
+ * grows within the key, where a byte less does no more harm than being seen. */
+typedef struct wrapped {
+    struct piece {
+        const char *text;
+        size_t length;
+    } pieces[3];
+    size_t piece, at; /* where the reader stands */
+} wrapped;
 
-static size_t padded_read(void *to, size_t size, void *user)
+static size_t wrapped_read(void *to, size_t size, void *user)
 {
-    padded *p = user;
-    char *out = to;
-    size_t begin = p->pad + 4, end = begin + p->length, n = 0;
-    for (; n < size && p->at <= end; p->at++, n++)
-        out[n] = p->at == 0                        ? '[' :
-                 p->at == 1 || p->at == p->pad + 2 ? '"' :
-                 p->at == p->pad + 3               ? ',' :
-                 p->at < begin                     ? 'x' :
-                 p->at < end                       ? p->text[p->at - begin] :
-                                                     ']';
+    wrapped *w = user;
+    size_t n = 0;
+    while (n < size && w->piece < 3) {
+        const struct piece *p = &w->pieces[w->piece];
+        size_t part = p->length - w->at < size - n ? p->length - w->at : size - n;
+        if (part > 0)
+            memcpy((char *)to + n, p->text + w->at, part);
+        n += part;
+        w->at += part;
+        if (w->at == p->length)
+            w->piece++, w->at = 0;
+    }
     return n;
 }
 
-/* Jansson (2.14) ends the process by an assertion when its buffer can't grow within a number; within a string it goes
- * on without. So where a number is long, a string that is longer makes it grow first. NULL: that did not go well, for
- * whatever reason. */
-static json_t *load_padded(const char *text, size_t length, size_t pad)
+/* The key's bytes without its quotes. Its own last quote is never the byte that the buffer grows for. */
+static size_t key_length(size_t longest)
 {
-    json_error_t error;
-    padded p = { text, length, pad, 0 };
-    json_t *both = json_load_callback(padded_read, &p, READ_FLAGS, &error), *value = NULL;
-    if (json_array_size(both) == 2 && json_string_length(json_array_get(both, 0)) == pad)
-        value = json_incref(json_array_get(both, 1));
-    json_decref(both);
+    size_t key = longest < 16 ? 16 : longest, whole = key + 2;
+    return (whole & (whole - 1)) == 0 ? key + 1 : key;
+}
+
+/* The value behind the key, which `head` is as {"xxx": with `key` bytes between its quotes. NULL with the reason in
+ * `error`, whose text is empty when a byte of the key was lost. */
+static json_t *load_behind(const char *head, size_t key, const char *text, size_t length, json_error_t *error)
+{
+    wrapped w = { { { head, key + 4 }, { text, length }, { "}", 1 } }, 0, 0 };
+    json_t *object = json_load_callback(wrapped_read, &w, READ_FLAGS, error), *value = NULL;
+    if (!object)
+        return NULL;
+    void *first = json_object_iter(object);
+    if (strlen(json_object_iter_key(first)) != key)
+        error->text[0] = '\0';
+    else if (json_object_size(object) != 1)
+        snprintf(error->text, sizeof error->text, "more than one value");
+    else
+        value = json_incref(json_object_iter_value(first));
+    json_decref(object);
     return value;
 }
 
-static mm_status parse_plain(const char *text, size_t length, const char *what, mmi_json **out)
+/* What is wrong with a text, in the text's own places. */
+static mm_status fail_format(const char *what, const json_error_t *error, size_t before, size_t length)
+{
+    static const char wants_brace[] = "'}' expected"; /* ours, or one of the text's own */
+    int line = error->line, column = line == 1 ? error->column - (int)before : error->column;
+    if (error->position > (int64_t)(before + length))
+        return mmi_fail(MM_ERR_FORMAT, "%s: line %d, column %d: it ends too soon", what, line,
+                        column > 0 ? column - 1 : 0);
+    if (strncmp(error->text, wants_brace, sizeof wants_brace - 1) == 0)
+        return mmi_fail(MM_ERR_FORMAT, "%s: line %d, column %d: a comma or an end expected%s", what, line, column,
+                        error->text + sizeof wants_brace - 1);
+    return mmi_fail(MM_ERR_FORMAT, "%s: line %d, column %d: %s", what, line, column, error->text);
+}
+
+/* Out of memory, Jansson calls the token that it had no room for invalid, or goes on without the bytes that did not
+ * fit: a key would be another key. So everything is parsed twice, and only what comes out twice is believed, a fault of
+ * the text as well. */
+static mm_status parse_behind(const char *head, size_t key, const char *text, size_t length, const char *what,
+                              mmi_json **out)
 {
     json_error_t error, again;
-    json_t *value = json_loadb(text, length, READ_FLAGS, &error);
-    json_t *second = json_loadb(text, length, READ_FLAGS, &again);
+    json_t *value = load_behind(head, key, text, length, &error);
+    json_t *second = load_behind(head, key, text, length, &again);
     bool sure = value ? json_equal(value, second) : !second && error.text[0] && same_error(&error, &again);
     json_decref(second);
     if (value && sure) {
@@ -115,33 +154,23 @@ static mm_status parse_plain(const char *text, size_t length, const char *what, 
     json_decref(value);
     if (!sure || json_error_code(&error) == json_error_out_of_memory)
         return mmi_fail_memory(length, what);
-    return mmi_fail(MM_ERR_FORMAT, "%s: line %d, column %d: %s", what, error.line, error.column, error.text);
+    return fail_format(what, &error, key + 4, length);
 }
 
-/* Everything is parsed twice. Out of memory, Jansson (2.14) calls the token that it had no room for invalid, or goes on
- * without the bytes that did not fit: a key would be another key. So only what comes out twice is believed, a fault of
- * the text as well. */
 mm_status mmi_json_parse(const char *text, size_t length, const char *what, mmi_json **out)
 {
-    size_t depth = depth_of(text, length);
+    size_t depth = depth_of(text, length), key = key_length(longest_token(text, length));
     if (depth > DEPTH_MAX)
         return mmi_fail(MM_ERR_FORMAT, "%s: nested %zu levels deep, at most %d are read", what, depth, DEPTH_MAX);
-    if (!room_for(length))
+    char *head = room_for(length) ? malloc(key + 4) : NULL;
+    if (!head)
         return mmi_fail_memory(length, what);
-    size_t digits = longest_number(text, length);
-    if (digits >= SHORT_TOKEN) {
-        json_t *first = load_padded(text, length, digits), *second = load_padded(text, length, digits);
-        bool sure = json_equal(first, second), neither = !first && !second;
-        json_decref(second);
-        if (sure) {
-            *out = first;
-            return MM_OK;
-        }
-        json_decref(first);
-        if (!neither || !room_for(length))
-            return mmi_fail_memory(length, what);
-    }
-    return parse_plain(text, length, what, out); /* the message for a fault of the text, too */
+    memset(head, 'x', key + 4);
+    memcpy(head, "{\"", 2);
+    memcpy(head + 2 + key, "\":", 2);
+    mm_status status = parse_behind(head, key, text, length, what, out);
+    free(head);
+    return status;
 }
 
 mm_status mmi_json_read_file(const char *path, mmi_json **out)

@@ -4,7 +4,10 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/json.h"
+#include "base/memory.h"
 #include "deeds.h"
 
 void *__libc_malloc(size_t size);
@@ -141,6 +144,54 @@ START_TEST(memory_that_is_gone_for_good_is_survived)
 }
 END_TEST
 
+/* A key, a string with escapes and a number, of `size` bytes and more each. */
+static size_t write_tokens(char *text, size_t room, int size)
+{
+    char key[80] = "", escapes[80] = "", digits[80] = "1";
+    for (int i = 0; i < size; i++) {
+        key[i] = 'k';
+        escapes[i] = i % 2 == 0 ? '\\' : 'n';
+        digits[i] = '1';
+    }
+    escapes[size / 2 * 2] = '\0';
+    return (size_t)snprintf(text, room, "{\"%s\": \"%s\", \"d\": 0.%s}", key, escapes, digits);
+}
+
+/* What is read of it with the n-th request failing; true while it came so far. */
+static bool reads_tokens(const char *text, size_t length, long n)
+{
+    mmi_json *value = NULL;
+    atomic_store(&asked, 0);
+    fails_at = n;
+    counting = true;
+    mm_status status = mmi_json_parse(text, length, "tokens", &value);
+    counting = false;
+    ck_assert_msg(status == MM_ERR_MEMORY || (status == MM_OK && mmi_json_size(value) == 2), "%s, %ld: %s", text, n,
+                  mm_last_error());
+    if (status == MM_OK) {
+        char *again = NULL;
+        size_t size;
+        ck_ok(mmi_json_write(mmi_json_get(value, "d"), 0, &again, &size));
+        ck_assert_msg(strtod(again, NULL) == strtod(strstr(text, "0."), NULL), "%s, %ld: %s", text, n, again);
+        mmi_free(again);
+    }
+    mmi_json_free(value);
+    return atomic_load(&asked) >= n;
+}
+
+/* Jansson's own buffer grows at sizes that a token's last byte may be the one for. */
+START_TEST(tokens_of_every_length_are_read_whole_or_not_at_all)
+{
+    char text[400];
+    forever = _i == 1;
+    for (int size = 1; size <= 70; size++) {
+        size_t length = write_tokens(text, sizeof text, size);
+        for (long n = 1; reads_tokens(text, length, n); n++)
+            ;
+    }
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("malloc");
@@ -148,6 +199,7 @@ static Suite *make_suite(void)
     tcase_set_timeout(tc, 600);
     tcase_add_loop_test(tc, a_malloc_that_fails_once_is_survived, 0, DEEDS);
     tcase_add_loop_test(tc, memory_that_is_gone_for_good_is_survived, 0, DEEDS);
+    tcase_add_loop_test(tc, tokens_of_every_length_are_read_whole_or_not_at_all, 0, 2);
     suite_add_tcase(suite, tc);
     return suite;
 }
