@@ -4,6 +4,7 @@
     build/examples/bench train --json >figures.jsonl        # and so on; docs/performance.md lists the runs
     docs/plots.py figures.jsonl [more.jsonl …]              # writes docs/images/*.svg
     docs/plots.py out/quickstart/runs/pretrained/report/metrics.jsonl
+    docs/plots.py --run NAME TITLE metrics.jsonl            # of any run: docs/images/NAME.svg
 
 Nothing but Python's own library. A picture whose figures are not there is left as it is.
 """
@@ -180,15 +181,15 @@ def long_context(records, path):
     picture.save(path)
 
 
-def loss_curve(records, path):
-    """The loss of every step of a report, the mean of those around it, and how the model went on with its first prompt by then."""
+def loss_curve(records, path, title, samples):
+    """The loss of every step of a report and the mean of those around it; with `samples` how the model went on with its first prompt."""
     points = [(r["step"], r["loss"]) for r in records if "step" in r and "loss" in r]
     if len(points) < 2:
         return
     last = points[-1][0]
     near = [[y for _, y in points[max(0, i - 5):i + 6]] for i in range(len(points))]
     means = [(step, sum(ys) / len(ys)) for (step, _), ys in zip(points, near)]
-    picture = Picture("The quickstart's pretraining", x_axis(0, last), y_axis(0, math.ceil(max(y for _, y in points))), "step",
+    picture = Picture(title, x_axis(0, last), y_axis(0, math.ceil(max(y for _, y in points))), "step",
                       "loss, nats per token")
     picture.x_ticks()
     picture.line(points, "#b9d3e6")
@@ -196,7 +197,7 @@ def loss_curve(records, path):
     picture.name("each step", "#b9d3e6")
     picture.name("mean of 11", COLOURS[0])
     texts = [(r["step"], name, text) for r in records if "step" in r for name, text in r.items() if isinstance(text, str)]
-    said = [(step, text) for step, name, text in texts if name == texts[0][1]]
+    said = [(step, text) for step, name, text in texts if samples and name == texts[0][1]]
     if said:
         x, y = LEFT + 105, TOP + 30
         picture.text(x, y, html.escape(f"How it goes on with {texts[0][1]}"), size=11, colour="#777")
@@ -212,14 +213,20 @@ def main(paths):
     if not paths or paths[0] in ("-h", "--help"):
         print(__doc__, file=sys.stderr)
         return 1
+    run = None
+    if paths[0] == "--run":
+        run, paths = paths[1:3], paths[3:]
     lines = [json.loads(line) for path in paths for line in open(path, encoding="utf-8") if line.strip()]
     records, steps = [r for r in lines if "what" in r], [r for r in lines if "what" not in r]
     images = pathlib.Path(__file__).resolve().parent / "images"
     images.mkdir(exist_ok=True)
+    if run:
+        loss_curve(steps, images / f"{run[0]}.svg", run[1], False)
+        return 0
     roofline(records, images / "roofline.svg")
     scaling(records, images / "scaling.svg")
     long_context(records, images / "long-context.svg")
-    loss_curve(steps, images / "quickstart.svg")
+    loss_curve(steps, images / "quickstart.svg", "The quickstart's pretraining", True)
     return 0
 
 
