@@ -85,7 +85,7 @@ static norm prepare(norm n, test_rng *rng)
 
 static mmi_norm_params params(const norm *n)
 {
-    mmi_norm_params p = { .weight = { { n->w, MM_F32, 1, n->C }, n->dw }, .eps = EPS };
+    mmi_norm_params p = { .weight = { { n->w, MM_F32, 1, n->C }, n->dw, NULL }, .eps = EPS };
     if (n->layernorm)
         p.bias = (mmi_param){ { n->b, MM_F32, 1, n->C }, n->db, NULL };
     return p;
@@ -131,7 +131,8 @@ static void check(void *arg, const char *label)
     if (n->layernorm)
         probes_check(&n->by_b, n->db, n->db0, 0, label);
     else
-        ck_assert_msg(same_bits(n->db, n->db0, n->C) && n->mean[0] == UNTOUCHED, "%s: RMSNorm has no bias and no mean", label);
+        ck_assert_msg(same_bits(n->db, n->db0, n->C) && n->mean[0] == UNTOUCHED, "%s: RMSNorm has no bias and no mean",
+                      label);
     n->all1 = take_copy(n->all, n->size);
 }
 
@@ -141,7 +142,8 @@ static void same(void *arg, const char *label)
     ck_assert_msg(same_bits(n->all, n->all1, n->size), "%s: other bits than with one thread", label);
 }
 
-static const int64_t shapes[][2] = { { 1, 2 }, { 1, 130 }, { 3, 1 }, { 17, 6 }, { 16, 24 }, { 33, 36 }, { 1100, 10 }, { 7, 515 } };
+static const int64_t shapes[][2] = { { 1, 2 },   { 1, 130 }, { 3, 1 },     { 17, 6 },
+                                     { 16, 24 }, { 33, 36 }, { 1100, 10 }, { 7, 515 } };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 START_TEST(rmsnorm_and_its_gradients_agree_with_the_reference)
@@ -164,7 +166,8 @@ END_TEST
 
 START_TEST(norms_of_heads_and_their_gradients_agree_with_the_reference)
 {
-    static const int64_t heads[][3] = { { 1, 1, 6 }, { 5, 8, 10 }, { 40, 3, 24 }, { 67, 7, 36 }, { 19, 2, 130 }, { 2, 5, 3 } };
+    static const int64_t heads[][3] = { { 1, 1, 6 },   { 5, 8, 10 },   { 40, 3, 24 },
+                                        { 67, 7, 36 }, { 19, 2, 130 }, { 2, 5, 3 } };
     test_rng rng = { 60 };
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
         int64_t H = heads[i][1], D = heads[i][2];
