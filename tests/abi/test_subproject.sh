@@ -12,7 +12,8 @@ meson=$2
 project=$work/project
 mkdir -p "$project/subprojects/libminimind"
 cp "$root/examples/embed.c" "$project/"
-(cd "$root" && cp -r include lib cmake examples meson.build meson_options.txt "$project/subprojects/libminimind/")
+(cd "$root" && cp -r include lib cmake docs examples meson.build meson_options.txt README.md CHANGELOG.md LICENSE \
+    "$project/subprojects/libminimind/")
 printf '%s\n' "project('theirs', 'c')" \
     "minimind = dependency('minimind', fallback: 'libminimind'," \
     "  default_options: ['blas=none', 'examples=disabled', 'tests=disabled', 'default_library=static'])" \
