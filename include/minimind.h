@@ -12,7 +12,7 @@
  *  - `create`, `load`, `copy` and `train` give a handle that is yours; `free` takes it, and takes NULL. Views are lent.
  *  - Structs that begin with struct_size are set up with their MM_…_INIT, or with mm_…_init() from other languages.
  *  - The library prints nothing, ends no process, and reads no environment variable but MM_CPU (which makes it pretend
- *    a lesser processor: "c", "avx2" or "avx512").
+ *    a lesser processor: "c", "avx2", "avx512" or "vnni").
  */
 #ifndef MINIMIND_H
 #define MINIMIND_H

@@ -20,6 +20,7 @@ package_of() {
         python) echo python3 ;;
         numpy) echo python3-numpy ;;
         valgrind) echo valgrind ;;
+        simde) echo '#include <simde/x86/avx512.h>' | "${CC:-cc}" -x c -E - ;;
         libc-symbols) echo libc6-dbg ;;
         abidiff) echo abigail-tools ;;
         clang) echo clang ;;
@@ -31,6 +32,7 @@ package_of() {
         ompi-c) echo libopenmpi-dev ;;
         mpirun) echo openmpi-bin ;;
         protobuf) echo python3-protobuf ;;
+        simde) echo libsimde-dev ;;
         chromium) echo chromium ;;
     esac
 }

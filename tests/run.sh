@@ -13,6 +13,7 @@ Build libminimind and run its tests. The last line is \"N passed, N failed\".
   --tsan           with the thread sanitizer, in build-tsan: the tests of what threads share
   --memcheck       under valgrind, in build-memcheck: some tests of each folder
   --aarch64        compiled for 64-bit Arm and run under qemu, in build-aarch64 (Debian only)
+  --avx512         with AVX-512, VNNI and bf16 products emulated, in build-avx512: x86 only
   --no-blas        without OpenBLAS, in build-noblas
   --suite NAME     only the tests of this suite; slow ones run only when --suite slow asks for them
   --werror         a warning fails the build
@@ -34,6 +35,7 @@ while [ $# -gt 0 ]; do
         --tsan) kind=tsan sanitize=thread blas=none suite=threads ;;
         --memcheck) kind=memcheck type=debugoptimized blas=none suite=memcheck ;;
         --aarch64) kind=aarch64 blas=none suite=portable examples=disabled ;;
+        --avx512) kind=avx512 blas=none suite=vectors examples=disabled ;;
         --no-blas) blas=none ;;
         --werror) werror=true ;;
         --suite | --build-dir)
@@ -99,6 +101,7 @@ need="cc libc c++ meson ninja nm pkg-config jansson libpcre2-8 check python nump
 [ "$blas" = none ] || need="$need openblas"
 [ "$kind" != memcheck ] || need="$need valgrind libc-symbols"
 [ "$kind" != aarch64 ] || need="meson ninja pkg-config aarch64-gcc qemu-aarch64"
+[ "$kind" != avx512 ] || need="$need simde"
 [ "$kind" = aarch64 ] || case $suite in slow | mpi) need="$need ompi-c mpirun" ;; esac # ranks over MPI
 # shellcheck disable=SC2086
 require $need
@@ -112,6 +115,8 @@ if [ "$kind" = aarch64 ]; then
     printf "[constants]\nroot = '%s'\n" "$build/root" >"$build/root.ini"
     set -- --cross-file "$build/root.ini" --cross-file "$root/tests/cross/aarch64-linux-gnu.ini"
 fi
+
+[ "$kind" != avx512 ] || set -- -Demulate=true
 
 configure "$build" -Dbuildtype="$type" -Dtests=enabled -Dexamples="$examples" -Dblas="$blas" -Db_sanitize="$sanitize" \
     -Db_lundef="$([ "$sanitize" = none ] && echo true || echo false)" -Dwerror="$werror" "$@" ||
@@ -128,11 +133,11 @@ case $kind in
         set -- "$@" --setup memcheck
         log=$log-memcheck
         ;;
-    tsan | aarch64) set -- "$@" --timeout-multiplier 10 ;;
+    tsan | aarch64 | avx512) set -- "$@" --timeout-multiplier 10 ;;
 esac
 # Where programs run slowly, libcheck has to have patience too.
 case $kind in
-    memcheck | tsan | aarch64)
+    memcheck | tsan | aarch64 | avx512)
         CK_TIMEOUT_MULTIPLIER=20
         export CK_TIMEOUT_MULTIPLIER
         ;;

@@ -31,10 +31,16 @@ static unsigned processor_flags(void)
     if (!bit(b, 5) || !fma || !f16c)
         return 0;
     unsigned flags = MMI_CPU_AVX2;
+#if MM_EMULATE_AVX512
+    return flags | MMI_CPU_AVX512 | MMI_CPU_VNNI | MMI_CPU_BF16;
+#endif
     if (bit(b, 16) && bit(b, 17) && bit(b, 30) && bit(b, 31) && (saved & 0xE6) == 0xE6) { /* F, DQ, BW, VL */
         flags |= MMI_CPU_AVX512;
-        if (bit(c, 11))
+        if (bit(c, 11)) {
             flags |= MMI_CPU_VNNI;
+            if (a > 0 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && bit(a, 5)) /* a: the last subleaf */
+                flags |= MMI_CPU_BF16;
+        }
     }
     return flags;
 }
@@ -80,6 +86,7 @@ static unsigned cap(void)
         { "c", 0 },
         { "avx2", MMI_CPU_AVX2 | MMI_CPU_NEON },
         { "avx512", MMI_CPU_AVX2 | MMI_CPU_AVX512 | MMI_CPU_NEON },
+        { "vnni", MMI_CPU_AVX2 | MMI_CPU_AVX512 | MMI_CPU_VNNI | MMI_CPU_NEON },
         { "neon", MMI_CPU_AVX2 | MMI_CPU_NEON },
     };
     const char *name = getenv("MM_CPU");
@@ -100,6 +107,9 @@ unsigned mmi_cpu_flags(void)
 #endif
 #if MM_HAVE_VNNI
     built |= MMI_CPU_VNNI;
+#endif
+#if MM_HAVE_BF16
+    built |= MMI_CPU_BF16;
 #endif
 #if MM_HAVE_NEON
     built |= MMI_CPU_NEON;

@@ -24,6 +24,10 @@ void mmi_kernels_init(mmi_kernels *k, unsigned cpu)
     if (cpu & MMI_CPU_VNNI)
         mmi_kernels_init_blocks_vnni(k);
 #endif
+#if MM_HAVE_BF16
+    if (cpu & MMI_CPU_BF16)
+        mmi_kernels_init_bf16(k);
+#endif
 #if MM_HAVE_NEON
     if (cpu & MMI_CPU_NEON)
         mmi_kernels_init_neon(k);
@@ -35,20 +39,23 @@ void mmi_kernels_init(mmi_kernels *k, unsigned cpu)
 }
 
 #define AVX512 (MMI_CPU_AVX2 | MMI_CPU_AVX512)
+#define VNNI (AVX512 | MMI_CPU_VNNI)
 
 /* Slowest first. OpenBLAS comes with whatever else the processor has, so its rows differ in that only. */
 static const mmi_path paths[] = {
     { "c", 0, 0 },
     { "avx2", MMI_CPU_AVX2, 0 },
     { "avx512", AVX512, 0 },
-    { "vnni", AVX512 | MMI_CPU_VNNI, 0 },
+    { "vnni", VNNI, 0 },
+    { "bf16", VNNI | MMI_CPU_BF16, 0 },
     { "neon", MMI_CPU_NEON, 0 },
     { "dot", MMI_CPU_NEON | MMI_CPU_DOT, 0 },
 #if MM_HAVE_OPENBLAS
     { "openblas", 0, 1 },
     { "openblas", MMI_CPU_AVX2, 1 },
     { "openblas", AVX512, 1 },
-    { "openblas", AVX512 | MMI_CPU_VNNI, 1 },
+    { "openblas", VNNI, 1 },
+    { "openblas", VNNI | MMI_CPU_BF16, 1 },
     { "openblas", MMI_CPU_NEON, 1 },
     { "openblas", MMI_CPU_NEON | MMI_CPU_DOT, 1 },
 #endif

@@ -16,13 +16,14 @@ enum {
     MMI_CPU_AVX512 = 2, /* F, VL, DQ, BW */
     MMI_CPU_NEON = 4,
     MMI_CPU_VNNI = 8, /* AVX-512's: four products of bytes added to a sum */
-    MMI_CPU_DOT = 16  /* NEON's of the same */
+    MMI_CPU_DOT = 16, /* NEON's of the same */
+    MMI_CPU_BF16 = 32 /* AVX-512's: two products of bf16 numbers added to a sum; comes with VNNI */
 };
 unsigned mmi_cpu_flags(void);
 
 /* How a matrix is read: element (i, j) at p + i * rs + j * cs. */
 typedef struct mmi_kernels {
-    const char *name; /* "c", "avx2", "avx512", "vnni", "neon", "dot" */
+    const char *name; /* "c", "avx2", "avx512", "vnni", "bf16", "neon", "dot" */
 
     /* --- Vectors of n --- */
     void (*add)(float *y, const float *x, int64_t n);                 /* y += x */
@@ -95,7 +96,8 @@ typedef struct mmi_kernels {
 
     /* The same two with every number of both operands rounded to `round` first (bf16 or f16: to nearest, ties to even;
      * beyond f16's 65504 to infinity; NaN stays NaN); products of such numbers are exact, sums are float32. What has
-     * fewer bits already stays as it is. */
+     * fewer bits already stays as it is. A processor's own products of bf16 take numbers, and sums, below 2^-126 for
+     * 0. */
     void (*gemv_rows_rounded)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype,
                               int64_t ldw, int64_t M, int64_t N, int64_t K, int32_t round);
     void (*gemm_slice_rounded)(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b,

@@ -10,7 +10,7 @@
 #include "support.h"
 
 /* One table for each instruction set that this build and processor have, portable C first; how many. */
-#define MOST_TABLES 6
+#define MOST_TABLES 7
 int all_tables(mmi_kernels tables[MOST_TABLES]);
 
 /* for (each table k) … */

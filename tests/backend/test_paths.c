@@ -74,6 +74,8 @@ START_TEST(mm_cpu_pretends_a_lesser_processor)
     setenv("MM_CPU", "avx512", 1);
     ck_assert_uint_eq(mmi_cpu_flags(), all & (MMI_CPU_AVX2 | MMI_CPU_AVX512 | MMI_CPU_NEON));
     setenv("MM_CPU", "vnni", 1);
+    ck_assert_uint_eq(mmi_cpu_flags(), all & ~(unsigned)(MMI_CPU_BF16 | MMI_CPU_DOT));
+    setenv("MM_CPU", "bf16", 1);
     ck_assert_uint_eq(mmi_cpu_flags(), all);
     setenv("MM_CPU", "a processor from the future", 1);
     ck_assert_uint_eq(mmi_cpu_flags(), all);

@@ -8,7 +8,7 @@
 
 #define TILE_COLS (TILE_VECS * VL)
 
-/* A at (i, p): a + i * ars + p * acs. B's rows contiguous, ldb apart. */
+/* A at (i, p): a + i * ars + p * acs. B's rows contiguous, ldb apart. K counts steps: numbers, or words of two. */
 typedef struct block {
     float *c;
     const float *a, *b;
@@ -43,7 +43,7 @@ static ALWAYS_INLINE void block_multiply(const block *t, const int rows, const i
             vf factor = vf_set(a[i / 3][i % 3 * ars]);
             UNROLL
             for (int j = 0; j < vecs; j++)
-                sum[i][j] = vf_fma(factor, row[j], sum[i][j]);
+                sum[i][j] = vf_step(factor, row[j], sum[i][j]);
         }
         UNROLL
         for (int i = 0; i < rows; i += 3)

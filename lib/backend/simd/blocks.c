@@ -2,7 +2,7 @@
 #include "backend/simd/blocks.h"
 #include "backend/simd/table.h"
 
-#ifdef __AVX2__
+#if ISA_IS_X86
 
 #include <float.h>
 #include <math.h>

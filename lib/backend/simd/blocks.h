@@ -13,7 +13,7 @@
 
 #define BLOCK_BYTES(dtype) ((dtype) == MM_Q8_0 ? 2 + MMI_BLOCK : 2 + MMI_BLOCK / 2)
 
-#if defined(__AVX2__)
+#if ISA_IS_X86
 
 /* A block's 32 numbers, q4_0 with its 8 still added. */
 static ALWAYS_INLINE __m256i block_numbers(const unsigned char *block, int32_t dtype)

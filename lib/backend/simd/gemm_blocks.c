@@ -6,10 +6,10 @@
 #include "backend/simd/vi.h"
 
 /* A register block: X_ROWS rows of x by PANEL rows of W. */
-#if defined(__AVX512BW__)
+#if ISA_IS_AVX512
 #define X_ROWS 8
 #define PANEL_VECS 2
-#elif defined(__AVX2__)
+#elif ISA_IS(avx2)
 #define X_ROWS 4
 #define PANEL_VECS 2
 #else

@@ -7,6 +7,7 @@
 /* Rows of W read side by side, and rows of x that meet them while they are in registers. */
 #define W_ROWS 4
 #define X_ROWS 3
+#define NUMBERS (STEP * VL) /* of a row in a vector */
 
 /* Bytes below which the next rows are asked for ahead of time: the hardware is slow to see that short ones are followed
  * by others. Measured on Zen 3, from memory: rows of 1 and 2 KB 1.8 and 1.1 times faster, of 2.8 KB 1.3 times, of 5.6
@@ -16,10 +17,17 @@
 static ALWAYS_INLINE vf load_weights(const void *w, int64_t p, int64_t left, int32_t dtype, int32_t round)
 {
     if (dtype == MM_F32)
-        return round_words(vf_get((const float *)w + p, left), round);
+        return get_rounded((const float *)w + p, left, round);
     const uint16_t *words = (const uint16_t *)w + p;
+#if STEP == 2 /* bf16, as it lies */
+    uint16_t rest[NUMBERS] = { 0 };
+    if (left < NUMBERS)
+        words = memcpy(rest, words, (size_t)left * sizeof *words);
+    return vf_load((const void *)words);
+#else
     vf v = left >= VL ? load_words(words, dtype) : load_words_tail(words, left, dtype);
     return dtype == round ? v : round_words(v, round);
+#endif
 }
 
 /* y[m, n] for m rows of x and n rows of W; m, n, dtype and round are constants wherever this is used. `ahead` is what
@@ -28,7 +36,7 @@ static ALWAYS_INLINE void dots(float *y, int64_t ldy, const float *x, int64_t ld
                                int64_t distance, const unsigned char *ahead, int32_t dtype, int32_t round, const int m,
                                const int n, int64_t K)
 {
-    const int64_t step = n * VL * (dtype == MM_F32 ? 4 : 2); /* bytes of W for VL numbers of each row */
+    const int64_t step = n * NUMBERS * (dtype == MM_F32 ? 4 : 2); /* bytes of W for a vector of each row */
     vf sum[X_ROWS][W_ROWS];
     UNROLL
     for (int i = 0; i < m; i++) {
@@ -36,19 +44,19 @@ static ALWAYS_INLINE void dots(float *y, int64_t ldy, const float *x, int64_t ld
         for (int j = 0; j < n; j++)
             sum[i][j] = vf_zero();
     }
-    for (int64_t p = 0; p < K; p += VL) {
+    for (int64_t p = 0; p < K; p += NUMBERS) {
         for (int64_t line = 0; ahead && line < step; line += 64)
-            __builtin_prefetch(ahead + p / VL * step + line);
+            __builtin_prefetch(ahead + p / NUMBERS * step + line);
         vf weights[W_ROWS];
         UNROLL
         for (int j = 0; j < n; j++)
             weights[j] = load_weights(w + j * distance, p, K - p, dtype, round);
         UNROLL
         for (int i = 0; i < m; i++) {
-            vf xs = round_words(vf_get(x + i * ldx + p, K - p), round);
+            vf xs = get_rounded(x + i * ldx + p, K - p, round);
             UNROLL
             for (int j = 0; j < n; j++)
-                sum[i][j] = vf_fma(xs, weights[j], sum[i][j]);
+                sum[i][j] = vf_step(xs, weights[j], sum[i][j]);
         }
     }
     UNROLL
@@ -86,6 +94,21 @@ static ALWAYS_INLINE void rows_of(float *y, int64_t ldy, const float *x, int64_t
         all_rows(y + j, ldy, x, ldx, w + j * distance, distance, NULL, dtype, round, M, 1, K);
 }
 
+#if STEP == 2
+
+void SIMD(gemv_rows_rounded)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype,
+                             int64_t ldw, int64_t M, int64_t N, int64_t K, int32_t round)
+{
+    if (round == MM_BF16 && dtype == MM_BF16)
+        rows_of(y, ldy, x, ldx, w, 2 * ldw, MM_BF16, MM_BF16, M, N, K);
+    else if (round == MM_BF16 && dtype == MM_F32)
+        rows_of(y, ldy, x, ldx, w, 4 * ldw, MM_F32, MM_BF16, M, N, K);
+    else
+        BASE(gemv_rows_rounded)(y, ldy, x, ldx, w, dtype, ldw, M, N, K, round);
+}
+
+#else
+
 static ALWAYS_INLINE void rows_rounded(float *y, int64_t ldy, const float *x, int64_t ldx, const unsigned char *w,
                                        int32_t dtype, int64_t ldw, int32_t round, int64_t M, int64_t N, int64_t K)
 {
@@ -111,3 +134,5 @@ void SIMD(gemv_rows_rounded)(float *y, int64_t ldy, const float *x, int64_t ldx,
     else
         rows_rounded(y, ldy, x, ldx, w, dtype, ldw, MM_F16, M, N, K);
 }
+
+#endif

@@ -7,7 +7,7 @@
  *     products(block, x)            sums of products, to be added up across the lanes
  *     sums_of(r)                    lane i is the sum of r[i]'s lanes
  *     add_block(sum, …)             sum + scales · scale · (exact - offset · total), rounded as gemv_blocks has it */
-#if defined(__AVX2__)
+#if ISA_IS_X86
 
 #define W_ROWS 8
 typedef __m256i sums;
@@ -29,7 +29,7 @@ static ALWAYS_INLINE void floats_store(float *p, floats v)
 static ALWAYS_INLINE sums products(const unsigned char *block, const unsigned char *numbers, int32_t dtype)
 {
     __m256i w = block_weights(block, dtype), x = _mm256_loadu_si256((const void *)numbers);
-#if defined(__AVX512VNNI__)
+#if ISA_IS(vnni)
     return _mm256_dpbusd_epi32(_mm256_setzero_si256(), w, x);
 #else /* vi.h tells why these are exact */
     __m256i pairs = dtype == MM_Q8_0 ? _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w)) :

@@ -15,28 +15,29 @@
 #define A_FLOATS (BLOCK_M * A_STEPS(BLOCK_K) + VL)
 #define B_FLOATS ((BLOCK_N + TILE_COLS) * BLOCK_K)
 
-int64_t SIMD(gemm_scratch)(void)
-{
-    return A_FLOATS + B_FLOATS;
-}
-
 static int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
+/* Of K numbers. */
+static int64_t steps_of(int64_t K)
+{
+    return (K + STEP - 1) / STEP;
+}
+
 /* to[p * step + i] = from[i * distance + p] for i < count (at most VL) and p < K, 0 for count ≤ i < VL, rounded to
- * `round`. Writes VL numbers for each p, in the order of p. */
+ * `round`; in words, p counts pairs of them. Writes VL lanes for each p, in the order of p. */
 static ALWAYS_INLINE void turn_rows(float *to, int64_t step, const float *from, int64_t distance, int64_t count,
                                     int64_t K, int32_t round)
 {
-    for (int64_t p = 0; p < K; p += VL) {
+    for (int64_t p = 0, steps = steps_of(K); p < steps; p += VL) {
         vf r[VL];
         UNROLL
         for (int i = 0; i < VL; i++)
-            r[i] = i < count ? round_words(vf_get(from + i * distance + p, K - p), round) : vf_zero();
+            r[i] = i < count ? get_rounded(from + i * distance + STEP * p, K - STEP * p, round) : vf_zero();
         vf_transpose(r);
-        int64_t left = least(VL, K - p);
+        int64_t left = least(VL, steps - p);
         if (left == VL) {
             UNROLL
             for (int i = 0; i < VL; i++)
@@ -50,17 +51,32 @@ static ALWAYS_INLINE void turn_rows(float *to, int64_t step, const float *from, 
     }
 }
 
+/* The lanes of one step from rows of which `left` remain, `along` apart; all lanes, or those of the tail. */
+static ALWAYS_INLINE vf load_step(const float *from, int64_t along, int64_t left, const bool all, vtail tail,
+                                  int32_t round)
+{
+    vf first = all ? vf_load(from) : vf_load_tail(from, tail);
+#if STEP == 2
+    (void)round;
+    const float *next = from + along;
+    return vf_pairs(first, left < 2 ? vf_zero() : all ? vf_load(next) : vf_load_tail(next, tail));
+#else
+    (void)along, (void)left;
+    return round_words(first, round);
+#endif
+}
+
 /* to[p * step + i] = from[p * distance + i], likewise. */
 static ALWAYS_INLINE void copy_rows(float *to, int64_t step, const float *from, int64_t distance, int64_t count,
                                     int64_t K, int32_t round)
 {
     if (count >= VL) {
-        for (int64_t p = 0; p < K; p++)
-            vf_store(to + p * step, round_words(vf_load(from + p * distance), round));
+        for (int64_t p = 0; p < K; p += STEP)
+            vf_store(to + p / STEP * step, load_step(from + p * distance, distance, K - p, true, vf_tail(VL), round));
     } else {
         vtail t = vf_tail(count > 0 ? count : 0);
-        for (int64_t p = 0; p < K; p++)
-            vf_store(to + p * step, round_words(vf_load_tail(from + p * distance, t), round));
+        for (int64_t p = 0; p < K; p += STEP)
+            vf_store(to + p / STEP * step, load_step(from + p * distance, distance, K - p, false, t, round));
     }
 }
 
@@ -68,10 +84,12 @@ static ALWAYS_INLINE void copy_rows(float *to, int64_t step, const float *from, 
 static ALWAYS_INLINE void gather_rows(float *to, int64_t step, const float *from, int64_t across, int64_t along,
                                       int64_t count, int64_t K, int32_t round)
 {
-    for (int64_t p = 0; p < K; p++) {
-        for (int64_t i = 0; i < VL; i++)
-            to[p * step + i] = i < count ? from[i * across + p * along] : 0;
-        vf_store(to + p * step, round_words(vf_load(to + p * step), round));
+    for (int64_t p = 0; p < K; p += STEP) {
+        float rows[STEP * VL] = { 0 };
+        for (int64_t n = 0; n < least(STEP, K - p); n++)
+            for (int64_t i = 0; i < least(VL, count); i++)
+                rows[n * VL + i] = from[i * across + (p + n) * along];
+        vf_store(to + p / STEP * step, load_step(rows, VL, STEP, true, vf_tail(VL), round));
     }
 }
 
@@ -88,7 +106,7 @@ static void fetch_rows(const float *from, int64_t distance, int64_t count, int64
 }
 
 /* Panels of `width` rows of A (or columns of B), `steps` long: panel[p * width + i]. Those rows are `across` apart, and
- * their K numbers `along`. */
+ * their K numbers `along`. K is whole steps, or what is left of the last one. */
 static ALWAYS_INLINE void pack_rounded(float *to, int64_t width, int64_t steps, const float *from, int64_t across,
                                        int64_t along, int64_t count, int64_t K, const int32_t round)
 {
@@ -99,7 +117,7 @@ static ALWAYS_INLINE void pack_rounded(float *to, int64_t width, int64_t steps, 
             fetch_rows(from + (p + n) * along, along, count, next);
         for (int64_t i = 0; i < count; i += width)
             for (int64_t g = 0; g < width; g += VL) {
-                float *panel = to + i * steps + p * width + g;
+                float *panel = to + i * steps + p / STEP * width + g;
                 const float *first = from + (i + g) * across + p * along;
                 if (along == 1)
                     turn_rows(panel, width, first, across, count - i - g, n, round);
@@ -114,7 +132,7 @@ static ALWAYS_INLINE void pack_rounded(float *to, int64_t width, int64_t steps, 
 static void pack(float *to, int64_t width, int64_t steps, const float *from, int64_t across, int64_t along,
                  int64_t count, int64_t K, int32_t round)
 {
-    if (round == MM_BF16)
+    if (STEP == 2 || round == MM_BF16)
         pack_rounded(to, width, steps, from, across, along, count, K, MM_BF16);
     else if (round == MM_F16)
         pack_rounded(to, width, steps, from, across, along, count, K, MM_F16);
@@ -122,6 +140,7 @@ static void pack(float *to, int64_t width, int64_t steps, const float *from, int
         pack_rounded(to, width, steps, from, across, along, count, K, MM_F32);
 }
 
+#if STEP == 1
 /* A full block, with B's distance a constant. */
 static void multiply_in_place(const block *t)
 {
@@ -130,6 +149,7 @@ static void multiply_in_place(const block *t)
     constants.ldb = TILE_COLS;
     block_multiply(&constants, TILE_ROWS, TILE_VECS, false, vf_tail(VL));
 }
+#endif
 
 /* A full block with both operands in panels. */
 static void multiply_packed(const block *t)
@@ -146,7 +166,6 @@ static void multiply_panels(block t, int64_t panel_step, int64_t M, int64_t N)
 {
     float *c = t.c;
     const float *a = t.a, *b = t.b;
-    bool packed = t.acs == TILE_ROWS;
     for (int64_t j = 0; j < N; j += TILE_COLS) {
         int64_t cols = least(TILE_COLS, N - j);
         t.b = b + j * t.K;
@@ -156,27 +175,27 @@ static void multiply_panels(block t, int64_t panel_step, int64_t M, int64_t N)
             t.c = c + i * t.ldc + j;
             if (rows < TILE_ROWS || cols < TILE_COLS)
                 SIMD(block)(&t, rows, cols);
-            else if (packed)
-                multiply_packed(&t);
-            else
+#if STEP == 1
+            else if (t.acs == 1)
                 multiply_in_place(&t);
+#endif
+            else
+                multiply_packed(&t);
         }
     }
 }
 
-void SIMD(gemm_slice_rounded)(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b,
-                              int64_t brs, int64_t bcs, int64_t M, int64_t N, int64_t K, int32_t accumulate,
-                              float *scratch, int32_t round)
+static void multiply_slice(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b, int64_t brs,
+                           int64_t bcs, int64_t M, int64_t N, int64_t K, int32_t accumulate, float *scratch,
+                           int32_t round)
 {
     float *packed_a = scratch, *packed_b = scratch + A_FLOATS;
     bool in_place = acs == 1 && round == MM_F32;
-    if (K <= 0)
-        SIMD(gemm_tile)(c, ldc, a, ars, acs, b, 0, M, N, 0, accumulate);
     for (int64_t j = 0; j < N; j += BLOCK_N)
-        for (int64_t p = 0; p < K; p += BLOCK_K) {
-            int64_t n = least(N - j, BLOCK_N), k = least(K - p, BLOCK_K);
-            pack(packed_b, TILE_COLS, k, b + p * brs + j * bcs, bcs, brs, n, k, round);
-            block t = { .b = packed_b, .ldc = ldc, .ldb = TILE_COLS, .K = k, .accumulate = accumulate || p > 0 };
+        for (int64_t p = 0; p < K; p += STEP * BLOCK_K) {
+            int64_t n = least(N - j, BLOCK_N), k = least(K - p, STEP * BLOCK_K), steps = steps_of(k);
+            pack(packed_b, TILE_COLS, steps, b + p * brs + j * bcs, bcs, brs, n, k, round);
+            block t = { .b = packed_b, .ldc = ldc, .ldb = TILE_COLS, .K = steps, .accumulate = accumulate || p > 0 };
             for (int64_t i = 0; i < M; i += BLOCK_M) {
                 int64_t m = least(M - i, BLOCK_M);
                 t.c = c + i * ldc + j;
@@ -184,10 +203,38 @@ void SIMD(gemm_slice_rounded)(float *c, int64_t ldc, const float *a, int64_t ars
                 t.ars = in_place ? ars : 1;
                 t.acs = in_place ? 1 : TILE_ROWS;
                 if (!in_place)
-                    pack(packed_a, TILE_ROWS, A_STEPS(k), a + i * ars + p * acs, ars, acs, m, k, round);
-                multiply_panels(t, in_place ? ars : A_STEPS(k), m, n);
+                    pack(packed_a, TILE_ROWS, A_STEPS(steps), a + i * ars + p * acs, ars, acs, m, k, round);
+                multiply_panels(t, in_place ? ars : A_STEPS(steps), m, n);
             }
         }
+}
+
+#if STEP == 2
+
+void SIMD(gemm_slice_rounded)(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b,
+                              int64_t brs, int64_t bcs, int64_t M, int64_t N, int64_t K, int32_t accumulate,
+                              float *scratch, int32_t round)
+{
+    if (round == MM_BF16 && K > 0)
+        multiply_slice(c, ldc, a, ars, acs, b, brs, bcs, M, N, K, accumulate, scratch, round);
+    else
+        BASE(gemm_slice_rounded)(c, ldc, a, ars, acs, b, brs, bcs, M, N, K, accumulate, scratch, round);
+}
+
+#else
+
+int64_t SIMD(gemm_scratch)(void)
+{
+    return A_FLOATS + B_FLOATS;
+}
+
+void SIMD(gemm_slice_rounded)(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b,
+                              int64_t brs, int64_t bcs, int64_t M, int64_t N, int64_t K, int32_t accumulate,
+                              float *scratch, int32_t round)
+{
+    if (K <= 0)
+        SIMD(gemm_tile)(c, ldc, a, ars, acs, b, 0, M, N, 0, accumulate);
+    multiply_slice(c, ldc, a, ars, acs, b, brs, bcs, M, N, K, accumulate, scratch, round);
 }
 
 void SIMD(gemm_slice)(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b, int64_t brs,
@@ -195,3 +242,5 @@ void SIMD(gemm_slice)(float *c, int64_t ldc, const float *a, int64_t ars, int64_
 {
     SIMD(gemm_slice_rounded)(c, ldc, a, ars, acs, b, brs, bcs, M, N, K, accumulate, scratch, MM_F32);
 }
+
+#endif

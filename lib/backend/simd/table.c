@@ -5,7 +5,7 @@
 /* AVX2 against OpenBLAS 0.3.21 (its Haswell kernels) on Zen 3, products of 4096 × 128…6400 × 512…1408 in the slices of
  * gemm.c: 1.00 to 1.15 times its speed when A is read in place, which OpenBLAS always copies first; 0.82 to 0.97 when A
  * has to be copied here too. Not measured elsewhere, so OpenBLAS has the say there. */
-#if defined(__AVX2__) && !defined(__AVX512F__)
+#if ISA_IS(avx2)
 #define IN_PLACE_BEATS_BLAS 1
 #else
 #define IN_PLACE_BEATS_BLAS 0

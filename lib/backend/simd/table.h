@@ -58,6 +58,11 @@ void SIMD(gemm_slice_rounded)(float *c, int64_t ldc, const float *a, int64_t ars
                               int64_t brs, int64_t bcs, int64_t M, int64_t N, int64_t K, int32_t accumulate,
                               float *scratch, int32_t round);
 int64_t SIMD(gemm_scratch)(void);
+void BASE(gemm_slice_rounded)(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b,
+                              int64_t brs, int64_t bcs, int64_t M, int64_t N, int64_t K, int32_t accumulate,
+                              float *scratch, int32_t round);
+void BASE(gemv_rows_rounded)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype,
+                             int64_t ldw, int64_t M, int64_t N, int64_t K, int32_t round);
 
 /* blocks.c; the latter on x86 */
 void SIMD(widen_blocks)(float *y, const void *x, int32_t dtype, int64_t n);

@@ -8,7 +8,7 @@
 void SIMD(kernels_init_blocks)(mmi_kernels *k)
 {
     k->name = TEXT_OF(MMI_ISA);
-#ifdef __AVX2__
+#if ISA_IS_X86
     k->quantize = SIMD(quantize);
 #endif
     k->gemv_blocks = SIMD(gemv_blocks);

@@ -1,6 +1,6 @@
 /* One vector of floats, whatever the instruction set. The kernels in this folder are written against these few
- * functions and compiled once for each set, with MMI_ISA naming it (avx2, avx512, neon); the
- * products with weights in blocks for extensions of them too (vnni, dot).
+ * functions and compiled once for each set, with MMI_ISA naming it (avx2, avx512, neon); products with weights in
+ * blocks for extensions of them too (vnni, dot), and products of numbers rounded to bf16 (bf16, on top of avx512).
  *
  *     VL                      lanes of a vector
  *     TILE_ROWS, TILE_VECS    the block of C that a product keeps in registers: rows × vectors
@@ -15,7 +15,10 @@
  *     vd_add_square(s, v)     s + v², in double precision     vd_sum(s)           across the lanes
  *     vf_load_bf16, …_f16     VL numbers of two bytes each, and back, to nearest even, NaN kept
  *     vf_round_bf16, …_f16    to the nearest such number, as those do
- *     vf_transpose(r)         r[i][j] to r[j][i], VL × VL */
+ *     vf_transpose(r)         r[i][j] to r[j][i], VL × VL
+ *     STEP                    numbers along K that a lane holds: 1 as a float, or 2 as a word of two bf16 numbers
+ *     vf_step(a, b, c)        a · b + c: of words, both products are added
+ *     vf_words(a, b)          2 · VL consecutive numbers as VL words; vf_pairs(a, b): lane i has a[i] and b[i] */
 #ifndef MMI_BACKEND_SIMD_VF_H
 #define MMI_BACKEND_SIMD_VF_H
 
@@ -23,25 +26,38 @@
 
 #define ISA_avx2 1
 #define ISA_avx512 2
-#define ISA_vnni 2
-#define ISA_neon 3
-#define ISA_dot 3
+#define ISA_vnni 3
+#define ISA_bf16 4
+#define ISA_neon 5
+#define ISA_dot 6
 #define ISA_JOIN(a, b) a##b
 #define ISA_NUMBER(isa) ISA_JOIN(ISA_, isa)
-#if ISA_NUMBER(MMI_ISA) == ISA_avx2
+#define ISA_IS(isa) (ISA_NUMBER(MMI_ISA) == ISA_##isa)
+#define ISA_IS_AVX512 (ISA_IS(avx512) || ISA_IS(vnni) || ISA_IS(bf16))
+#define ISA_IS_X86 (ISA_IS(avx2) || ISA_IS_AVX512)
+#if ISA_IS(avx2)
 #include "backend/simd/vf_avx2.h"
-#elif ISA_NUMBER(MMI_ISA) == ISA_avx512
+#elif ISA_IS_AVX512
 #include "backend/simd/vf_avx512.h"
-#elif ISA_NUMBER(MMI_ISA) == ISA_neon
+#elif ISA_IS(neon) || ISA_IS(dot)
 #include "backend/simd/vf_neon.h"
 #else
 #error "MMI_ISA names no known instruction set"
+#endif
+
+#if ISA_IS(bf16)
+#define STEP 2
+#define vf_step vf_dot_words
+#else
+#define STEP 1
+#define vf_step vf_fma
 #endif
 
 /* SIMD(dot) is mmi_dot_avx2 and so on. */
 #define SIMD_NAME(name, isa) mmi_##name##_##isa
 #define SIMD_EXPAND(name, isa) SIMD_NAME(name, isa)
 #define SIMD(name) SIMD_EXPAND(name, MMI_ISA)
+#define BASE(name) SIMD_NAME(name, avx512) /* of the set that bf16 comes on top of */
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 #if defined(__clang__)

@@ -1,5 +1,9 @@
 /* A vector of floats on x86 with AVX-512 F, VL, DQ and BW. vf.h says what each of these means. */
+#ifdef MM_EMULATE_AVX512
+#include "backend/simd/emulate.h"
+#else
 #include <immintrin.h>
+#endif
 
 #define VL 16
 #define TILE_ROWS 12
@@ -75,6 +79,23 @@ static inline void vf_store_bf16(void *p, vf v)
     __m512i words = _mm512_srli_epi32(_mm512_castps_si512(vf_round_bf16(v)), 16);
     _mm256_storeu_si256(p, _mm512_cvtepi32_epi16(words));
 }
+
+#if ISA_IS(bf16)
+static inline vf vf_dot_words(vf a, vf b, vf sum)
+{
+    return _mm512_dpbf16_ps(sum, (__m512bh)_mm512_castps_si512(a), (__m512bh)_mm512_castps_si512(b));
+}
+static inline vf vf_words(vf first, vf second)
+{
+    return _mm512_castsi512_ps((__m512i)_mm512_cvtne2ps_pbh(second, first));
+}
+static inline vf vf_pairs(vf low, vf high)
+{
+    __m512i a = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(low));
+    __m512i b = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(high));
+    return _mm512_castsi512_ps(_mm512_or_si512(a, _mm512_slli_epi32(b, 16)));
+}
+#endif
 
 /* 4 × 4 within each quarter, then the quarters. */
 static inline void vf_transpose(vf r[VL])

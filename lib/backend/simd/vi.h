@@ -25,9 +25,9 @@ static ALWAYS_INLINE int32_t four_bytes(const void *p)
     return bytes;
 }
 
-#if defined(__AVX2__)
+#if ISA_IS_X86
 
-#if defined(__AVX512BW__)
+#if ISA_IS_AVX512
 typedef __m512i vb, vs;
 static ALWAYS_INLINE vb vb_load(const void *p)
 {
@@ -73,7 +73,7 @@ static ALWAYS_INLINE vf vs_float(vs s)
 }
 #endif
 
-#if defined(__AVX512VNNI__)
+#if ISA_IS(vnni)
 
 #define WEIGHT_OFFSET(dtype) ((dtype) == MM_Q8_0 ? 128 : 8)
 static ALWAYS_INLINE vs vs_begin(int32_t total, int32_t dtype)
@@ -102,7 +102,7 @@ static ALWAYS_INLINE vs vs_begin(int32_t total, int32_t dtype)
     (void)total, (void)dtype;
     return vs_set(0);
 }
-#if defined(__AVX512BW__)
+#if ISA_IS_AVX512
 static ALWAYS_INLINE vs vs_add(vs a, vs b)
 {
     return _mm512_add_epi32(a, b);
@@ -190,7 +190,7 @@ static ALWAYS_INLINE vs vs_begin(int32_t total, int32_t dtype)
 static ALWAYS_INLINE vs vs_dot(vs s, vb w, vb x, int32_t dtype)
 {
     (void)dtype;
-#if defined(__ARM_FEATURE_DOTPROD)
+#if ISA_IS(dot)
     return vdotq_s32(s, w, x);
 #else
     int32x4_t low = vpaddlq_s16(vmull_s8(vget_low_s8(w), vget_low_s8(x)));

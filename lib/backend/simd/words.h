@@ -1,4 +1,4 @@
-/* Reading numbers of two bytes as floats, and rounding to them; `dtype` is a constant wherever these are used. */
+/* Reading numbers of two bytes, and rounding to them; `dtype` is a constant wherever these are used. */
 #ifndef MMI_BACKEND_SIMD_WORDS_H
 #define MMI_BACKEND_SIMD_WORDS_H
 
@@ -26,6 +26,17 @@ static ALWAYS_INLINE vf round_words(vf v, int32_t dtype)
     if (dtype == MM_F32)
         return v;
     return dtype == MM_BF16 ? vf_round_bf16(v) : vf_round_f16(v);
+}
+
+/* The next STEP · VL numbers, or the `left` that remain of an array and zeros behind them, rounded. */
+static ALWAYS_INLINE vf get_rounded(const float *p, int64_t left, int32_t round)
+{
+#if STEP == 2
+    (void)round;
+    return vf_words(vf_get(p, left), left > VL ? vf_get(p + VL, left - VL) : vf_zero());
+#else
+    return round_words(vf_get(p, left), round);
+#endif
 }
 
 #endif
