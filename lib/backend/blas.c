@@ -54,15 +54,17 @@ static blasint distance(int64_t ld, int64_t length)
     return (blasint)(ld > length ? ld : length);
 }
 
-bool mmi_blas_product(float *c, int64_t ldc, bool ta, bool tb, const float *a, int64_t lda, const float *b, int64_t ldb,
+bool mmi_blas_takes(int64_t M, int64_t N, int64_t K, int64_t lda, int64_t ldb, int64_t ldc)
+{
+    return fits(M) && fits(N) && fits(K) && fits(lda) && fits(ldb) && fits(ldc);
+}
+
+void mmi_blas_product(float *c, int64_t ldc, bool ta, bool tb, const float *a, int64_t lda, const float *b, int64_t ldb,
                       int64_t M, int64_t N, int64_t K, bool accumulate)
 {
-    if (M < 1 || N < 1 || K < 1 || !fits(M) || !fits(N) || !fits(K) || !fits(lda) || !fits(ldb) || !fits(ldc))
-        return false;
     cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, (blasint)M, (blasint)N,
                 (blasint)K, 1.0f, a, distance(lda, ta ? M : K), b, distance(ldb, tb ? K : N), accumulate ? 1.0f : 0.0f,
                 c, distance(ldc, N));
-    return true;
 }
 #else
 void mmi_blas_enter(void)
@@ -73,11 +75,16 @@ void mmi_blas_leave(void)
 {
 }
 
-bool mmi_blas_product(float *c, int64_t ldc, bool ta, bool tb, const float *a, int64_t lda, const float *b, int64_t ldb,
+bool mmi_blas_takes(int64_t M, int64_t N, int64_t K, int64_t lda, int64_t ldb, int64_t ldc)
+{
+    (void)M, (void)N, (void)K, (void)lda, (void)ldb, (void)ldc;
+    return false;
+}
+
+void mmi_blas_product(float *c, int64_t ldc, bool ta, bool tb, const float *a, int64_t lda, const float *b, int64_t ldb,
                       int64_t M, int64_t N, int64_t K, bool accumulate)
 {
     (void)c, (void)ldc, (void)ta, (void)tb, (void)a, (void)lda, (void)b, (void)ldb;
     (void)M, (void)N, (void)K, (void)accumulate;
-    return false;
 }
 #endif

@@ -5,9 +5,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* C[M, N] = or += op(A) · op(B), as mmi_gemm has it, on this thread. False, and C untouched, if OpenBLAS is not in the
- * build or the sizes are beyond its integers. */
-bool mmi_blas_product(float *c, int64_t ldc, bool ta, bool tb, const float *a, int64_t lda, const float *b, int64_t ldb,
+/* Whether OpenBLAS is in the build, and the sizes are not beyond its integers. */
+bool mmi_blas_takes(int64_t M, int64_t N, int64_t K, int64_t lda, int64_t ldb, int64_t ldc);
+
+/* C[M, N] = or += op(A) · op(B), as mmi_gemm has it, on this thread; M, N, K > 0. */
+void mmi_blas_product(float *c, int64_t ldc, bool ta, bool tb, const float *a, int64_t lda, const float *b, int64_t ldb,
                       int64_t M, int64_t N, int64_t K, bool accumulate);
 
 #endif

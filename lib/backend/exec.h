@@ -12,10 +12,11 @@
 
 typedef struct mmi_exec {
     mmi_kernels k;
-    mmi_pool *pool;       /* borrowed */
+    mmi_pool *pool; /* borrowed */
     bool blas;
-    int32_t compute;      /* what the operands of large products are rounded to; MM_F32: not at all */
-    float *scratch;       /* [threads, scratch_stride] */
+    int32_t compute;        /* what the operands of large products are rounded to; MM_F32: not at all */
+    float *panels;          /* mmi_gemm_panels() floats, read by all workers */
+    float *scratch;         /* [threads, scratch_stride] */
     int64_t scratch_stride; /* floats per worker */
 } mmi_exec;
 
@@ -44,8 +45,8 @@ static inline int64_t mmi_pieces(int64_t rows, int64_t step)
     return (rows + step - 1) / step;
 }
 
-/* Rows of `width` floats, `least` or more, whose simple work takes some microseconds: less is done before another thread
- * has woken, and models with narrow rows would be slower with two threads than with one. */
+/* Rows of `width` floats, `least` or more, whose simple work takes some microseconds: less is done before another
+ * thread has woken, and models with narrow rows would be slower with two threads than with one. */
 #define MMI_WORTHWHILE 16384
 static inline int64_t mmi_rows_worth(int64_t least, int64_t width)
 {

@@ -4,8 +4,8 @@
 
 #include "backend/exec.h"
 
-/* Floats of scratch per worker that mmi_gemm needs with this table, whatever the shape. */
-int64_t mmi_gemm_scratch(const mmi_kernels *k);
+/* Floats of x->panels, whatever the shape. */
+int64_t mmi_gemm_panels(void);
 
 /* C[M, N] = op(A) · op(B), added to C with `accumulate`. op(A) is [M, K]: A is [M, K] row-major with rows lda apart, or
  * with `ta` [K, M]. Likewise op(B) [K, N], with `tb` B is [N, K]. The same bits for any number of threads.

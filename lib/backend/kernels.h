@@ -1,6 +1,7 @@
 /* The one table of kernels. A layer says what; a table says how. Portable C fills every slot and is the specification;
  * each instruction set replaces the slots it does better. Kernels are pure: pointers and sizes; no allocation, no
- * failure, no lock, no thread. Pointers may be unaligned; inputs and outputs don't overlap unless said. A size may be 0.
+ * failure, no lock, no thread. Pointers may be unaligned; inputs and outputs don't overlap unless said. A size may be
+ * 0.
  *
  * NaN and infinity go through as in IEEE arithmetic (a NaN in gives a NaN out of everything it reaches). */
 #ifndef MMI_BACKEND_KERNELS_H
@@ -26,10 +27,10 @@ typedef struct mmi_kernels {
     const char *name; /* "c", "avx2", "avx512", "vnni", "bf16", "neon", "dot" */
 
     /* --- Vectors of n --- */
-    void (*add)(float *y, const float *x, int64_t n);                 /* y += x */
-    void (*axpy)(float *y, float a, const float *x, int64_t n);       /* y += a x */
-    void (*scale)(float *y, float a, int64_t n);                      /* y *= a */
-    double (*sum_squares)(const float *x, int64_t n);                 /* Σ x², accumulated in double */
+    void (*add)(float *y, const float *x, int64_t n);           /* y += x */
+    void (*axpy)(float *y, float a, const float *x, int64_t n); /* y += a x */
+    void (*scale)(float *y, float a, int64_t n);                /* y *= a */
+    double (*sum_squares)(const float *x, int64_t n);           /* Σ x², accumulated in double */
     float (*dot)(const float *a, const float *b, int64_t n);
     /* y [cols, rows] = the transpose of x [rows, cols], their rows ldy and ldx apart */
     void (*transpose)(float *y, int64_t ldy, const float *x, int64_t ldx, int64_t rows, int64_t cols);
@@ -88,21 +89,27 @@ typedef struct mmi_kernels {
     /* y[M, N] = x[M, K] · W[N, K]ᵀ for few rows (M up to 8 or so), W f32, bf16 or f16, reading W once. */
     void (*gemv_rows)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype, int64_t ldw,
                       int64_t M, int64_t N, int64_t K);
-    /* C[M, N] = or += op(A) · op(B) for one slice of a large product, packing into `scratch` (gemm_scratch floats).
-     * A at (i, p): a + i * ars + p * acs; B at (p, j): b + p * brs + j * bcs; any strides. */
-    void (*gemm_slice)(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b, int64_t brs,
-                       int64_t bcs, int64_t M, int64_t N, int64_t K, int32_t accumulate, float *scratch);
-    int64_t gemm_scratch; /* floats that gemm_slice and gemm_slice_rounded need, whatever the shape */
-
-    /* The same two with every number of both operands rounded to `round` first (bf16 or f16: to nearest, ties to even;
+    /* The same with every number of both operands rounded to `round` first (bf16 or f16: to nearest, ties to even;
      * beyond f16's 65504 to infinity; NaN stays NaN); products of such numbers are exact, sums are float32. What has
      * fewer bits already stays as it is. A processor's own products of bf16 take numbers, and sums, below 2^-126 for
      * 0. */
     void (*gemv_rows_rounded)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype,
                               int64_t ldw, int64_t M, int64_t N, int64_t K, int32_t round);
-    void (*gemm_slice_rounded)(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b,
-                               int64_t brs, int64_t bcs, int64_t M, int64_t N, int64_t K, int32_t accumulate,
-                               float *scratch, int32_t round);
+
+    /* Large products, in steps that gemm_panels.c deals out. Up to gemm_depth of K's numbers of op(A)'s rows, or op(B)'s
+     * columns, are laid out anew in panels of gemm_a_rows rows, or gemm_b_cols columns, as gemm_multiply reads them;
+     * rounded as above, or with `round` MM_F32 as they are. A panel takes mmi_panel() floats, one lies behind the
+     * other, and what is missing of the last is filled up. Number p of row (or column) i is at from + i * across + p *
+     * along. */
+    int64_t gemm_depth, gemm_a_rows, gemm_b_cols;
+    void (*gemm_pack_a)(float *to, const float *a, int64_t across, int64_t along, int64_t count, int64_t K,
+                        int32_t round);
+    void (*gemm_pack_b)(float *to, const float *b, int64_t across, int64_t along, int64_t count, int64_t K,
+                        int32_t round);
+    /* C[M, N] = or += op(A) · op(B) of such panels, K numbers along, K > 0. With ars > 0, and nothing rounded, A is not
+     * packed: its rows of contiguous numbers are ars apart. */
+    void (*gemm_multiply)(float *c, int64_t ldc, const float *a, int64_t ars, const float *b, int64_t M, int64_t N,
+                          int64_t K, int32_t accumulate, int32_t round);
 
     /* --- Products with weights in blocks: K a multiple of 32, rows without gaps --- */
 
@@ -127,8 +134,14 @@ typedef struct mmi_kernels {
     void (*adamw)(float *w, float *m, float *v, const float *g, int64_t n, double grad_scale, double lr, double beta1,
                   double beta2, double eps, double decay, double correction1, double correction2);
 
-    int32_t in_place_beats_blas; /* measured: gemm_slice outruns OpenBLAS where the rows of op(A) are contiguous */
+    int32_t in_place_beats_blas; /* measured: large products are faster than OpenBLAS's if A is read in place */
 } mmi_kernels;
+
+/* Floats of a panel of `width` rows or columns. */
+static inline int64_t mmi_panel(int64_t width, int64_t K)
+{
+    return width * (K + 1);
+}
 
 static inline int64_t mmi_quantized_row(int64_t K)
 {

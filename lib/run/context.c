@@ -162,6 +162,7 @@ mm_status mm_context_create(mm_model *model, const mm_context_options *options, 
     ctx->exec.compute = limits.compute;
     ctx->exec.scratch = ctx->plan.scratch;
     ctx->exec.scratch_stride = ctx->plan.scratch_stride;
+    ctx->exec.panels = ctx->plan.panels;
     fill_tables(ctx);
     if (ctx->plan.expert_load)
         memset(ctx->plan.expert_load, 0, (size_t)(ctx->arch->L * ctx->arch->E) * sizeof *ctx->plan.expert_load);

@@ -266,14 +266,14 @@ static void place_scratch(mmi_plan *p, mmi_carve *c, const mmi_arch *a, const mm
 {
     mmi_kernels k;
     mmi_kernels_init(&k, limits->path->cpu);
-    int64_t gemm = mmi_gemm_scratch(&k), attention = mmi_attention_scratch(a->H, a->G, a->D);
+    int64_t attention = mmi_attention_scratch(a->H, a->G, a->D);
     int64_t heads = a->H * a->D; /* a row of heads in their norm's backward pass */
-    int64_t most = gemm > attention ? gemm : attention;
     int64_t blocks = limits->weights.blocks ? mmi_gemm_blocks_scratch(&k, longest_row(layout)) : 0;
-    most = most > heads ? most : heads;
+    int64_t most = attention > heads ? attention : heads;
     most = most > blocks ? most : blocks;
     p->scratch_stride = (int64_t)(mmi_align_up((size_t)most * sizeof(float)) / sizeof(float));
     p->scratch = floats(c, limits->threads, p->scratch_stride);
+    p->panels = floats(c, 1, mmi_gemm_panels());
 }
 
 /* Elements of the matrices that layers may read as one: see mmi_param_join(). */

@@ -82,6 +82,7 @@ typedef struct mmi_plan {
     float *sinusoid;  /* [max_context, C] */
     float *scratch;   /* [threads, scratch_stride] */
     int64_t scratch_stride;
+    float *panels;    /* of large products */
     float *panel;   /* the largest matrix as float32; only where it is not */
     float *vectors; /* every vector as float32; only with wide weights */
 } mmi_plan;

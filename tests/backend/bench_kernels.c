@@ -97,13 +97,12 @@ static int prepare(bench *t, const char *kernels)
     if (!path || mmi_pool_create(t->threads, &t->own.pool) != MM_OK)
         return 0;
     mmi_kernels_init(&t->own.k, path->cpu);
-    t->own.scratch_stride = (mmi_gemm_scratch(&t->own.k) + 15) / 16 * 16;
     int64_t floats = 4096 * 6400;
-    t->own.scratch = mmi_alloc((size_t)(t->own.scratch_stride * t->threads), sizeof(float));
+    t->own.panels = mmi_alloc((size_t)mmi_gemm_panels(), sizeof(float));
     t->a = mmi_calloc((size_t)floats, sizeof(float));
     t->b = mmi_calloc((size_t)floats, sizeof(float));
     t->c = mmi_calloc((size_t)floats, sizeof(float));
-    if (!t->own.scratch || !t->a || !t->b || !t->c)
+    if (!t->own.panels || !t->a || !t->b || !t->c)
         return 0;
     for (int64_t i = 0; i < floats; i++)
         t->a[i] = t->b[i] = (float)(i % 17 - 8) * 0.01f;
@@ -127,8 +126,8 @@ int main(int argc, char **argv)
         const char *name;
         int64_t T, N, K;
     } layers[] = {
-        { "q, o", 4096, 512, 512 },   { "k, v", 4096, 128, 512 },  { "gate, up", 4096, 1408, 512 },
-        { "down", 4096, 512, 1408 },  { "head", 4096, 6400, 512 }, { "head chunk", 512, 6400, 512 },
+        { "q, o", 4096, 512, 512 },  { "k, v", 4096, 128, 512 },  { "gate, up", 4096, 1408, 512 },
+        { "down", 4096, 512, 1408 }, { "head", 4096, 6400, 512 }, { "head chunk", 512, 6400, 512 },
         { "square", 512, 512, 512 },
     };
     double total[WAYS] = { 0 };
@@ -142,7 +141,7 @@ int main(int argc, char **argv)
     }
     printf("all: %.3f  %.3f\n", total[OPENBLAS] / total[OWN], total[OPENBLAS] / total[MIXED]);
     mmi_pool_free(t.own.pool);
-    mmi_free(t.own.scratch);
+    mmi_free(t.own.panels);
     mmi_free(t.a);
     mmi_free(t.b);
     mmi_free(t.c);

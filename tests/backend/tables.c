@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-const int64_t awkward[] = { 0,  1,  2,  3,  4,  5,  7,  8,  9,  11, 12, 13, 15, 16, 17, 19, 23, 24,  25,  31,  32,
+const int64_t awkward[] = { 0,  1,  2,  3,  4,  5,  7,  8,  9,  11, 12, 13, 15, 16, 17,  19,  23,  24,  25,  31, 32,
                             33, 37, 47, 48, 49, 61, 63, 64, 65, 71, 79, 95, 96, 97, 113, 127, 128, 129, 257, 512 };
 const int awkward_count = sizeof awkward / sizeof awkward[0];
 
@@ -50,6 +50,28 @@ float *edge_random(int slot, int64_t n, test_rng *rng, float scale)
     float *x = edge_floats(slot, n);
     rng_fill(rng, x, (size_t)n, scale);
     return x;
+}
+
+/* Panels for `count` rows or columns, as large as promised, and full of NaNs. */
+static float *panels(int slot, int64_t count, int64_t width, int64_t K)
+{
+    int64_t floats = mmi_panel((count + width - 1) / width * width, K);
+    return memset(edge_floats(slot, floats), 0xFF, (size_t)floats * sizeof(float));
+}
+
+void multiply_by_panels(const mmi_kernels *k, float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs,
+                        const float *b, int64_t brs, int64_t bcs, int64_t M, int64_t N, int64_t K, int32_t accumulate,
+                        int32_t round, int in_place)
+{
+    for (int64_t p = 0; p < K; p += k->gemm_depth) {
+        int64_t n = K - p < k->gemm_depth ? K - p : k->gemm_depth;
+        float *packed_a = panels(8, M, k->gemm_a_rows, n), *packed_b = panels(9, N, k->gemm_b_cols, n);
+        k->gemm_pack_b(packed_b, b + p * brs, bcs, brs, N, n, round);
+        if (!in_place)
+            k->gemm_pack_a(packed_a, a + p * acs, ars, acs, M, n, round);
+        k->gemm_multiply(c, ldc, in_place ? a + p : packed_a, in_place ? ars : 0, packed_b, M, N, n,
+                         accumulate || p > 0, round);
+    }
 }
 
 int is_near(double got, double want, double tolerance)

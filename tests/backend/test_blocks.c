@@ -328,8 +328,7 @@ static void weight_product(float *y, const mmi_path *path, int threads, int64_t 
     mmi_exec e = { .blas = path->blas };
     mmi_kernels_init(&e.k, path->cpu);
     ck_ok(mmi_pool_create(threads, &e.pool));
-    int64_t gemm = mmi_gemm_scratch(&e.k), blocks = mmi_gemm_blocks_scratch(&e.k, K);
-    e.scratch_stride = gemm > blocks ? gemm : blocks;
+    e.scratch_stride = mmi_gemm_blocks_scratch(&e.k, K);
     e.scratch = mmi_alloc((size_t)(threads * e.scratch_stride), sizeof(float));
     ck_assert_ptr_nonnull(e.scratch);
     mmi_gemm_weight(&e, M, N, K, x, K, w, dtype, panel, y, N);

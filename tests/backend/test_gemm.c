@@ -15,15 +15,14 @@ static void make_exec(mmi_exec *x, const mmi_path *path, int threads)
     *x = (mmi_exec){ .blas = path->blas != 0 };
     mmi_kernels_init(&x->k, path->cpu);
     ck_ok(mmi_pool_create(threads, &x->pool));
-    x->scratch_stride = mmi_gemm_scratch(&x->k);
-    x->scratch = mmi_alloc((size_t)(x->scratch_stride * threads), sizeof(float));
-    ck_assert_ptr_nonnull(x->scratch);
+    x->panels = mmi_alloc((size_t)mmi_gemm_panels(), sizeof(float));
+    ck_assert_ptr_nonnull(x->panels);
 }
 
 static void free_exec(mmi_exec *x)
 {
     mmi_pool_free(x->pool);
-    mmi_free(x->scratch);
+    mmi_free(x->panels);
 }
 
 #define EACH_PATH(path)                                                                                                \

@@ -83,14 +83,14 @@ static void try_tile(const mmi_kernels *k, int64_t M, int64_t N, int64_t K, int 
     check_problem(&p, k, "gemm_tile");
 }
 
-static void try_slice(const mmi_kernels *k, int64_t M, int64_t N, int64_t K, int a_layout, int b_layout, test_rng *rng)
+static void try_panels(const mmi_kernels *k, int64_t M, int64_t N, int64_t K, int a_layout, int b_layout, test_rng *rng)
 {
     problem p = make_problem(M, N, K, a_layout, b_layout, rng_between(rng, 0, 1), rng);
-    /* the scratch is as large as promised and no larger, and what is in it does not matter */
-    float *scratch = edge_floats(4, k->gemm_scratch);
-    memset(scratch, 0xFF, (size_t)k->gemm_scratch * sizeof(float));
-    k->gemm_slice(p.c.p, p.c.rs, p.a.p, p.a.rs, p.a.cs, p.b.p, p.b.rs, p.b.cs, M, N, K, p.accumulate, scratch);
-    check_problem(&p, k, "gemm_slice");
+    if (K == 0) /* not asked of panels */
+        return;
+    multiply_by_panels(k, p.c.p, p.c.rs, p.a.p, p.a.rs, p.a.cs, p.b.p, p.b.rs, p.b.cs, M, N, K, p.accumulate, MM_F32,
+                       p.a.cs == 1 && p.a.rs > 0 && rng_between(rng, 0, 1));
+    check_problem(&p, k, "gemm_multiply");
 }
 
 START_TEST(tiles_of_every_small_size_are_right)
@@ -113,7 +113,7 @@ START_TEST(tiles_of_attention_size_are_right)
 }
 END_TEST
 
-START_TEST(slices_of_every_layout_and_size_are_right)
+START_TEST(panels_of_every_layout_and_size_are_right)
 {
     test_rng rng = { 3 };
     static const int64_t sizes[] = { 0, 1, 2, 5, 6, 7, 12, 13, 15, 16, 17, 31, 32, 33, 48, 50 };
@@ -121,56 +121,60 @@ START_TEST(slices_of_every_layout_and_size_are_right)
         for (size_t m = 0; m < 16; m++)
             for (size_t n = 0; n < 16; n++)
                 for (int layout = 0; layout < LAYOUTS * LAYOUTS; layout++)
-                    try_slice(k, sizes[m], sizes[n], sizes[(m + n + (size_t)layout) % 16], layout % LAYOUTS,
-                              layout / LAYOUTS, &rng);
+                    try_panels(k, sizes[m], sizes[n], sizes[(m + n + (size_t)layout) % 16], layout % LAYOUTS,
+                               layout / LAYOUTS, &rng);
 }
 END_TEST
 
-START_TEST(slices_larger_than_every_block_are_right)
+START_TEST(products_deeper_than_a_panel_are_right)
 {
     test_rng rng = { 4 };
-    static const int64_t shapes[][3] = { { 97, 33, 384 },  { 96, 513, 20 },  { 193, 17, 385 }, { 24, 1037, 7 },
-                                         { 13, 40, 1100 }, { 200, 100, 400 } };
+    static const int64_t shapes[][3] = { { 97, 33, 384 }, { 96, 513, 20 },  { 193, 17, 385 },
+                                         { 24, 1037, 7 }, { 13, 40, 1100 }, { 200, 100, 400 } };
     EACH_TABLE (k)
         for (int layout = 0; layout < LAYOUTS * LAYOUTS; layout++)
             for (int s = 0; s < 6; s++)
                 if ((s + layout) % 3 == 0)
-                    try_slice(k, shapes[s][0], shapes[s][1], shapes[s][2], layout % LAYOUTS, layout / LAYOUTS, &rng);
+                    try_panels(k, shapes[s][0], shapes[s][1], shapes[s][2], layout % LAYOUTS, layout / LAYOUTS, &rng);
 }
 END_TEST
 
-START_TEST(a_product_with_nothing_to_sum_is_zero_or_what_was_there)
+START_TEST(a_tile_with_nothing_to_sum_is_zero_or_what_was_there)
 {
     EACH_TABLE (k)
-        for (int accumulate = 0; accumulate < 2; accumulate++)
-            for (int slice = 0; slice < 2; slice++) {
-                float c[7 * 19], *scratch = edge_floats(4, k->gemm_scratch);
-                for (int i = 0; i < 7 * 19; i++)
-                    c[i] = 3;
-                if (slice)
-                    k->gemm_slice(c, 19, NULL, 0, 1, NULL, 19, 1, 7, 19, 0, accumulate, scratch);
-                else
-                    k->gemm_tile(c, 19, NULL, 0, 1, NULL, 19, 7, 19, 0, accumulate);
-                for (int i = 0; i < 7 * 19; i++)
-                    expect(c[i] == (accumulate ? 3 : 0), "%s: c[%d] is %g", k->name, i, c[i]);
-            }
+        for (int accumulate = 0; accumulate < 2; accumulate++) {
+            float c[7 * 19];
+            for (int i = 0; i < 7 * 19; i++)
+                c[i] = 3;
+            k->gemm_tile(c, 19, NULL, 0, 1, NULL, 19, 7, 19, 0, accumulate);
+            for (int i = 0; i < 7 * 19; i++)
+                expect(c[i] == (accumulate ? 3 : 0), "%s: c[%d] is %g", k->name, i, c[i]);
+        }
 }
 END_TEST
+
+/* A product of row-major matrices. */
+enum { TILE, PANELS, PANELS_IN_PLACE };
+
+static void try_way(const mmi_kernels *k, const problem *p, int way)
+{
+    if (way == TILE)
+        k->gemm_tile(p->c.p, p->c.rs, p->a.p, p->a.rs, 1, p->b.p, p->b.rs, p->M, p->N, p->K, p->accumulate);
+    else
+        multiply_by_panels(k, p->c.p, p->c.rs, p->a.p, p->a.rs, 1, p->b.p, p->b.rs, 1, p->M, p->N, p->K, p->accumulate,
+                           MM_F32, way == PANELS_IN_PLACE);
+}
 
 START_TEST(what_c_held_before_does_not_show_unless_asked_for)
 {
     test_rng rng = { 5 };
     EACH_TABLE (k)
-        for (int slice = 0; slice < 2; slice++) {
+        for (int way = TILE; way <= PANELS_IN_PLACE; way++) {
             problem p = make_problem(19, 37, 11, ROW_MAJOR, ROW_MAJOR, 0, &rng);
             for (int64_t i = 0; i < p.M; i++)
                 for (int64_t j = 0; j < p.N; j++)
                     p.c.p[i * p.c.rs + j] = NAN;
-            if (slice)
-                k->gemm_slice(p.c.p, p.c.rs, p.a.p, p.a.rs, 1, p.b.p, p.b.rs, 1, 19, 37, 11, 0,
-                              edge_floats(4, k->gemm_scratch));
-            else
-                k->gemm_tile(p.c.p, p.c.rs, p.a.p, p.a.rs, 1, p.b.p, p.b.rs, 19, 37, 11, 0);
+            try_way(k, &p, way);
             check_problem(&p, k, "over NaN");
         }
 }
@@ -180,18 +184,14 @@ START_TEST(a_nan_reaches_its_row_or_column_and_no_other)
 {
     test_rng rng = { 6 };
     EACH_TABLE (k)
-        for (int slice = 0; slice < 2; slice++)
+        for (int way = TILE; way <= PANELS_IN_PLACE; way++)
             for (int in_b = 0; in_b < 2; in_b++) {
                 problem p = make_problem(23, 45, 21, ROW_MAJOR, ROW_MAJOR, 1, &rng);
                 if (in_b)
                     p.b.p[20 * p.b.rs + 44] = NAN;
                 else
                     p.a.p[22 * p.a.rs + 20] = NAN;
-                if (slice)
-                    k->gemm_slice(p.c.p, p.c.rs, p.a.p, p.a.rs, 1, p.b.p, p.b.rs, 1, 23, 45, 21, 1,
-                                  edge_floats(4, k->gemm_scratch));
-                else
-                    k->gemm_tile(p.c.p, p.c.rs, p.a.p, p.a.rs, 1, p.b.p, p.b.rs, 23, 45, 21, 1);
+                try_way(k, &p, way);
                 check_problem(&p, k, "with NaN");
             }
 }
@@ -232,9 +232,9 @@ int main(void)
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, tiles_of_every_small_size_are_right);
     tcase_add_test(tests, tiles_of_attention_size_are_right);
-    tcase_add_test(tests, slices_of_every_layout_and_size_are_right);
-    tcase_add_test(tests, slices_larger_than_every_block_are_right);
-    tcase_add_test(tests, a_product_with_nothing_to_sum_is_zero_or_what_was_there);
+    tcase_add_test(tests, panels_of_every_layout_and_size_are_right);
+    tcase_add_test(tests, products_deeper_than_a_panel_are_right);
+    tcase_add_test(tests, a_tile_with_nothing_to_sum_is_zero_or_what_was_there);
     tcase_add_test(tests, what_c_held_before_does_not_show_unless_asked_for);
     tcase_add_test(tests, a_nan_reaches_its_row_or_column_and_no_other);
     tcase_add_test(tests, few_rows_agree_with_double_precision_for_every_dtype);

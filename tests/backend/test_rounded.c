@@ -1,4 +1,5 @@
-/* Products of rounded operands: every table against double precision and, number by number, against portable rounding. */
+/* Products of rounded operands: every table against double precision and, number by number, against portable rounding.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,23 +65,22 @@ START_TEST(every_table_rounds_as_portable_c_does)
         for (int t = 0; t < TYPES; t++)
             for (int64_t first = 0; first < NUMBERS; first += 40) {
                 float *x = edge_floats(0, 40), *one = edge_floats(1, 1), *y = edge_floats(2, 40);
-                float *scratch = edge_floats(3, k->gemm_scratch);
                 one[0] = 1;
                 for (int64_t i = 0; i < 40; i++) {
                     x[i] = number(first + i, &rng);
                     if (!is_tame(x[i]))
                         x[i] = 1;
                 }
-                k->gemm_slice_rounded(y, 1, x, 1, 1, one, 1, 1, 40, 1, 1, 0, scratch, types[t]);
+                multiply_by_panels(k, y, 1, x, 1, 1, one, 1, 1, 40, 1, 1, 0, types[t], 0);
                 for (int64_t i = 0; i < 40; i++)
                     expect_rounded(y[i], x[i], types[t], k, "A in rows");
-                k->gemm_slice_rounded(y, 1, x, 1, 40, one, 1, 1, 40, 1, 1, 0, scratch, types[t]);
+                multiply_by_panels(k, y, 1, x, 1, 40, one, 1, 1, 40, 1, 1, 0, types[t], 0);
                 for (int64_t i = 0; i < 40; i++)
                     expect_rounded(y[i], x[i], types[t], k, "A in columns");
-                k->gemm_slice_rounded(y, 40, one, 1, 1, x, 40, 1, 1, 40, 1, 0, scratch, types[t]);
+                multiply_by_panels(k, y, 40, one, 1, 1, x, 40, 1, 1, 40, 1, 0, types[t], 0);
                 for (int64_t i = 0; i < 40; i++)
                     expect_rounded(y[i], x[i], types[t], k, "B in rows");
-                k->gemm_slice_rounded(y, 40, one, 1, 1, x, 1, 1, 1, 40, 1, 0, scratch, types[t]);
+                multiply_by_panels(k, y, 40, one, 1, 1, x, 1, 1, 1, 40, 1, 0, types[t], 0);
                 for (int64_t i = 0; i < 40; i++)
                     expect_rounded(y[i], x[i], types[t], k, "B in columns");
                 k->gemv_rows_rounded(y, 40, one, 1, x, MM_F32, 1, 1, 40, 1, types[t]);
@@ -128,8 +128,8 @@ static int64_t lay_out(int64_t *rs, int64_t *cs, int64_t rows, int64_t cols, int
     return rows > 0 && cols > 0 ? (rows - 1) * *rs + (cols - 1) * *cs + 1 : 0;
 }
 
-static void try_slice(const mmi_kernels *k, int64_t M, int64_t N, int64_t K, int a_layout, int b_layout, int32_t type,
-                      test_rng *rng)
+static void try_panels(const mmi_kernels *k, int64_t M, int64_t N, int64_t K, int a_layout, int b_layout, int32_t type,
+                       test_rng *rng)
 {
     int64_t ars, acs, brs, bcs, ldc = N + 2, accumulate = rng_between(rng, 0, 1);
     float *a = edge_random(0, lay_out(&ars, &acs, M, K, a_layout), rng, 1);
@@ -137,15 +137,15 @@ static void try_slice(const mmi_kernels *k, int64_t M, int64_t N, int64_t K, int
     int64_t floats = M > 0 && N > 0 ? (M - 1) * ldc + N : 0;
     float *c = edge_random(2, floats, rng, 1), *before = edge_floats(3, floats);
     memcpy(before, c, (size_t)floats * sizeof *c);
-    float *scratch = edge_floats(4, k->gemm_scratch);
-    memset(scratch, 0xFF, (size_t)k->gemm_scratch * sizeof *scratch);
-    k->gemm_slice_rounded(c, ldc, a, ars, acs, b, brs, bcs, M, N, K, (int32_t)accumulate, scratch, type);
+    if (K == 0) /* not asked of panels */
+        return;
+    multiply_by_panels(k, c, ldc, a, ars, acs, b, brs, bcs, M, N, K, (int32_t)accumulate, type, 0);
     for (int64_t i = 0; i < M; i++)
         for (int64_t j = 0; j < N; j++) {
             double want = accumulate ? before[i * ldc + j] : 0;
             for (int64_t p = 0; p < K; p++)
                 want += (double)mmi_c_round(a[i * ars + p * acs], type) * mmi_c_round(b[p * brs + j * bcs], type);
-            ck_near(c[i * ldc + j], want, sum_error(K), k, "gemm_slice_rounded", i * 10000 + j);
+            ck_near(c[i * ldc + j], want, sum_error(K), k, "gemm_multiply", i * 10000 + j);
         }
     for (int64_t i = 0; i + 1 < M && N > 0; i++)
         for (int64_t j = N; j < ldc; j++)
@@ -153,7 +153,7 @@ static void try_slice(const mmi_kernels *k, int64_t M, int64_t N, int64_t K, int
     edge_check();
 }
 
-START_TEST(slices_of_every_layout_and_size_are_right)
+START_TEST(panels_of_every_layout_and_size_are_right)
 {
     static const int64_t sizes[] = { 0, 1, 2, 5, 7, 13, 16, 17, 31, 33 };
     test_rng rng = { 2 };
@@ -161,19 +161,19 @@ START_TEST(slices_of_every_layout_and_size_are_right)
         for (int m = 0; m < 10; m++)
             for (int n = 0; n < 10; n++)
                 for (int layout = 0; layout < LAYOUTS * LAYOUTS; layout++)
-                    try_slice(k, sizes[m], sizes[n], sizes[(m + n + layout) % 10], layout % LAYOUTS, layout / LAYOUTS,
-                              types[(m + n + layout) % TYPES], &rng);
+                    try_panels(k, sizes[m], sizes[n], sizes[(m + n + layout) % 10], layout % LAYOUTS, layout / LAYOUTS,
+                               types[(m + n + layout) % TYPES], &rng);
 }
 END_TEST
 
-START_TEST(slices_larger_than_every_block_are_right)
+START_TEST(products_deeper_than_a_panel_are_right)
 {
     static const int64_t shapes[][3] = { { 97, 33, 384 }, { 96, 513, 20 }, { 193, 17, 515 }, { 13, 41, 1101 } };
     test_rng rng = { 3 };
     EACH_TABLE (k)
         for (int layout = 0; layout < LAYOUTS * LAYOUTS; layout++) {
             const int64_t *s = shapes[layout % 4];
-            try_slice(k, s[0], s[1], s[2], layout % LAYOUTS, layout / LAYOUTS, types[layout / 2 % TYPES], &rng);
+            try_panels(k, s[0], s[1], s[2], layout % LAYOUTS, layout / LAYOUTS, types[layout / 2 % TYPES], &rng);
         }
 }
 END_TEST
@@ -210,15 +210,18 @@ START_TEST(an_operand_beyond_float16_reaches_its_row_and_no_other)
 {
     test_rng rng = { 5 };
     EACH_TABLE (k) {
-        float *a = edge_random(0, 19 * 11, &rng, 1), *b = edge_random(1, 11 * 37, &rng, 1), *c = edge_floats(2, 19 * 37);
+        float *a = edge_random(0, 19 * 11, &rng, 1), *b = edge_random(1, 11 * 37, &rng, 1),
+              *c = edge_floats(2, 19 * 37);
         for (int i = 0; i < 11 * 37; i++)
             b[i] = fabsf(b[i]) + 1;
         a[7 * 11 + 10] = 65520;
         a[9 * 11 + 10] = NAN;
-        k->gemm_slice_rounded(c, 37, a, 11, 1, b, 37, 1, 19, 37, 11, 0, edge_floats(4, k->gemm_scratch), MM_F16);
+        multiply_by_panels(k, c, 37, a, 11, 1, b, 37, 1, 19, 37, 11, 0, MM_F16, 0);
         for (int i = 0; i < 19 * 37; i++)
-            expect(i / 37 == 7 ? isinf(c[i]) : i / 37 == 9 ? isnan(c[i]) : isfinite(c[i]), "%s: row %d has %g", k->name,
-                   i / 37, (double)c[i]);
+            expect(i / 37 == 7 ? isinf(c[i]) :
+                   i / 37 == 9 ? isnan(c[i]) :
+                                 isfinite(c[i]),
+                   "%s: row %d has %g", k->name, i / 37, (double)c[i]);
     }
 }
 END_TEST
@@ -235,16 +238,15 @@ static runner runner_of(const mmi_path *path, int threads, int32_t compute)
     runner r = { { .blas = path->blas != 0, .compute = compute }, path };
     mmi_kernels_init(&r.x.k, path->cpu);
     ck_ok(mmi_pool_create(threads, &r.x.pool));
-    r.x.scratch_stride = mmi_gemm_scratch(&r.x.k);
-    r.x.scratch = mmi_alloc((size_t)(r.x.scratch_stride * threads), sizeof(float));
-    ck_assert_ptr_nonnull(r.x.scratch);
+    r.x.panels = mmi_alloc((size_t)mmi_gemm_panels(), sizeof(float));
+    ck_assert_ptr_nonnull(r.x.panels);
     return r;
 }
 
 static void runner_free(runner *r)
 {
     mmi_pool_free(r->x.pool);
-    mmi_free(r->x.scratch);
+    mmi_free(r->x.panels);
 }
 
 /* C of a product of random operands, and then on the path at hand. Yours. */
@@ -277,7 +279,9 @@ static float *multiply(const runner *r, int variant, int64_t M, int64_t N, int64
     const mmi_path *p = mmi_path_get(0);                                                                               \
     for (int32_t path_index = 0; path_index < mmi_path_count(); p = mmi_path_get(++path_index))
 
-static const int64_t shapes[][3] = { { 1, 300, 70 }, { 8, 33, 129 }, { 3, 257, 65 }, { 131, 67, 90 }, { 257, 255, 33 } };
+static const int64_t shapes[][3] = {
+    { 1, 300, 70 }, { 8, 33, 129 }, { 3, 257, 65 }, { 131, 67, 90 }, { 257, 255, 33 }
+};
 #define SHAPES ((int)(sizeof shapes / sizeof shapes[0]))
 
 START_TEST(products_of_every_kind_are_right_and_have_the_same_bits_on_any_number_of_threads)
@@ -329,8 +333,8 @@ int main(void)
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, every_table_rounds_as_portable_c_does);
     tcase_add_test(tests, float16_overflows_to_infinity_and_keeps_its_subnormals);
-    tcase_add_test(tests, slices_of_every_layout_and_size_are_right);
-    tcase_add_test(tests, slices_larger_than_every_block_are_right);
+    tcase_add_test(tests, panels_of_every_layout_and_size_are_right);
+    tcase_add_test(tests, products_deeper_than_a_panel_are_right);
     tcase_add_test(tests, few_rows_are_right_for_weights_of_every_dtype);
     tcase_add_test(tests, an_operand_beyond_float16_reaches_its_row_and_no_other);
     tcase_add_test(tests, products_of_every_kind_are_right_and_have_the_same_bits_on_any_number_of_threads);

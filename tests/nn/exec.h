@@ -4,13 +4,14 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "backend/exec.h"
 #include "backend/gemm.h"
 #include "base/memory.h"
 #include "support.h"
 
-#define FOR_PRODUCTS 0 /* scratch: what mmi_gemm needs */
+#define FOR_PRODUCTS 0 /* scratch: none, mmi_gemm needs its panels alone */
 
 /* `scratch` floats per worker, full of NaN, so that reading what was never written shows. */
 static inline mmi_exec exec_create(const mmi_path *path, int threads, int64_t scratch)
@@ -18,7 +19,10 @@ static inline mmi_exec exec_create(const mmi_path *path, int threads, int64_t sc
     mmi_exec x = { .blas = path->blas };
     mmi_kernels_init(&x.k, path->cpu);
     ck_ok(mmi_pool_create(threads, &x.pool));
-    x.scratch_stride = ((scratch == FOR_PRODUCTS ? mmi_gemm_scratch(&x.k) : scratch) + 15) / 16 * 16;
+    x.panels = mmi_alloc((size_t)mmi_gemm_panels(), sizeof(float));
+    ck_assert_ptr_nonnull(x.panels);
+    memset(x.panels, 0xFF, (size_t)mmi_gemm_panels() * sizeof(float));
+    x.scratch_stride = (scratch + 15) / 16 * 16;
     x.scratch = mmi_alloc((size_t)(threads * x.scratch_stride), sizeof(float));
     ck_assert_ptr_nonnull(x.scratch);
     for (int64_t i = 0; i < threads * x.scratch_stride; i++)
@@ -29,11 +33,12 @@ static inline mmi_exec exec_create(const mmi_path *path, int threads, int64_t sc
 static inline void exec_free(mmi_exec *x)
 {
     mmi_pool_free(x->pool);
+    mmi_free(x->panels);
     mmi_free(x->scratch);
 }
 
-/* Do `work(what, exec, label)` on every kernel path with 1, 2 and 3 threads. `check(what, label)` follows the run with one
- * thread, `same(what, label)` the others. */
+/* Do `work(what, exec, label)` on every kernel path with 1, 2 and 3 threads. `check(what, label)` follows the run with
+ * one thread, `same(what, label)` the others. */
 typedef struct exec_plan {
     void *what;
     int64_t scratch;

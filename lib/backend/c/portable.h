@@ -38,8 +38,8 @@ void mmi_c_rope(float *x, const float *cos, const float *sin, int64_t n_heads, i
 
 /* activate.c */
 void mmi_c_activate(float *out, const float *gate, const float *up, int32_t act, int64_t n);
-void mmi_c_activate_backward(float *d_gate, float *d_up, float *out, const float *d, const float *gate,
-                             const float *up, int32_t act, int64_t n);
+void mmi_c_activate_backward(float *d_gate, float *d_up, float *out, const float *d, const float *gate, const float *up,
+                             int32_t act, int64_t n);
 
 /* softmax.c */
 float mmi_c_logsumexp(const float *x, int64_t n);
@@ -51,14 +51,15 @@ void mmi_c_gemm_tile(float *c, int64_t ldc, const float *a, int64_t ars, int64_t
                      int64_t M, int64_t N, int64_t K, int32_t accumulate);
 void mmi_c_gemv_rows(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype, int64_t ldw,
                      int64_t M, int64_t N, int64_t K);
-void mmi_c_gemm_slice(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b, int64_t brs,
-                      int64_t bcs, int64_t M, int64_t N, int64_t K, int32_t accumulate, float *scratch);
-int64_t mmi_c_gemm_scratch(void);
 void mmi_c_gemv_rows_rounded(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype,
                              int64_t ldw, int64_t M, int64_t N, int64_t K, int32_t round);
-void mmi_c_gemm_slice_rounded(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b,
-                              int64_t brs, int64_t bcs, int64_t M, int64_t N, int64_t K, int32_t accumulate,
-                              float *scratch, int32_t round);
+void mmi_c_gemm_shape(int64_t *depth, int64_t *a_rows, int64_t *b_cols);
+void mmi_c_gemm_pack_a(float *to, const float *a, int64_t across, int64_t along, int64_t count, int64_t K,
+                       int32_t round);
+void mmi_c_gemm_pack_b(float *to, const float *b, int64_t across, int64_t along, int64_t count, int64_t K,
+                       int32_t round);
+void mmi_c_gemm_multiply(float *c, int64_t ldc, const float *a, int64_t ars, const float *b, int64_t M, int64_t N,
+                         int64_t K, int32_t accumulate, int32_t round);
 
 /* quantize.c */
 void mmi_c_widen_blocks(float *y, const void *x, int32_t dtype, int64_t n);

@@ -4,6 +4,8 @@
 
 #include <minimind/view.h>
 
+#include "backend/kernels.h"
+
 void mmi_c_gemm_tile(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b, int64_t ldb,
                      int64_t M, int64_t N, int64_t K, int32_t accumulate)
 {
@@ -50,14 +52,14 @@ void mmi_c_gemv_rows(float *y, int64_t ldy, const float *x, int64_t ldx, const v
     mmi_c_gemv_rows_rounded(y, ldy, x, ldx, w, dtype, ldw, M, N, K, MM_F32);
 }
 
-/* Blocks of A and B that lie in a first-level cache, their rows made contiguous. */
-#define BLOCK_M 64
-#define BLOCK_K 64
-#define BLOCK_N 64
+/* Panels that lie in a first-level cache: A's rows one behind the other, B's columns side by side. */
+#define DEPTH 64
+#define WIDTH 64
 
-int64_t mmi_c_gemm_scratch(void)
+void mmi_c_gemm_shape(int64_t *depth, int64_t *a_rows, int64_t *b_cols)
 {
-    return BLOCK_K * BLOCK_N + BLOCK_M * BLOCK_K;
+    *depth = DEPTH;
+    *a_rows = *b_cols = WIDTH;
 }
 
 static int64_t least(int64_t a, int64_t b)
@@ -65,37 +67,34 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* to [rows, cols], `ld` apart, = what lies at from + r * rs + s * cs, rounded */
-static void copy_block(float *to, int64_t ld, const float *from, int64_t rs, int64_t cs, int64_t rows, int64_t cols,
+void mmi_c_gemm_pack_a(float *to, const float *a, int64_t across, int64_t along, int64_t count, int64_t K,
                        int32_t round)
 {
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t s = 0; s < cols; s++)
-            to[r * ld + s] = mmi_c_round(from[r * rs + s * cs], round);
+    for (int64_t i = 0; i < count; i++) {
+        float *row = to + mmi_panel(i / WIDTH * WIDTH, K) + i % WIDTH * K;
+        for (int64_t p = 0; p < K; p++)
+            row[p] = mmi_c_round(a[i * across + p * along], round);
+    }
 }
 
-void mmi_c_gemm_slice_rounded(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b,
-                              int64_t brs, int64_t bcs, int64_t M, int64_t N, int64_t K, int32_t accumulate,
-                              float *scratch, int32_t round)
+void mmi_c_gemm_pack_b(float *to, const float *b, int64_t across, int64_t along, int64_t count, int64_t K,
+                       int32_t round)
 {
-    float *block_a = scratch + BLOCK_K * BLOCK_N;
-    if (K == 0)
-        mmi_c_gemm_tile(c, ldc, a, ars, acs, b, 0, M, N, 0, accumulate);
-    for (int64_t j = 0; j < N; j += BLOCK_N)
-        for (int64_t p = 0; p < K; p += BLOCK_K) {
-            int64_t n = least(N - j, BLOCK_N), k = least(K - p, BLOCK_K);
-            copy_block(scratch, BLOCK_N, b + p * brs + j * bcs, brs, bcs, k, n, round);
-            for (int64_t i = 0; i < M; i += BLOCK_M) {
-                int64_t m = least(M - i, BLOCK_M);
-                copy_block(block_a, BLOCK_K, a + i * ars + p * acs, ars, acs, m, k, round);
-                mmi_c_gemm_tile(c + i * ldc + j, ldc, block_a, BLOCK_K, 1, scratch, BLOCK_N, m, n, k,
-                                accumulate || p > 0);
-            }
+    for (int64_t j = 0; j < count; j++) {
+        float *column = to + mmi_panel(j / WIDTH * WIDTH, K) + j % WIDTH;
+        for (int64_t p = 0; p < K; p++)
+            column[p * WIDTH] = mmi_c_round(b[j * across + p * along], round);
+    }
+}
+
+void mmi_c_gemm_multiply(float *c, int64_t ldc, const float *a, int64_t ars, const float *b, int64_t M, int64_t N,
+                         int64_t K, int32_t accumulate, int32_t round)
+{
+    (void)round;
+    for (int64_t j = 0; j < N; j += WIDTH)
+        for (int64_t i = 0; i < M; i += WIDTH) {
+            const float *rows = ars > 0 ? a + i * ars : a + mmi_panel(i, K);
+            mmi_c_gemm_tile(c + i * ldc + j, ldc, rows, ars > 0 ? ars : K, 1, b + mmi_panel(j, K), WIDTH,
+                            least(M - i, WIDTH), least(N - j, WIDTH), K, accumulate);
         }
-}
-
-void mmi_c_gemm_slice(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b, int64_t brs,
-                      int64_t bcs, int64_t M, int64_t N, int64_t K, int32_t accumulate, float *scratch)
-{
-    mmi_c_gemm_slice_rounded(c, ldc, a, ars, acs, b, brs, bcs, M, N, K, accumulate, scratch, MM_F32);
 }

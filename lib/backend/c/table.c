@@ -25,14 +25,15 @@ void mmi_kernels_init_c(mmi_kernels *k)
         .softmax_tile = mmi_c_softmax_tile,
         .gemm_tile = mmi_c_gemm_tile,
         .gemv_rows = mmi_c_gemv_rows,
-        .gemm_slice = mmi_c_gemm_slice,
-        .gemm_scratch = mmi_c_gemm_scratch(),
         .gemv_rows_rounded = mmi_c_gemv_rows_rounded,
-        .gemm_slice_rounded = mmi_c_gemm_slice_rounded,
+        .gemm_pack_a = mmi_c_gemm_pack_a,
+        .gemm_pack_b = mmi_c_gemm_pack_b,
+        .gemm_multiply = mmi_c_gemm_multiply,
         .quantize = mmi_c_quantize,
         .gemv_blocks = mmi_c_gemv_blocks,
         .gemm_blocks = mmi_c_gemm_blocks,
         .gemm_blocks_scratch = 1, /* it needs none */
         .adamw = mmi_c_adamw,
     };
+    mmi_c_gemm_shape(&k->gemm_depth, &k->gemm_a_rows, &k->gemm_b_cols);
 }

@@ -24,8 +24,8 @@ static ALWAYS_INLINE void block_multiply(const block *t, const int rows, const i
     UNROLL
     for (int i = 0; i < rows; i++)
         UNROLL
-        for (int j = 0; j < vecs; j++)
-            sum[i][j] = vf_zero();
+    for (int j = 0; j < vecs; j++)
+        sum[i][j] = vf_zero();
 
     /* A pointer to every third row: the two rows after it are reached by the addressing mode. */
     const float *a[(TILE_ROWS + 2) / 3], *b = t->b;

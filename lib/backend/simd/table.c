@@ -33,10 +33,11 @@ void SIMD(kernels_init)(mmi_kernels *k)
     k->softmax_tile = SIMD(softmax_tile);
     k->gemm_tile = SIMD(gemm_tile);
     k->gemv_rows = SIMD(gemv_rows);
-    k->gemm_slice = SIMD(gemm_slice);
-    k->gemm_scratch = SIMD(gemm_scratch)();
     k->gemv_rows_rounded = SIMD(gemv_rows_rounded);
-    k->gemm_slice_rounded = SIMD(gemm_slice_rounded);
+    SIMD(gemm_shape)(&k->gemm_depth, &k->gemm_a_rows, &k->gemm_b_cols);
+    k->gemm_pack_a = SIMD(gemm_pack_a);
+    k->gemm_pack_b = SIMD(gemm_pack_b);
+    k->gemm_multiply = SIMD(gemm_multiply);
     k->adamw = SIMD(adamw);
     SIMD(kernels_init_blocks)(k);
     k->in_place_beats_blas = IN_PLACE_BEATS_BLAS;

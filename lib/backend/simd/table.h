@@ -51,16 +51,22 @@ void SIMD(gemv_rows)(float *y, int64_t ldy, const float *x, int64_t ldx, const v
 void SIMD(gemv_rows_rounded)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype,
                              int64_t ldw, int64_t M, int64_t N, int64_t K, int32_t round);
 
-/* slice.c */
-void SIMD(gemm_slice)(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b, int64_t brs,
-                      int64_t bcs, int64_t M, int64_t N, int64_t K, int32_t accumulate, float *scratch);
-void SIMD(gemm_slice_rounded)(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b,
-                              int64_t brs, int64_t bcs, int64_t M, int64_t N, int64_t K, int32_t accumulate,
-                              float *scratch, int32_t round);
-int64_t SIMD(gemm_scratch)(void);
-void BASE(gemm_slice_rounded)(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b,
-                              int64_t brs, int64_t bcs, int64_t M, int64_t N, int64_t K, int32_t accumulate,
-                              float *scratch, int32_t round);
+/* panels.c */
+void SIMD(gemm_shape)(int64_t *depth, int64_t *a_rows, int64_t *b_cols);
+void SIMD(gemm_pack_a)(float *to, const float *a, int64_t across, int64_t along, int64_t count, int64_t K,
+                       int32_t round);
+void SIMD(gemm_pack_b)(float *to, const float *b, int64_t across, int64_t along, int64_t count, int64_t K,
+                       int32_t round);
+void SIMD(gemm_multiply)(float *c, int64_t ldc, const float *a, int64_t ars, const float *b, int64_t M, int64_t N,
+                         int64_t K, int32_t accumulate, int32_t round);
+
+/* what bf16 leaves to the set below it */
+void BASE(gemm_pack_a)(float *to, const float *a, int64_t across, int64_t along, int64_t count, int64_t K,
+                       int32_t round);
+void BASE(gemm_pack_b)(float *to, const float *b, int64_t across, int64_t along, int64_t count, int64_t K,
+                       int32_t round);
+void BASE(gemm_multiply)(float *c, int64_t ldc, const float *a, int64_t ars, const float *b, int64_t M, int64_t N,
+                         int64_t K, int32_t accumulate, int32_t round);
 void BASE(gemv_rows_rounded)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype,
                              int64_t ldw, int64_t M, int64_t N, int64_t K, int32_t round);
 

@@ -2,18 +2,18 @@
 #include "backend/simd/table.h"
 #include "backend/simd/words.h"
 
-/* A slice of a large product, in blocks that stay in the caches: a panel of B (BLOCK_K × TILE_COLS) in the first level,
- * a block of A (BLOCK_M × BLOCK_K) in the second, a block of B (BLOCK_K × BLOCK_N) in the last. B is copied into panels
- * first, in the order in which block_multiply() reads it. So is A where its rows are not contiguous; where they are,
- * reading them in place is as fast. Numbers that are to be rounded are so on the way into the panels. */
+/* Large products in panels. A block of C stays in registers along K; a panel of B (BLOCK_K × TILE_COLS) in the first
+ * level, a block of A (BLOCK_M × BLOCK_K) in the second. Panels hold what block_multiply() reads in the order in which
+ * it does. A is read in place where its rows are contiguous, which is as fast. */
 #define BLOCK_K 512
 #define BLOCK_M (16 * TILE_ROWS)
-#define BLOCK_N 512
 
-/* A panel of A is one step longer than K: it is filled with whole vectors, and the last one reaches past its end. */
-#define A_STEPS(K) ((K) + 1)
-#define A_FLOATS (BLOCK_M * A_STEPS(BLOCK_K) + VL)
-#define B_FLOATS ((BLOCK_N + TILE_COLS) * BLOCK_K)
+void SIMD(gemm_shape)(int64_t *depth, int64_t *a_rows, int64_t *b_cols)
+{
+    *depth = BLOCK_K;
+    *a_rows = TILE_ROWS;
+    *b_cols = TILE_COLS;
+}
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -105,10 +105,11 @@ static void fetch_rows(const float *from, int64_t distance, int64_t count, int64
             __builtin_prefetch(from + p * distance + i);
 }
 
-/* Panels of `width` rows of A (or columns of B), `steps` long: panel[p * width + i]. Those rows are `across` apart, and
- * their K numbers `along`. K is whole steps, or what is left of the last one. */
-static ALWAYS_INLINE void pack_rounded(float *to, int64_t width, int64_t steps, const float *from, int64_t across,
-                                       int64_t along, int64_t count, int64_t K, const int32_t round)
+/* Panels of `width` rows of A (or columns of B), each in mmi_panel() floats: panel[p * width + i]. Those rows are
+ * `across` apart, and their K numbers `along`. What vectors write past the end of a panel's last step lies in its
+ * spare one. */
+static ALWAYS_INLINE void pack_rounded(float *to, int64_t width, const float *from, int64_t across, int64_t along,
+                                       int64_t count, int64_t K, const int32_t round)
 {
     int64_t step = along == 1 ? K : ROWS_AT_ONCE;
     for (int64_t p = 0; p < K; p += step) {
@@ -117,7 +118,7 @@ static ALWAYS_INLINE void pack_rounded(float *to, int64_t width, int64_t steps, 
             fetch_rows(from + (p + n) * along, along, count, next);
         for (int64_t i = 0; i < count; i += width)
             for (int64_t g = 0; g < width; g += VL) {
-                float *panel = to + i * steps + p / STEP * width + g;
+                float *panel = to + mmi_panel(i, K) + p / STEP * width + g;
                 const float *first = from + (i + g) * across + p * along;
                 if (along == 1)
                     turn_rows(panel, width, first, across, count - i - g, n, round);
@@ -129,15 +130,15 @@ static ALWAYS_INLINE void pack_rounded(float *to, int64_t width, int64_t steps, 
     }
 }
 
-static void pack(float *to, int64_t width, int64_t steps, const float *from, int64_t across, int64_t along,
-                 int64_t count, int64_t K, int32_t round)
+static void pack(float *to, int64_t width, const float *from, int64_t across, int64_t along, int64_t count, int64_t K,
+                 int32_t round)
 {
     if (STEP == 2 || round == MM_BF16)
-        pack_rounded(to, width, steps, from, across, along, count, K, MM_BF16);
+        pack_rounded(to, width, from, across, along, count, K, MM_BF16);
     else if (round == MM_F16)
-        pack_rounded(to, width, steps, from, across, along, count, K, MM_F16);
+        pack_rounded(to, width, from, across, along, count, K, MM_F16);
     else
-        pack_rounded(to, width, steps, from, across, along, count, K, MM_F32);
+        pack_rounded(to, width, from, across, along, count, K, MM_F32);
 }
 
 #if STEP == 1
@@ -161,20 +162,38 @@ static void multiply_packed(const block *t)
     block_multiply(&constants, TILE_ROWS, TILE_VECS, false, vf_tail(VL));
 }
 
-/* C[M, N] of one block of A, at a + i * panel_step for row i that begins a panel, and one of B. */
-static void multiply_panels(block t, int64_t panel_step, int64_t M, int64_t N)
+/* Less than a full block. */
+static void multiply_edge(const block *t, int64_t rows, int64_t cols)
+{
+#if STEP == 2 /* both are in panels, filled up: all of it, and then what is wanted */
+    float whole[TILE_ROWS * TILE_COLS];
+    block edge = *t;
+    edge.c = whole;
+    edge.ldc = TILE_COLS;
+    edge.accumulate = false;
+    multiply_packed(&edge);
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < cols; j++)
+            t->c[i * t->ldc + j] = (t->accumulate ? t->c[i * t->ldc + j] : 0) + whole[i * TILE_COLS + j];
+#else
+    SIMD(block)(t, rows, cols);
+#endif
+}
+
+/* C[M, N] of one block of A, at a + i * distance for row i that begins a panel, and K numbers of panels of B. */
+static void multiply_panels(block t, int64_t distance, int64_t M, int64_t N, int64_t K)
 {
     float *c = t.c;
     const float *a = t.a, *b = t.b;
     for (int64_t j = 0; j < N; j += TILE_COLS) {
         int64_t cols = least(TILE_COLS, N - j);
-        t.b = b + j * t.K;
+        t.b = b + mmi_panel(j, K);
         for (int64_t i = 0; i < M; i += TILE_ROWS) {
             int64_t rows = least(TILE_ROWS, M - i);
-            t.a = a + i * panel_step;
+            t.a = a + i * distance;
             t.c = c + i * t.ldc + j;
             if (rows < TILE_ROWS || cols < TILE_COLS)
-                SIMD(block)(&t, rows, cols);
+                multiply_edge(&t, rows, cols);
 #if STEP == 1
             else if (t.acs == 1)
                 multiply_in_place(&t);
@@ -185,62 +204,52 @@ static void multiply_panels(block t, int64_t panel_step, int64_t M, int64_t N)
     }
 }
 
-static void multiply_slice(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b, int64_t brs,
-                           int64_t bcs, int64_t M, int64_t N, int64_t K, int32_t accumulate, float *scratch,
-                           int32_t round)
+static void multiply(float *c, int64_t ldc, const float *a, int64_t ars, const float *b, int64_t M, int64_t N,
+                     int64_t K, int32_t accumulate)
 {
-    float *packed_a = scratch, *packed_b = scratch + A_FLOATS;
-    bool in_place = acs == 1 && round == MM_F32;
-    for (int64_t j = 0; j < N; j += BLOCK_N)
-        for (int64_t p = 0; p < K; p += STEP * BLOCK_K) {
-            int64_t n = least(N - j, BLOCK_N), k = least(K - p, STEP * BLOCK_K), steps = steps_of(k);
-            pack(packed_b, TILE_COLS, steps, b + p * brs + j * bcs, bcs, brs, n, k, round);
-            block t = { .b = packed_b, .ldc = ldc, .ldb = TILE_COLS, .K = steps, .accumulate = accumulate || p > 0 };
-            for (int64_t i = 0; i < M; i += BLOCK_M) {
-                int64_t m = least(M - i, BLOCK_M);
-                t.c = c + i * ldc + j;
-                t.a = in_place ? a + i * ars + p : packed_a;
-                t.ars = in_place ? ars : 1;
-                t.acs = in_place ? 1 : TILE_ROWS;
-                if (!in_place)
-                    pack(packed_a, TILE_ROWS, A_STEPS(steps), a + i * ars + p * acs, ars, acs, m, k, round);
-                multiply_panels(t, in_place ? ars : A_STEPS(steps), m, n);
-            }
-        }
+    bool in_place = ars > 0;
+    int64_t distance = in_place ? ars : mmi_panel(1, K);
+    block t = { .b = b,
+                .ldc = ldc,
+                .ldb = TILE_COLS,
+                .K = steps_of(K),
+                .accumulate = accumulate != 0,
+                .ars = in_place ? ars : 1,
+                .acs = in_place ? 1 : TILE_ROWS };
+    for (int64_t i = 0; i < M; i += BLOCK_M) {
+        t.a = a + i * distance;
+        t.c = c + i * ldc;
+        multiply_panels(t, distance, least(M - i, BLOCK_M), N, K);
+    }
 }
 
 #if STEP == 2
-
-void SIMD(gemm_slice_rounded)(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b,
-                              int64_t brs, int64_t bcs, int64_t M, int64_t N, int64_t K, int32_t accumulate,
-                              float *scratch, int32_t round)
-{
-    if (round == MM_BF16 && K > 0)
-        multiply_slice(c, ldc, a, ars, acs, b, brs, bcs, M, N, K, accumulate, scratch, round);
-    else
-        BASE(gemm_slice_rounded)(c, ldc, a, ars, acs, b, brs, bcs, M, N, K, accumulate, scratch, round);
-}
-
+#define OTHERWISE(name, ...)                                                                                           \
+    if (round != MM_BF16) {                                                                                            \
+        BASE(name)(__VA_ARGS__);                                                                                       \
+        return;                                                                                                        \
+    }
 #else
-
-int64_t SIMD(gemm_scratch)(void)
-{
-    return A_FLOATS + B_FLOATS;
-}
-
-void SIMD(gemm_slice_rounded)(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b,
-                              int64_t brs, int64_t bcs, int64_t M, int64_t N, int64_t K, int32_t accumulate,
-                              float *scratch, int32_t round)
-{
-    if (K <= 0)
-        SIMD(gemm_tile)(c, ldc, a, ars, acs, b, 0, M, N, 0, accumulate);
-    multiply_slice(c, ldc, a, ars, acs, b, brs, bcs, M, N, K, accumulate, scratch, round);
-}
-
-void SIMD(gemm_slice)(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b, int64_t brs,
-                      int64_t bcs, int64_t M, int64_t N, int64_t K, int32_t accumulate, float *scratch)
-{
-    SIMD(gemm_slice_rounded)(c, ldc, a, ars, acs, b, brs, bcs, M, N, K, accumulate, scratch, MM_F32);
-}
-
+#define OTHERWISE(name, ...) (void)round;
 #endif
+
+void SIMD(gemm_pack_a)(float *to, const float *a, int64_t across, int64_t along, int64_t count, int64_t K,
+                       int32_t round)
+{
+    OTHERWISE(gemm_pack_a, to, a, across, along, count, K, round)
+    pack(to, TILE_ROWS, a, across, along, count, K, round);
+}
+
+void SIMD(gemm_pack_b)(float *to, const float *b, int64_t across, int64_t along, int64_t count, int64_t K,
+                       int32_t round)
+{
+    OTHERWISE(gemm_pack_b, to, b, across, along, count, K, round)
+    pack(to, TILE_COLS, b, across, along, count, K, round);
+}
+
+void SIMD(gemm_multiply)(float *c, int64_t ldc, const float *a, int64_t ars, const float *b, int64_t M, int64_t N,
+                         int64_t K, int32_t accumulate, int32_t round)
+{
+    OTHERWISE(gemm_multiply, c, ldc, a, ars, b, M, N, K, accumulate, round)
+    multiply(c, ldc, a, ars, b, M, N, K, accumulate);
+}

@@ -1,0 +1,112 @@
+/* Products with weights in blocks. */
+#include "backend/gemm.h"
+#include "backend/product.h"
+#include "base/dtype.h"
+
+/* Up to so many rows meet W as it lies; for more it pays to lay it out anew. Laying out costs as much as multiplying
+ * with one or two rows: on Zen 3, 3 rows take as long either way. */
+#define FEW_BLOCK_ROWS 3
+
+/* Rows of a slice, for which W is laid out once, and its columns: at most so many, and fewer when there would be too
+ * few slices. */
+#define BLOCK_SLICE_ROWS 512
+#define BLOCK_SLICE_COLS 256
+#define BLOCK_STEP_COLS 32
+#define QUANTIZED_PER_PIECE 8192
+
+/* Some rows of X against all of W. */
+typedef struct blocks {
+    const mmi_exec *x;
+    const float *X;
+    unsigned char *quantized; /* [rows, K] */
+    const unsigned char *W;
+    float *Y;
+    int64_t rows, N, K, ldx, ldy;
+    int64_t quantize_rows, slice_rows, slice_cols, across; /* per piece */
+    int32_t dtype;
+} blocks;
+
+int64_t mmi_gemm_blocks_scratch(const mmi_kernels *k, int64_t K)
+{
+    int64_t few = FEW_BLOCK_ROWS * mmi_quantized_row(K) / (int64_t)sizeof(float);
+    return few > k->gemm_blocks_scratch ? few : k->gemm_blocks_scratch;
+}
+
+static void quantize_rows(void *arg, int64_t piece, int worker)
+{
+    const blocks *b = arg;
+    int64_t i, i_end;
+    (void)worker;
+    mmi_piece_rows(piece, b->quantize_rows, b->rows, &i, &i_end);
+    for (; i < i_end; i++)
+        b->x->k.quantize(b->quantized + i * mmi_quantized_row(b->K), b->X + i * b->ldx, b->K);
+}
+
+static void multiply_few(void *arg, int64_t piece, int worker)
+{
+    const blocks *b = arg;
+    int64_t j, j_end;
+    (void)worker;
+    mmi_piece_rows(piece, b->slice_cols, b->N, &j, &j_end);
+    const unsigned char *w = b->W + mmi_dtype_bytes(b->dtype, j * b->K);
+    b->x->k.gemv_blocks(b->Y + j, b->ldy, b->quantized, w, b->dtype, b->rows, j_end - j, b->K);
+}
+
+static void multiply_blocks(void *arg, int64_t piece, int worker)
+{
+    const blocks *b = arg;
+    int64_t i, i_end, j, j_end;
+    mmi_piece_rows(piece / b->across, b->slice_rows, b->rows, &i, &i_end);
+    mmi_piece_rows(piece % b->across, b->slice_cols, b->N, &j, &j_end);
+    const unsigned char *w = b->W + mmi_dtype_bytes(b->dtype, j * b->K);
+    b->x->k.gemm_blocks(b->Y + i * b->ldy + j, b->ldy, b->quantized + i * mmi_quantized_row(b->K), w, b->dtype,
+                        i_end - i, j_end - j, b->K, mmi_exec_scratch(b->x, worker));
+}
+
+/* The caller is worker 0, and nothing here uses scratch otherwise: its own holds what all read. */
+static void multiply_few_rows(blocks *b)
+{
+    b->quantized = (unsigned char *)mmi_exec_scratch(b->x, 0);
+    b->quantize_rows = b->rows;
+    b->slice_cols = mmi_rows_per_piece(b->N, b->K);
+    quantize_rows(b, 0, 0);
+    mmi_pool_run(b->x->pool, mmi_pieces(b->N, b->slice_cols), multiply_few, b);
+}
+
+/* `panel` holds them quantized. */
+static void multiply_many_rows(blocks *b, float *panel)
+{
+    b->quantized = (unsigned char *)panel;
+    b->quantize_rows = mmi_pieces(QUANTIZED_PER_PIECE, b->K > 0 ? b->K : 1);
+    mmi_pool_run(b->x->pool, mmi_pieces(b->rows, b->quantize_rows), quantize_rows, b);
+    int64_t down = mmi_pieces(b->rows, BLOCK_SLICE_ROWS), wanted = mmi_pieces(WANTED_SLICES, down);
+    int64_t cols = round_up(mmi_pieces(b->N, wanted), BLOCK_STEP_COLS);
+    b->slice_rows = part(b->rows, down, 1);
+    b->slice_cols = cols < BLOCK_SLICE_COLS ? cols : BLOCK_SLICE_COLS;
+    b->across = mmi_pieces(b->N, b->slice_cols);
+    mmi_pool_run(b->x->pool, down * b->across, multiply_blocks, b);
+}
+
+void mmi_product_of_blocks(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const float *X, int64_t ldx,
+                           const void *W, int32_t dtype, float *panel, float *Y, int64_t ldy)
+{
+    int64_t room = N * K * (int64_t)sizeof(float) / mmi_quantized_row(K > 0 ? K : MMI_BLOCK);
+    int64_t most = room > FEW_BLOCK_ROWS ? room : FEW_BLOCK_ROWS;
+    for (int64_t i = 0; i < M && N > 0; i += most) {
+        int64_t count = M - i < most ? M - i : most;
+        blocks b = { .x = x,
+                     .X = X + i * ldx,
+                     .W = W,
+                     .Y = Y + i * ldy,
+                     .rows = count,
+                     .N = N,
+                     .K = K,
+                     .ldx = ldx,
+                     .ldy = ldy,
+                     .dtype = dtype };
+        if (count <= FEW_BLOCK_ROWS)
+            multiply_few_rows(&b);
+        else
+            multiply_many_rows(&b, panel);
+    }
+}

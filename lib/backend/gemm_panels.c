@@ -1,0 +1,131 @@
+/* Large products by our own kernels. Each operand is packed once, by all threads, and read by all slices. */
+#include "backend/gemm.h"
+#include "backend/product.h"
+
+/* Of each operand, as much at a time as fits into its half of x->panels, which should stay in the last level of cache.
+ */
+#define PANEL_FLOATS (1024 * 513)
+#define FLOATS_PER_PIECE 32768
+
+int64_t mmi_gemm_panels(void)
+{
+    return 2 * PANEL_FLOATS;
+}
+
+typedef void pack_panels(float *to, const float *from, int64_t across, int64_t along, int64_t count, int64_t K,
+                         int32_t round);
+
+/* Rows of op(A), or columns of op(B), that are packed together: `count` of them, `depth` numbers at a time. */
+typedef struct operand {
+    float *panels;
+    const float *from;
+    int64_t across, along, count, width;
+    int64_t depth_floats;      /* of all panels of `depth` numbers */
+    int64_t per_piece, pieces; /* rows or columns, and pieces that they make */
+    pack_panels *pack;
+} operand;
+
+/* What is multiplied between two packings: slices of C, K numbers along. */
+typedef struct stage {
+    product p; /* of this stage alone */
+    operand a, b;
+    bool in_place;    /* A is read where it lies */
+    bool own_columns; /* each slice is the only one to read its columns of B, and packs them itself */
+} stage;
+
+static void set_operand(operand *o, float *panels, const float *from, int64_t across, int64_t along, int64_t count,
+                        int64_t K, int64_t width, int64_t depth, pack_panels *pack)
+{
+    *o = (operand){ panels, from, across, along, count, width, .pack = pack };
+    o->depth_floats = mmi_panel(round_up(count, width), depth);
+    o->per_piece = round_up(mmi_pieces(FLOATS_PER_PIECE, least(K, depth)), width);
+    o->pieces = mmi_pieces(count, o->per_piece);
+}
+
+/* The panels from row `first` on, of K numbers from number k on. */
+static float *panel_at(const operand *o, int64_t first, int64_t k, int64_t K, int64_t depth)
+{
+    return o->panels + k / depth * o->depth_floats + mmi_panel(first, K);
+}
+
+static void pack_part(const stage *s, const operand *o, int64_t first, int64_t last, int64_t k)
+{
+    int64_t depth = s->p.x->k.gemm_depth, K = least(depth, s->p.K - k);
+    o->pack(panel_at(o, first, k, K, depth), o->from + first * o->across + k * o->along, o->across, o->along,
+            last - first, K, s->p.x->compute);
+}
+
+static void pack_piece(void *arg, int64_t piece, int worker)
+{
+    const stage *s = arg;
+    int64_t each = s->own_columns ? s->a.pieces : s->a.pieces + s->b.pieces, at = piece % each, first, last;
+    const operand *o = at < s->a.pieces ? &s->a : &s->b;
+    (void)worker;
+    mmi_piece_rows(at < s->a.pieces ? at : at - s->a.pieces, o->per_piece, o->count, &first, &last);
+    pack_part(s, o, first, last, piece / each * s->p.x->k.gemm_depth);
+}
+
+static void multiply_slice(void *arg, int64_t piece, int worker)
+{
+    const stage *s = arg;
+    const product *p = &s->p;
+    const int64_t depth = p->x->k.gemm_depth;
+    int64_t i, i_end, j, j_end;
+    (void)worker;
+    product_slice(p, piece, &i, &i_end, &j, &j_end);
+    for (int64_t k = 0; k < p->K; k += depth) {
+        int64_t K = least(depth, p->K - k);
+        const float *a = s->in_place ? p->a + i * p->ars + k : panel_at(&s->a, i, k, K, depth);
+        if (s->own_columns)
+            pack_part(s, &s->b, j, j_end, k);
+        p->x->k.gemm_multiply(p->c + i * p->ldc + j, p->ldc, a, s->in_place ? p->ars : 0,
+                              panel_at(&s->b, j, k, K, depth), i_end - i, j_end - j, K, p->accumulate || k > 0,
+                              p->x->compute);
+    }
+}
+
+static void run_stage(stage *s)
+{
+    product *p = &s->p;
+    const mmi_kernels *k = &p->x->k;
+    mmi_product_cut(p, k->gemm_a_rows, k->gemm_b_cols);
+    set_operand(&s->b, p->x->panels, p->b, p->bcs, p->brs, p->N, p->K, k->gemm_b_cols, k->gemm_depth, k->gemm_pack_b);
+    set_operand(&s->a, p->x->panels + PANEL_FLOATS, p->a, p->ars, p->acs, s->in_place ? 0 : p->M, p->K, k->gemm_a_rows,
+                k->gemm_depth, k->gemm_pack_a);
+    s->own_columns = p->rows >= p->M;
+    int64_t each = s->own_columns ? s->a.pieces : s->a.pieces + s->b.pieces;
+    if (each > 0)
+        mmi_pool_run(p->x->pool, each * mmi_pieces(p->K, k->gemm_depth), pack_piece, s);
+    mmi_pool_run(p->x->pool, product_slices(p), multiply_slice, s);
+}
+
+/* Rows or columns of a stage, so that `depth` numbers of each fit. */
+static int64_t stage_part(int64_t count, int64_t width, int64_t depth)
+{
+    int64_t most = PANEL_FLOATS / mmi_panel(width, depth) * width;
+    return part(count, mmi_pieces(count, most), width);
+}
+
+void mmi_product_by_panels(const product *p, bool in_place)
+{
+    const mmi_kernels *k = &p->x->k;
+    int64_t depth = k->gemm_depth, rows = in_place ? p->M : stage_part(p->M, k->gemm_a_rows, depth);
+    int64_t cols = stage_part(p->N, k->gemm_b_cols, depth);
+    int64_t most = PANEL_FLOATS / mmi_panel(round_up(cols, k->gemm_b_cols), depth);
+    if (!in_place)
+        most = least(most, PANEL_FLOATS / mmi_panel(round_up(rows, k->gemm_a_rows), depth));
+    int64_t along = part(p->K, mmi_pieces(p->K, most * depth), depth);
+    for (int64_t i = 0; i < p->M; i += rows)
+        for (int64_t j = 0; j < p->N; j += cols)
+            for (int64_t q = 0; q < p->K; q += along) {
+                stage s = { *p, .in_place = in_place };
+                s.p.a += i * p->ars + q * p->acs;
+                s.p.b += q * p->brs + j * p->bcs;
+                s.p.c += i * p->ldc + j;
+                s.p.M = least(rows, p->M - i);
+                s.p.N = least(cols, p->N - j);
+                s.p.K = least(along, p->K - q);
+                s.p.accumulate = p->accumulate || q > 0;
+                run_stage(&s);
+            }
+}
