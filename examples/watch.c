@@ -15,6 +15,7 @@ static const mm_tokenizer *words;
 static time_t drawn;
 static mm_dataset *questions; /* plan.regression */
 static int64_t asked = -1;    /* the last step when they were put */
+static int64_t sampled = -1;  /* and when samples were written */
 
 #define TOGETHER 8 /* of them at once */
 
@@ -76,8 +77,10 @@ static void write_samples(int64_t step)
     s.chat = plan.chat;
     s.template_name = plan.template_name;
     s.bos_id = mm_tokenizer_find(words, "<|im_start|>");
-    if (writer && plan.count > 0)
-        told(mm_report_samples(report, step, writer, words, &s));
+    if (s.max_new_tokens > plan.max_length) /* short rows are no reason not to look at them */
+        s.max_new_tokens = plan.max_length;
+    if (writer && plan.count > 0 && sampled != step && told(mm_report_samples(report, step, writer, words, &s)))
+        sampled = step;
 }
 
 /* How many prompts are answered as they must be: a line of the log, and a curve with the answers in the report. */

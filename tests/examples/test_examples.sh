@@ -81,6 +81,7 @@ distills() {
 stops_and_goes_on() {
     set -- --tokenizer "$work/tokenizer" --data-path "$work/a.jsonl" --hidden-size 64 --num-hidden-layers 1 --max-seq-len 32 \
         --batch-size 2 --save-dir "$work/stopped" --log-interval 1 --epochs 50
+    : >"$work/log" # the one before has such lines too
     "$bin/pretrain" "$@" >"$work/log" &
     pid=$!
     tries=0
@@ -188,9 +189,11 @@ asks_again() {
     printf '{"prompt": "Once upon", "expect": ["never said"], "max_new_tokens": 4}' >"$work/again.jsonl"
     "$bin/pretrain" --tokenizer "$work/tokenizer" --data-path "$work/a.jsonl" --hidden-size 64 --num-hidden-layers 1 \
         --max-seq-len 32 --batch-size 2 --save-dir "$work/asked" --max-steps 5 --optimizer muon \
-        --regression "$work/again.jsonl" --regression-interval 2 >"$work/log"
+        --regression "$work/again.jsonl" --regression-interval 2 --sample "Once upon a time" >"$work/log"
     cat "$work/log"
-    [ "$(grep -c '^regression after step [245]: 0 of 1 prompts passed$' "$work/log")" -eq 3 ] &&
+    # a step whose number ends the run is a tenth of it too: its sample is written once
+    [ "$(grep -c '“Once upon a time”' "$work/asked/report/metrics.jsonl")" -eq 5 ] &&
+        [ "$(grep -c '^regression after step [245]: 0 of 1 prompts passed$' "$work/log")" -eq 3 ] &&
         grep -q '"prompts_passed"' "$work/asked/report/metrics.jsonl" && grep -q '"optimizer": "muon"' "$work/asked/step-5/state.json"
 }
 
