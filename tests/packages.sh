@@ -20,7 +20,6 @@ package_of() {
         python) echo python3 ;;
         numpy) echo python3-numpy ;;
         valgrind) echo valgrind ;;
-        simde) echo '#include <simde/x86/avx512.h>' | "${CC:-cc}" -x c -E - ;;
         libc-symbols) echo libc6-dbg ;;
         abidiff) echo abigail-tools ;;
         clang) echo clang ;;
@@ -51,6 +50,7 @@ is_there() {
         meson | nm | pkg-config | valgrind | abidiff | clang | cmake | git | chromium | qemu-aarch64 | mpirun | doxygen | help2man)
             command -v "$1" ;;
         aarch64-gcc) command -v aarch64-linux-gnu-gcc ;;
+        simde) echo '#include <simde/x86/avx512.h>' | "${CC:-cc}" -x c -E - ;;
         libc-symbols) [ ! -f /etc/debian_version ] || [ -d /usr/lib/debug/.build-id ] ;;
         python) python_for_tests ;;
         numpy) "$(python_for_tests)" -c 'import numpy' ;;
