@@ -40,6 +40,19 @@ static inline __m512d emulate_cvtps_pd(__m256 v)
     EMULATE(__m512d, double, float, v, in[i]);
 }
 
+/* a · 2^floor(b), rounded once: SIMDe's goes by way of 2^b, which may be infinite or subnormal by itself. */
+#undef _mm512_scalef_ps
+#define _mm512_scalef_ps emulate_scalef_ps
+static inline __m512 emulate_scalef_ps(__m512 a, __m512 b)
+{
+    float x[16], power[16];
+    memcpy(x, &a, sizeof x);
+    memcpy(power, &b, sizeof power);
+    for (int i = 0; i < 16; i++)
+        x[i] = power[i] != power[i] ? power[i] : ldexpf(x[i], (int)fmaxf(-1000, fminf(1000, floorf(power[i]))));
+    return _mm512_loadu_ps(x);
+}
+
 /* Halves, by the processor's own F16C. */
 #undef _mm512_cvtph_ps
 #define _mm512_cvtph_ps emulate_cvtph_ps
