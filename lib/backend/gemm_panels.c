@@ -55,10 +55,16 @@ static void pack_part(const stage *s, const operand *o, int64_t first, int64_t l
             last - first, K, s->p.x->compute);
 }
 
+/* Pieces of packing, for each `depth` numbers. */
+static int64_t packing_pieces(const stage *s)
+{
+    return s->own_columns ? s->a.pieces : s->a.pieces + s->b.pieces;
+}
+
 static void pack_piece(void *arg, int64_t piece, int worker)
 {
     const stage *s = arg;
-    int64_t each = s->own_columns ? s->a.pieces : s->a.pieces + s->b.pieces, at = piece % each, first, last;
+    int64_t each = packing_pieces(s), at = piece % each, first, last;
     const operand *o = at < s->a.pieces ? &s->a : &s->b;
     (void)worker;
     mmi_piece_rows(at < s->a.pieces ? at : at - s->a.pieces, o->per_piece, o->count, &first, &last);
@@ -93,9 +99,8 @@ static void run_stage(stage *s)
     set_operand(&s->a, p->x->panels + PANEL_FLOATS, p->a, p->ars, p->acs, s->in_place ? 0 : p->M, p->K, k->gemm_a_rows,
                 k->gemm_depth, k->gemm_pack_a);
     s->own_columns = p->rows >= p->M;
-    int64_t each = s->own_columns ? s->a.pieces : s->a.pieces + s->b.pieces;
-    if (each > 0)
-        mmi_pool_run(p->x->pool, each * mmi_pieces(p->K, k->gemm_depth), pack_piece, s);
+    if (packing_pieces(s) > 0)
+        mmi_pool_run(p->x->pool, packing_pieces(s) * mmi_pieces(p->K, k->gemm_depth), pack_piece, s);
     mmi_pool_run(p->x->pool, product_slices(p), multiply_slice, s);
 }
 

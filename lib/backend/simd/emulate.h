@@ -108,39 +108,29 @@ static inline void emulate_mask_storeu_ps(void *p, __mmask16 mask, __m512 v)
             memcpy((float *)p + i, &lanes[i], sizeof lanes[i]);
 }
 
-/* In the order in which compilers add: halves onto each other. */
+/* Across the lanes, in the order in which compilers do it: halves onto each other. `with` is a lane of the other half.
+ */
+#define EMULATE_REDUCE(name, vector, number, expression)                                                               \
+    static inline number name(vector v)                                                                                \
+    {                                                                                                                  \
+        number lane[sizeof(vector) / sizeof(number)];                                                                  \
+        memcpy(lane, &v, sizeof lane);                                                                                 \
+        for (size_t half = sizeof lane / sizeof lane[0] / 2; half > 0; half /= 2)                                      \
+            for (size_t i = 0; i < half; i++) {                                                                        \
+                number with = lane[i + half];                                                                          \
+                lane[i] = expression;                                                                                  \
+            }                                                                                                          \
+        return lane[0];                                                                                                \
+    }
+EMULATE_REDUCE(emulate_reduce_add_ps, __m512, float, lane[i] + with)
+EMULATE_REDUCE(emulate_reduce_add_pd, __m512d, double, lane[i] + with)
+EMULATE_REDUCE(emulate_reduce_max_ps, __m512, float, lane[i] > with ? lane[i] : with)
 #undef _mm512_reduce_add_ps
-#define _mm512_reduce_add_ps emulate_reduce_add_ps
-static inline float emulate_reduce_add_ps(__m512 v)
-{
-    float lanes[16];
-    memcpy(lanes, &v, sizeof lanes);
-    for (int half = 8; half > 0; half /= 2)
-        for (int i = 0; i < half; i++)
-            lanes[i] += lanes[i + half];
-    return lanes[0];
-}
 #undef _mm512_reduce_add_pd
-#define _mm512_reduce_add_pd emulate_reduce_add_pd
-static inline double emulate_reduce_add_pd(__m512d v)
-{
-    double lanes[8];
-    memcpy(lanes, &v, sizeof lanes);
-    for (int half = 4; half > 0; half /= 2)
-        for (int i = 0; i < half; i++)
-            lanes[i] += lanes[i + half];
-    return lanes[0];
-}
 #undef _mm512_reduce_max_ps
+#define _mm512_reduce_add_ps emulate_reduce_add_ps
+#define _mm512_reduce_add_pd emulate_reduce_add_pd
 #define _mm512_reduce_max_ps emulate_reduce_max_ps
-static inline float emulate_reduce_max_ps(__m512 v)
-{
-    float lanes[16];
-    memcpy(lanes, &v, sizeof lanes);
-    for (int i = 1; i < 16; i++)
-        lanes[0] = lanes[i] > lanes[0] ? lanes[i] : lanes[0];
-    return lanes[0];
-}
 
 /* bf16, as the manual has it: to nearest even, NaN kept, subnormals taken for 0; the product with the upper numbers is
  * added before that with the lower ones, each sum rounded once and taken for 0 where it is subnormal. */

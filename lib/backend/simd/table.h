@@ -48,27 +48,20 @@ void SIMD(gemm_tile)(float *c, int64_t ldc, const float *a, int64_t ars, int64_t
 /* gemv.c */
 void SIMD(gemv_rows)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype, int64_t ldw,
                      int64_t M, int64_t N, int64_t K);
-void SIMD(gemv_rows_rounded)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype,
-                             int64_t ldw, int64_t M, int64_t N, int64_t K, int32_t round);
 
-/* panels.c */
+/* gemv.c, panels.c: products that may be rounded. bf16 leaves to the set below it, BASE, what it has no words for. */
+#define ROUNDING_KERNELS(set)                                                                                          \
+    void set(gemv_rows_rounded)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype,      \
+                                int64_t ldw, int64_t M, int64_t N, int64_t K, int32_t round);                          \
+    void set(gemm_pack_a)(float *to, const float *a, int64_t across, int64_t along, int64_t count, int64_t K,          \
+                          int32_t round);                                                                              \
+    void set(gemm_pack_b)(float *to, const float *b, int64_t across, int64_t along, int64_t count, int64_t K,          \
+                          int32_t round);                                                                              \
+    void set(gemm_multiply)(float *c, int64_t ldc, const float *a, int64_t ars, const float *b, int64_t M, int64_t N,  \
+                            int64_t K, int32_t accumulate, int32_t round)
+ROUNDING_KERNELS(SIMD);
+ROUNDING_KERNELS(BASE);
 void SIMD(gemm_shape)(int64_t *depth, int64_t *a_rows, int64_t *b_cols);
-void SIMD(gemm_pack_a)(float *to, const float *a, int64_t across, int64_t along, int64_t count, int64_t K,
-                       int32_t round);
-void SIMD(gemm_pack_b)(float *to, const float *b, int64_t across, int64_t along, int64_t count, int64_t K,
-                       int32_t round);
-void SIMD(gemm_multiply)(float *c, int64_t ldc, const float *a, int64_t ars, const float *b, int64_t M, int64_t N,
-                         int64_t K, int32_t accumulate, int32_t round);
-
-/* what bf16 leaves to the set below it */
-void BASE(gemm_pack_a)(float *to, const float *a, int64_t across, int64_t along, int64_t count, int64_t K,
-                       int32_t round);
-void BASE(gemm_pack_b)(float *to, const float *b, int64_t across, int64_t along, int64_t count, int64_t K,
-                       int32_t round);
-void BASE(gemm_multiply)(float *c, int64_t ldc, const float *a, int64_t ars, const float *b, int64_t M, int64_t N,
-                         int64_t K, int32_t accumulate, int32_t round);
-void BASE(gemv_rows_rounded)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype,
-                             int64_t ldw, int64_t M, int64_t N, int64_t K, int32_t round);
 
 /* blocks.c; the latter on x86 */
 void SIMD(widen_blocks)(float *y, const void *x, int32_t dtype, int64_t n);
