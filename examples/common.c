@@ -136,6 +136,7 @@ mm_loader *make_loader(const char *path, mm_tokenizer *tokenizer, int32_t kind, 
     l.kind = kind;
     l.form = form;
     l.template_name = o.template_name;
+    l.trim = 1; /* padding behind the last target costs time and teaches nothing */
     l.skip_bad_lines = o.skip_bad_lines > 0;
     l.bos_id = mm_tokenizer_find(tokenizer, "<|im_start|>");
     l.eos_id = mm_tokenizer_find(tokenizer, "<|im_end|>");

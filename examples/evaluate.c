@@ -136,6 +136,7 @@ static void evaluate_loss(mm_context *context, mm_tokenizer *tokenizer, mm_datas
     l.batch = (int32_t)o.batch;
     l.max_length = (int32_t)o.max_length;
     l.form = MM_ROWS_PAD3;
+    l.trim = 1;
     l.shuffle = 0;
     l.kind = strcmp(o.kind, "chat") == 0 ? MM_ROW_CHAT : MM_ROW_TEXT;
     check(mm_loader_create(dataset, tokenizer, &l, &loader));

@@ -149,7 +149,8 @@ typedef struct mm_loader_options {
                                     are the same with any number */
     int32_t mixed_prompts;     /**< 1: take pairs whose answers are to different prompts, as upstream does; 0: such a row is a bad
                                     one */
-    int32_t reserved;          /**< 0 */
+    int32_t trim;              /**< 1: a batch of padded rows is cut behind the last target of any of them, so that T varies. The loss
+                                    stays as it is, but for an auxiliary one of experts, which then counts less of the padding */
 } mm_loader_options;
 #define MM_LOADER_OPTIONS_INIT { sizeof(mm_loader_options), 0, 8, 512, MM_ROWS_PAD, 1, 0, 1, 2, 0, NULL, MM_ROW_TEXT, 0, \
                                  MM_THINK_DEFAULT, 0, 1, 1, 0, 0 }
@@ -175,7 +176,7 @@ MM_API mm_status mm_loader_create(mm_dataset *dataset, mm_tokenizer *tokenizer, 
 /** NULL is fine. Since: 0.1 */
 MM_API void mm_loader_free(mm_loader *loader);
 
-/** Tokens per row of its batches: T; of prompts, at most. Since: 0.1 */
+/** Tokens per row of its batches: T; of prompts, and with trim, at most. Since: 0.1 */
 MM_API int32_t mm_loader_length(const mm_loader *loader);
 
 /**

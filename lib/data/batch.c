@@ -127,6 +127,25 @@ static void close_gap(int32_t *rows, const mmi_batch_room *room)
             (size_t)room->filled * width * sizeof *rows);
 }
 
+/* Move `count` rows closer together, as only the first `reach` of each are wanted. */
+static void narrow(int32_t *rows, int32_t count, size_t width, size_t reach)
+{
+    for (size_t row = 1; row < (size_t)count; row++)
+        memmove(rows + row * reach, rows + row * width, reach * sizeof *rows);
+}
+
+static void trim(mm_batch *batch, mmi_batch_room *room)
+{
+    int32_t reach = 1;
+    for (int64_t row = 0; row < batch->batch; row++) {
+        int32_t own = mmi_row_reach(room->targets + row * room->width, room->width);
+        reach = own > reach ? own : reach;
+    }
+    narrow(room->ids, batch->batch, (size_t)room->width, (size_t)reach);
+    narrow(room->targets, batch->batch, (size_t)room->width, (size_t)reach);
+    batch->length = reach;
+}
+
 void mmi_batch_finish(mm_batch *batch, mmi_batch_room *room, const mmi_recipe *r)
 {
     int sides = mmi_recipe_sides(r);
@@ -145,6 +164,8 @@ void mmi_batch_finish(mm_batch *batch, mmi_batch_room *room, const mmi_recipe *r
     batch->targets = room->targets;
     batch->document_ids = room->documents;
     batch->length = room->width;
+    if (r->options.trim && r->options.form != MM_ROWS_PACK)
+        trim(batch, room);
 }
 
 void mmi_batch_prompts(mm_prompts *prompts, mmi_batch_room *room)

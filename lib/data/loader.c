@@ -49,7 +49,7 @@ static mm_status check_kind(const mm_loader_options *o)
     if (status == MM_OK)
         status = check_between("mixed_prompts", o->mixed_prompts, 0, 1);
     if (status == MM_OK)
-        status = check_between("reserved", o->reserved, 0, 0);
+        status = check_between("trim", o->trim, 0, 1);
     return status == MM_OK ? check_between("strip_empty_think", o->strip_empty_think, 0, 1) : status;
 }
 

@@ -58,6 +58,13 @@ void mmi_row_marked(int32_t *ids, int32_t *targets, int32_t width, const int32_t
         targets[t] = t + 1 < count && marks[t + 1] ? from[t + 1] : MMI_IGNORED;
 }
 
+int32_t mmi_row_reach(const int32_t *targets, int32_t width)
+{
+    while (width > 0 && targets[width - 1] == MMI_IGNORED)
+        width--;
+    return width;
+}
+
 void mmi_row_empty(int32_t *ids, int32_t *targets, int32_t *documents, int32_t width, int32_t pad)
 {
     fill(ids, 0, width, pad);

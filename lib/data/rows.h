@@ -22,6 +22,9 @@ void mmi_row_framed(int32_t *ids, int32_t *targets, int32_t width, const int32_t
 void mmi_row_marked(int32_t *ids, int32_t *targets, int32_t width, const int32_t *from, const unsigned char *marks,
                     size_t count);
 
+/* How much of a row counts: as far as its last target, 0 without one. What follows is seen by no position that counts. */
+int32_t mmi_row_reach(const int32_t *targets, int32_t width);
+
 /* No text at all: padding, nothing to be learnt. */
 void mmi_row_empty(int32_t *ids, int32_t *targets, int32_t *documents, int32_t width, int32_t pad);
 

@@ -2,6 +2,7 @@
 
 #include "base/dtype.h"
 #include "data/loader.h"
+#include "data/rows.h"
 #include "model/model.h"
 
 static const mmi_stage *const stages[] = { [MM_STAGE_PLAIN] = &mmi_stage_plain,
@@ -22,10 +23,11 @@ int64_t mmi_stage_uses(const mm_trainer *t)
 void mmi_stage_hash_row(mmi_hash *hash, const mm_batch *b, int64_t row)
 {
     const int32_t *const arrays[3] = { b->ids, b->targets, b->document_ids };
-    size_t T = (size_t)b->length;
+    size_t start = (size_t)row * (size_t)b->length;
+    size_t reach = (size_t)mmi_row_reach(b->targets + start, b->length);
     for (int i = 0; i < 3; i++)
         if (arrays[i])
-            mmi_hash_add(hash, arrays[i] + (size_t)row * T, T * sizeof(int32_t));
+            mmi_hash_add(hash, arrays[i] + start, reach * sizeof(int32_t));
 }
 
 uint64_t mmi_stage_hash_model(const mm_model *model)

@@ -74,7 +74,7 @@ int64_t mmi_stage_uses(const mm_trainer *t);
 /* The stage of an MM_STAGE_…, or NULL. */
 const mmi_stage *mmi_stage_of(int32_t stage);
 
-/* What tells a row of a batch from other rows: all that is fed and counted. */
+/* What tells a row of a batch from other rows: all that is fed and counted, whatever is padded. */
 void mmi_stage_hash_row(mmi_hash *hash, const mm_batch *batch, int64_t row);
 
 /* What tells a frozen model from another one: all its weights. */

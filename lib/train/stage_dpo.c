@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "data/loader.h"
+#include "data/rows.h"
 #include "model/model.h"
 #include "train/health.h"
 #include "train/objective.h"
@@ -116,27 +117,38 @@ static uint64_t key_of(const mm_batch *b, const int64_t rows[2])
     return mmi_hash_end(&hash);
 }
 
+/* As far as the longer one of a pair counts, at least 1: how far its batch is padded must not be seen in its score. */
+static size_t reach_of(const mm_batch *b, const int64_t rows[2])
+{
+    int32_t reach = 1;
+    for (int side = 0; side < 2; side++) {
+        int32_t own = mmi_row_reach(b->targets + rows[side] * b->length, b->length);
+        reach = own > reach ? own : reach;
+    }
+    return (size_t)reach;
+}
+
 /* How much better the reference likes the chosen answer. */
 static mm_status score_pair(dpo *d, double *score, const mm_batch *b, const int64_t rows[2])
 {
-    size_t T = (size_t)b->length;
+    size_t width = (size_t)b->length, T = reach_of(b, rows);
     double scores[2];
     mm_output out = MM_OUTPUT_INIT;
     mm_batch pair = MM_BATCH_INIT;
     int32_t *ids = d->pair, *targets = ids + 2 * T, *mask = targets + 2 * T;
     for (size_t side = 0; side < 2; side++) {
-        size_t row = (size_t)rows[side];
-        memcpy(ids + side * T, b->ids + row * T, T * sizeof *ids);
-        memcpy(targets + side * T, b->targets + row * T, T * sizeof *targets);
-        memcpy(mask + side * T, d->mask + row * T, T * sizeof *mask);
+        size_t start = (size_t)rows[side] * width;
+        memcpy(ids + side * T, b->ids + start, T * sizeof *ids);
+        memcpy(targets + side * T, b->targets + start, T * sizeof *targets);
+        memcpy(mask + side * T, d->mask + start, T * sizeof *mask);
     }
     pair.ids = ids;
     pair.targets = targets;
     pair.batch = 2;
-    pair.length = b->length;
+    pair.length = (int32_t)T;
     mm_status status = mm_forward(d->context, &pair, &out);
     if (status == MM_OK)
-        status = mm_sequence_scores(scores, out.logprobs.data, mask, 2, b->length, d->options.reduction);
+        status = mm_sequence_scores(scores, out.logprobs.data, mask, 2, pair.length, d->options.reduction);
     *score = scores[0] - scores[1];
     return status == MM_OK ? MM_OK : mmi_fail_within(status, "the reference");
 }

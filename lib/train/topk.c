@@ -10,7 +10,7 @@
 #include "model/model.h"
 #include "train/stage.h"
 
-#define FORMAT "minimind-distill-1"
+#define FORMAT "minimind-distill-2"
 
 /* --- Reading --- */
 

@@ -165,6 +165,67 @@ START_TEST(of_preferences_the_chosen_half_comes_first)
 }
 END_TEST
 
+/* Batches of the loader and of one that trims, side by side; how many tokens were cut off. */
+static int64_t check_trimmed(mm_loader *whole, mm_loader *trimmed, bool packed)
+{
+    mm_batch a = MM_BATCH_INIT, b = MM_BATCH_INIT;
+    int64_t cut = 0;
+    do {
+        int32_t reach = packed ? mm_loader_length(whole) : 1;
+        ck_ok(mm_loader_next(whole, &a));
+        ck_ok(mm_loader_next(trimmed, &b));
+        ck_assert_int_eq(b.batch, a.batch);
+        for (int32_t row = 0; row < a.batch; row++)
+            for (int32_t t = 0; t < a.length; t++) {
+                size_t i = (size_t)row * (size_t)a.length + (size_t)t, j = (size_t)row * (size_t)b.length + (size_t)t;
+                if (a.targets[i] != -100 && t >= reach)
+                    reach = t + 1;
+                ck_assert(t >= b.length || (a.ids[i] == b.ids[j] && a.targets[i] == b.targets[j]));
+            }
+        ck_assert(a.batch == 0 || b.length == reach);
+        cut += (int64_t)a.batch * (a.length - b.length);
+    } while (a.batch > 0);
+    return cut;
+}
+
+START_TEST(trimmed_batches_end_with_their_last_target)
+{
+    static const struct { int32_t kind, form; } cases[] = {
+        { MM_ROW_TEXT, MM_ROWS_PAD }, { MM_ROW_TEXT, MM_ROWS_PAD3 },       { MM_ROW_CHAT, MM_ROWS_PAD },
+        { MM_ROW_CHAT, MM_ROWS_PAD3 }, { MM_ROW_PREFERENCE, MM_ROWS_PAD }, { MM_ROW_TEXT, MM_ROWS_PACK },
+    };
+    static const char letters[] = "a fox and a hare, a hen and a goose";
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        char rows[8000] = "";
+        for (int i = 0; i < 11; i++) { /* the fourth has nothing to learn, in its batch of text nobody has */
+            char text[64], *end = rows + strlen(rows);
+            size_t room = sizeof rows - (size_t)(end - rows);
+            snprintf(text, sizeof text, "%.*s", i == 3 ? 0 : 3 * i + 1, letters);
+            if (cases[c].kind == MM_ROW_TEXT)
+                snprintf(end, room, "{\"text\": \"%s\"}\n", text);
+            else if (cases[c].kind == MM_ROW_PREFERENCE)
+                snprintf(end, room, pair, i, i, i, i);
+            else
+                snprintf(end, room,
+                         "{\"conversations\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", "
+                         "\"content\": \"%s\"}]}\n",
+                         text);
+        }
+        for (int32_t batch = 1; batch <= 4; batch += 3) {
+            mm_loader_options o = options_of(cases[c].kind, cases[c].form, batch, 140, "minimind2");
+            use(rows, &o);
+            mm_loader *trimmed = NULL;
+            o.trim = 1;
+            ck_ok(mm_loader_create(dataset, tokenizer, &o, &trimmed));
+            ck_assert_int_eq(mm_loader_length(trimmed), mm_loader_length(loader));
+            int64_t cut = check_trimmed(loader, trimmed, cases[c].form == MM_ROWS_PACK);
+            ck_assert(cases[c].form == MM_ROWS_PACK ? cut == 0 : cut > 0);
+            mm_loader_free(trimmed);
+        }
+    }
+}
+END_TEST
+
 static const char prompts[] =
     "{\"conversations\": [{\"role\": \"user\", \"content\": \"hi\"}, {\"role\": \"assistant\", \"content\": \"yes\\u0000!\"}]}\n"
     "{\"conversations\": [{\"role\": \"system\", \"content\": \"s\"}, {\"role\": \"user\", \"content\": \"why\"}]}\n"
@@ -396,6 +457,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, of_a_conversation_only_the_answers_are_learnt);
     tcase_add_test(tc, packed_conversations_keep_their_marks);
     tcase_add_test(tc, of_preferences_the_chosen_half_comes_first);
+    tcase_add_test(tc, trimmed_batches_end_with_their_last_target);
     tcase_add_test(tc, prompts_end_where_the_answer_begins);
     tcase_add_test(tc, prompts_may_think_and_keep_their_end_when_cut);
     tcase_add_test(tc, prompts_of_minimind2_take_roles_from_the_position);

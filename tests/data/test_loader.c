@@ -358,8 +358,8 @@ START_TEST(bad_options_are_refused)
 {
     use_text("{\"text\": \"a\"}\n");
     static const mm_loader_options good = MM_LOADER_OPTIONS_INIT;
-    mm_loader_options wrong[10];
-    for (int i = 0; i < 10; i++)
+    mm_loader_options wrong[12];
+    for (int i = 0; i < 12; i++)
         wrong[i] = good;
     wrong[0].batch = 0;
     wrong[1].max_length = 1;
@@ -371,8 +371,10 @@ START_TEST(bad_options_are_refused)
     wrong[7].eos_id = -2;
     wrong[8].pad_id = -1;
     wrong[9].struct_size = 0;
+    wrong[10].trim = 2;
+    wrong[11].trim = -1;
     mm_loader *loader = NULL;
-    for (int i = 0; i < 10; i++)
+    for (int i = 0; i < 12; i++)
         ck_status(mm_loader_create(dataset, tokenizer, &wrong[i], &loader), MM_ERR_ARG);
     ck_status(mm_loader_create(NULL, tokenizer, &good, &loader), MM_ERR_ARG);
     ck_status(mm_loader_create(dataset, NULL, &good, &loader), MM_ERR_ARG);

@@ -61,7 +61,7 @@ static void write_signed(const char *path, const uint8_t *data, size_t size)
     mmi_hash_add(&hash, ids, count * sizeof *ids);
     mmi_hash_add(&hash, logits, count * sizeof *logits);
     mmi_hash_text(text, mmi_hash_end(&hash));
-    const char *const metadata[] = { "format", "minimind-distill-1", "vocab_size", "259", "hash", text, NULL };
+    const char *const metadata[] = { "format", "minimind-distill-2", "vocab_size", "259", "hash", text, NULL };
     const mmi_st_entry entries[4] = {
         { .name = (char *)"keys", .dtype = MM_I64, .rank = 1, .shape = { rows, 1, 1, 1 }, .data = keys },
         { .name = (char *)"starts", .dtype = MM_I64, .rank = 1, .shape = { rows + 1, 1, 1, 1 }, .data = starts },

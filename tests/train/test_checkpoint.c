@@ -382,13 +382,13 @@ START_TEST(a_checkpoint_of_another_run_is_refused_by_what_differs)
     static const char *const names[] = {
         "learning_rate", "max_grad_norm", "beta2",      "weight_decay", "epochs", "max_steps", "accumulation_steps",
         "schedule",      "warmup_steps",  "batch_size", "max_length",   "form",   "shuffle",   "seed",
-        "eos_id",        "data_rows",     "data_hash"
+        "eos_id",        "data_rows",     "data_hash",  "trim"
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         tiny_options other = o;
         char path[512];
         snprintf(path, sizeof path, "%s", rows);
-        if (i >= 15)
+        if (i == 15 || i == 16)
             snprintf(path, sizeof path, "%s", put_rows(scratch_directory(), "rows.jsonl", i == 15 ? 24 : 23, 12, 1));
         if (i == 16) { /* one letter of 23 rows */
             FILE *file = fopen(path, "r+b");
@@ -412,6 +412,7 @@ START_TEST(a_checkpoint_of_another_run_is_refused_by_what_differs)
         other.loader.shuffle = i != 12;
         other.loader.seed += i == 13;
         other.loader.eos_id += i == 14;
+        other.loader.trim = i == 17;
         tiny_start(&run, &other);
         ck_status(mm_trainer_resume(run.trainer, output), MM_ERR_FORMAT);
         ck_error_mentions(names[i]);

@@ -18,6 +18,7 @@ static tiny_options careful(tiny_kind kind, const char *directory)
     tiny_options o = tiny_options_of(kind, directory);
     o.validation = o.path;
     o.dropout = 0.1;
+    o.loader.trim = kind != TINY_TEXT;
     o.trainer.eval_interval = 4;
     o.trainer.eval_batches = 2;
     o.trainer.patience = 1000;
