@@ -80,7 +80,7 @@ typedef struct mm_policy_training {
     int32_t group;          /**< answers to each prompt; of GRPO and CISPO at least 2, for they are compared */
     int32_t max_new_tokens; /**< of an answer; the rest is cut off */
     int32_t updates;        /**< steps that learn from the same answers, each with an update of its own: above 1
-                                 accumulation_steps must be 1, and there can be one rank only */
+                                 accumulation_steps must be 1 */
 } mm_policy_training;
 #define MM_POLICY_TRAINING_INIT { sizeof(mm_policy_training), NULL, NULL, NULL, 0.02, 0.2, 5.0, 1.0, 0.95, 0.2, 0.5, 10.0, 1.0f, \
                                   1.0f, MM_POLICY_GRPO, 8, 128, 1 }

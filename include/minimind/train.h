@@ -22,10 +22,11 @@
  * pass goes on, and the weights stay the same to the bit. All must have the same model, options, data and place, or
  * mm_trainer_run() says what differs; weights alone may come from rank 0. That goes for every stage: of preferences the
  * pairs are shared out, of rewards the prompts, whose answers each rank draws for itself and compares within their
- * groups (GRPO and CISPO with `updates` 1; PPO's value head is one rank's alone). Models that stand by, and the weights
- * beside an adapter, must be the same everywhere. Rank 0 writes the checkpoints, which any number of ranks can go on
- * from as long as the batches of all together stay as large. Between two updates there is no whole gradient anywhere:
- * checkpoints and stopping wait for the next update. When a rank fails or dies, mm_trainer_run() of the others returns
+ * groups; PPO's advantages are brought to mean 0 and variance 1 over the answers of all. Models that stand by, and the
+ * weights beside an adapter, must be the same everywhere. Rank 0 writes the checkpoints, which any number of ranks can go on
+ * from as long as the batches of all together stay as large. Between two updates there is no whole gradient anywhere,
+ * and answers that will be learnt from again are one rank's: checkpoints and stopping wait for the next update, or for
+ * the last one from the same answers. When a rank fails or dies, mm_trainer_run() of the others returns
  * a status, with a message that names it, and stands where the last update left off.
  */
 #ifndef MINIMIND_TRAIN_H

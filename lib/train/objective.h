@@ -22,6 +22,12 @@ mm_status mmi_distill_check(const mm_distill_options *options);
 /* Tokens that count. */
 int64_t mmi_objective_counted(const int32_t *mask, int64_t length);
 
+/* Advantages [count] brought to mean 0 and variance 1 in three steps, so that ranks can add up the sums of the first
+ * two: Σ a, then Σ (a - mean)², over those that count. */
+double mmi_advantages_sum(const double *advantages, const int32_t *mask, int64_t count);
+double mmi_advantages_squares(const double *advantages, const int32_t *mask, int64_t count, double mean);
+void mmi_advantages_scale(double *advantages, const int32_t *mask, int64_t count, double mean, double variance);
+
 /* A token's term and its derivative by the policy's logprob. */
 typedef struct mmi_term {
     double value, slope;

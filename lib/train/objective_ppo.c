@@ -45,15 +45,34 @@ static void gae_row(const mm_gae_options *o, int64_t length, const double *rewar
     }
 }
 
-static void normalize(double *advantages, const int32_t *mask, int64_t count)
+double mmi_advantages_sum(const double *advantages, const int32_t *mask, int64_t count)
 {
-    double n = fmax((double)mmi_objective_counted(mask, count), 1), mean = 0, variance = 0;
+    double sum = 0;
     for (int64_t i = 0; i < count; i++)
-        mean += advantages[i] / n; /* 0 where nothing counts */
+        sum += mask[i] ? advantages[i] : 0;
+    return sum;
+}
+
+double mmi_advantages_squares(const double *advantages, const int32_t *mask, int64_t count, double mean)
+{
+    double sum = 0;
     for (int64_t i = 0; i < count; i++)
-        variance += mask[i] ? (advantages[i] - mean) * (advantages[i] - mean) / n : 0;
+        sum += mask[i] ? (advantages[i] - mean) * (advantages[i] - mean) : 0;
+    return sum;
+}
+
+void mmi_advantages_scale(double *advantages, const int32_t *mask, int64_t count, double mean, double variance)
+{
     for (int64_t i = 0; i < count; i++)
         advantages[i] = mask[i] ? (advantages[i] - mean) / sqrt(variance + 1e-8) : 0;
+}
+
+static void normalize(double *advantages, const int32_t *mask, int64_t count)
+{
+    double n = fmax((double)mmi_objective_counted(mask, count), 1);
+    double mean = mmi_advantages_sum(advantages, mask, count) / n;
+    double variance = mmi_advantages_squares(advantages, mask, count, mean) / n;
+    mmi_advantages_scale(advantages, mask, count, mean, variance);
 }
 
 mm_status mm_gae(const mm_gae_options *options, int64_t rows, int64_t length, const double *rewards,

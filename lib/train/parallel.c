@@ -58,7 +58,7 @@ mm_status mmi_parallel_create(mm_trainer *t)
     p->comm = comm;
     p->trainer = t;
     const mmi_trained trained = mmi_context_trained(t->context);
-    return mmi_reducer_create(&p->reducer, &p->comm, mmi_trained_count(&trained) + 1);
+    return mmi_reducer_create(&p->reducer, &p->comm, mmi_trained_count(&trained) + 2);
 }
 
 void mmi_parallel_free(mm_trainer *t)
@@ -79,7 +79,7 @@ int32_t mmi_parallel_rank(const mm_trainer *t)
 
 bool mmi_parallel_can_save(const mm_trainer *t)
 {
-    return !t->parallel || mmi_trainer_accumulated(t) == 0;
+    return !t->parallel || (mmi_trainer_accumulated(t) == 0 && t->now.step % mmi_stage_uses(t) == 0);
 }
 
 bool mmi_parallel_stops(const mm_trainer *t)
@@ -141,10 +141,11 @@ mm_status mmi_parallel_sum(const mm_trainer *t, double *values, int64_t count)
     return MM_OK;
 }
 
-mm_status mmi_parallel_join(mmi_share *share, const mm_trainer *t, mmi_reading *r, double weight, double aux_loss,
+mm_status mmi_parallel_join(mmi_share *share, const mm_trainer *t, mmi_reading *r, mmi_weights own, double aux_loss,
                             const mm_batch *batch)
 {
-    enum { WEIGHT, LOSS, ROWS, AUX, TOKENS, METRICS, COUNT = METRICS + MMI_METRICS_MAX };
+    enum { WEIGHT, LOSS, ROWS, AUX, TOKENS, METRICS_WEIGHT, METRICS, COUNT = METRICS + MMI_METRICS_MAX };
+    double weight = own.loss;
     _Static_assert(COUNT < VALUES, "one sum takes them all");
     *share = (mmi_share){ .loss = 1, .aux = weight > 0 };
     if (!t->parallel) {
@@ -156,8 +157,9 @@ mm_status mmi_parallel_join(mmi_share *share, const mm_trainer *t, mmi_reading *
     v[ROWS] = rows;
     v[AUX] = rows > 0 ? rows * aux_loss : 0;
     v[TOKENS] = (double)r->tokens;
+    v[METRICS_WEIGHT] = own.metrics;
     for (int i = 0; i < MMI_METRICS_MAX; i++)
-        v[METRICS + i] = weight > 0 ? weight * r->metrics[i] : 0;
+        v[METRICS + i] = own.metrics > 0 ? own.metrics * r->metrics[i] : 0;
     mm_status status = mmi_parallel_sum(t, v, COUNT);
     if (status != MM_OK)
         return status;
@@ -166,7 +168,7 @@ mm_status mmi_parallel_join(mmi_share *share, const mm_trainer *t, mmi_reading *
     r->loss = v[LOSS] / all + v[AUX] / all_rows;
     r->tokens = (int64_t)v[TOKENS];
     for (int i = 0; i < MMI_METRICS_MAX; i++)
-        r->metrics[i] = v[METRICS + i] / all;
+        r->metrics[i] = v[METRICS + i] / (v[METRICS_WEIGHT] > 0 ? v[METRICS_WEIGHT] : 1);
     return MM_OK;
 }
 
@@ -243,6 +245,12 @@ mm_status mmi_parallel_reduce(mm_trainer *t)
     if (!p->reduced)
         on_gradients(p, 0, mmi_trained_count(&trained));
     p->reduced = false;
+    if (t->stage->gradients) {
+        int64_t count = 0;
+        float *own = t->stage->gradients(t, &count);
+        if (count > 0)
+            mmi_reducer_post(p->reducer, own, count);
+    }
     return mmi_reducer_wait(p->reducer);
 }
 
@@ -347,8 +355,11 @@ mm_status mmi_parallel_begin(mm_trainer *t)
     if (status == MM_OK)
         status = level_all(t);
     /* a checkpoint of one rank in the midst of an accumulation: its gradients count once */
-    if (status == MM_OK && mmi_trainer_accumulated(t) > 0 && mmi_parallel_rank(t) > 0)
+    if (status == MM_OK && mmi_trainer_accumulated(t) > 0 && mmi_parallel_rank(t) > 0) {
         status = mm_zero_grad(t->context);
+        if (t->stage->drop)
+            t->stage->drop(t);
+    }
     double none = 0;
     return status == MM_OK ? mmi_parallel_sum(t, &none, 1) : status;
 }

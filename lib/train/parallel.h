@@ -29,7 +29,8 @@ int32_t mmi_parallel_rank(const mm_trainer *t);
 /* Should the run stop here? Alone: when told to. Among others: when all know of it, and between two updates. */
 bool mmi_parallel_stops(const mm_trainer *t);
 
-/* May a checkpoint be written here? Among others the gradients of one rank are not all there are. */
+/* May a checkpoint be written here? Among others the gradients of one rank are not all there are, nor is the data that
+ * it learns from more than once. */
 bool mmi_parallel_can_save(const mm_trainer *t);
 
 /* Sum `count` ≤ 15 values over all ranks. Carries the wish to stop along. */
@@ -41,11 +42,16 @@ typedef struct mmi_share {
     double loss, aux;
 } mmi_share;
 
+/* What the means in a reading are taken over: the targets, pairs or answers that count. */
+typedef struct mmi_weights {
+    double loss, metrics;
+} mmi_weights;
+
 /* Collective, behind the forward pass of a step that is learnt from. A reading of one's own batch becomes that of all
- * batches: loss and metrics, which are means, by `weight` (the targets, pairs or answers that count); tokens are added
- * up. The auxiliary loss, a mean over sequences, joins the loss by rows. */
-mm_status mmi_parallel_join(mmi_share *share, const mm_trainer *t, mmi_reading *reading, double weight, double aux_loss,
-                            const mm_batch *batch);
+ * batches: loss and metrics by their weights; tokens are added up. The auxiliary loss, a mean over sequences, joins the
+ * loss by rows. */
+mm_status mmi_parallel_join(mmi_share *share, const mm_trainer *t, mmi_reading *reading, mmi_weights weights,
+                            double aux_loss, const mm_batch *batch);
 
 /* If the step at hand is the last before an update, its backward pass will send gradients as they become final. */
 void mmi_parallel_overlap(mm_backward_options *back, mm_trainer *t);

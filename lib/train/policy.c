@@ -72,16 +72,6 @@ static mm_status plan_size(mmi_policy *p, const mm_trainer *t)
     return MM_OK;
 }
 
-/* Among ranks a checkpoint holds what all have in common, which answers are not; and no rank has all of the value
- * head's gradients. */
-static mm_status check_alone(const mm_policy_training *o, const mm_trainer *t)
-{
-    if (mmi_loader_options(t->loader)->world == 1 || (o->variant != MM_POLICY_PPO && o->updates == 1))
-        return MM_OK;
-    return mmi_fail(MM_ERR_UNSUPPORTED, "mm_policy_training: %s runs on one rank alone",
-                    o->updates > 1 ? "updates above 1" : "MM_POLICY_PPO");
-}
-
 mm_status mmi_policy_plan(mmi_policy *p, const mm_trainer *t)
 {
     p->o = (mm_policy_training)MM_POLICY_TRAINING_INIT;
@@ -90,8 +80,6 @@ mm_status mmi_policy_plan(mmi_policy *p, const mm_trainer *t)
         status = check_counts(&p->o, t);
     if (status == MM_OK)
         status = check_numbers(&p->o);
-    if (status == MM_OK)
-        status = check_alone(&p->o, t);
     p->sampling = (mm_sampling)MM_SAMPLING_INIT;
     p->sampling.temperature = p->o.temperature;
     p->sampling.top_p = p->o.top_p;
@@ -214,28 +202,40 @@ bool mmi_policy_options(mmi_json *to, const mmi_policy *p)
     return ok;
 }
 
-bool mmi_policy_save(mmi_json *to, const mmi_policy *p)
+bool mmi_policy_save(mmi_json *to, mmi_policy *p, const mm_trainer *t)
 {
-    return mmi_json_set_int(to, "answers", p->rollout.rows) &&
-           mmi_json_set_int(to, "answer_width", p->rollout.length) &&
+    p->kept_rows = t->now.step % p->o.updates != 0 ? p->rollout.rows : 0;
+    return mmi_json_set_int(to, "answers", p->kept_rows) &&
+           mmi_json_set_int(to, "answer_width", p->kept_rows > 0 ? p->rollout.length : 0) &&
            mmi_json_set_int(to, "value_steps", p->head ? mmi_value_head_steps(p->head) : 0);
 }
 
-mm_status mmi_policy_open(mmi_policy *p, const mmi_json *from, const char *directory)
+mm_status mmi_policy_open(mmi_policy *p, const mm_trainer *t, const mmi_json *from, const char *directory)
 {
-    p->opened_rows = mmi_json_int(mmi_json_get(from, "answers"), -1);
+    p->kept_rows = mmi_json_int(mmi_json_get(from, "answers"), -1);
     p->opened_length = mmi_json_int(mmi_json_get(from, "answer_width"), -1);
     p->opened_steps = mmi_json_int(mmi_json_get(from, "value_steps"), -1);
-    if (p->opened_rows < 0 || p->opened_rows > p->rows || p->opened_rows % p->o.group != 0 || p->opened_length < 0 ||
+    if (p->kept_rows > 0 && mmi_loader_options(t->loader)->world > 1)
+        return mmi_fail(MM_ERR_FORMAT,
+                        "%s: is a checkpoint of one rank, in the midst of its updates from %lld answers; several ranks "
+                        "can go on from one between two sets of answers",
+                        directory, (long long)p->kept_rows);
+    if (p->kept_rows < 0 || p->kept_rows > p->rows || p->kept_rows % p->o.group != 0 || p->opened_length < 0 ||
         p->opened_length > p->length || p->opened_steps < 0 || p->opened_steps > INT64_MAX / 2)
         return mmi_fail(MM_ERR_FORMAT, "%s/state.json: stage does not fit %lld answers of %lld ids in groups of %d",
                         directory, (long long)p->rows, (long long)p->length, p->o.group);
     return MM_OK;
 }
 
+mm_status mmi_policy_tensors(mmi_tensor_list *list, mmi_policy *p)
+{
+    mm_status status = p->head ? mmi_value_head_tensors(list, p->head) : MM_OK;
+    return status == MM_OK && p->kept_rows > 0 ? mmi_rollout_tensors(list, &p->rollout) : status;
+}
+
 void mmi_policy_take(mmi_policy *p)
 {
-    mmi_rollout_take(&p->rollout, p->opened_rows, p->opened_length);
+    mmi_rollout_take(&p->rollout, p->kept_rows, p->opened_length);
     if (p->head)
         mmi_value_head_set_steps(p->head, p->opened_steps);
 }

@@ -21,7 +21,8 @@ typedef struct mmi_policy {
     double *rewards;                              /* [R] */
     float *d_hidden;                              /* [R, T, C] of PPO */
     void *block;
-    int64_t opened_rows, opened_length, opened_steps; /* of a checkpoint that is being read */
+    int64_t kept_rows; /* answers in the checkpoint that is being written or read: 0 between two sets of them */
+    int64_t opened_length, opened_steps; /* of a checkpoint that is being read */
 } mmi_policy;
 
 /* Read and check the trainer's options, and take the measure of what they ask for: R and T. */
@@ -34,9 +35,11 @@ void mmi_policy_free(mmi_policy *policy);
 /* What decides how a run goes on. False: no memory. */
 bool mmi_policy_options(mmi_json *to, const mmi_policy *policy);
 
-/* Its state in a checkpoint, in the two halves of mmi_stage.open and take. */
-bool mmi_policy_save(mmi_json *to, const mmi_policy *policy);
-mm_status mmi_policy_open(mmi_policy *policy, const mmi_json *from, const char *directory);
+/* Its state in a checkpoint, in the two halves of mmi_stage.open and take; and the tensors there. Answers are one
+ * rank's: among several a checkpoint is written where there are none that will be learnt from again. */
+bool mmi_policy_save(mmi_json *to, mmi_policy *policy, const mm_trainer *t);
+mm_status mmi_policy_open(mmi_policy *policy, const mm_trainer *t, const mmi_json *from, const char *directory);
+mm_status mmi_policy_tensors(mmi_tensor_list *list, mmi_policy *policy);
 void mmi_policy_take(mmi_policy *policy);
 
 #endif

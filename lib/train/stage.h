@@ -44,6 +44,9 @@ struct mmi_stage {
      * mmi_health_good_loss() refuses: the loop deals with it. */
     mm_status (*learn)(mm_trainer *t, mmi_work *work, double scale, mmi_reading *reading);
 
+    /* Gradients of parameters of its own, which ranks add up with the model's before an update. */
+    float *(*gradients)(const mm_trainer *t, int64_t *count);
+
     /* Parameters of its own go along with the optimizer's step, which has succeeded: this can't fail. And their
      * gradients are dropped with the others. */
     void (*update)(mm_trainer *t, double learning_rate);

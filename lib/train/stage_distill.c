@@ -251,8 +251,9 @@ static mm_status learn(mm_trainer *t, mmi_work *work, double scale, mmi_reading 
     double aux_loss = 0;
     mmi_share share;
     mm_status status = compare(t, work, true, reading, &count, &aux_loss);
+    mmi_weights counted = { (double)count, (double)count };
     if (status == MM_OK)
-        status = mmi_parallel_join(&share, t, reading, (double)count, aux_loss, &work->batch);
+        status = mmi_parallel_join(&share, t, reading, counted, aux_loss, &work->batch);
     if (status != MM_OK || !mmi_health_good_loss(t, reading->loss))
         return status;
     mm_backward_options back = MM_BACKWARD_OPTIONS_INIT;

@@ -214,8 +214,10 @@ static mm_status learn(mm_trainer *t, mmi_work *work, double scale, mmi_reading 
     double aux_loss = 0;
     mmi_share share;
     mm_status status = compare(t, work, d->d_logprobs, reading, &aux_loss);
+    double pairs = (double)pairs_of(&work->batch);
+    mmi_weights counted = { pairs, pairs };
     if (status == MM_OK)
-        status = mmi_parallel_join(&share, t, reading, (double)pairs_of(&work->batch), aux_loss, &work->batch);
+        status = mmi_parallel_join(&share, t, reading, counted, aux_loss, &work->batch);
     if (status != MM_OK || !mmi_health_good_loss(t, reading->loss))
         return status;
     mm_backward_options back = MM_BACKWARD_OPTIONS_INIT;

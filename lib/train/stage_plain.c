@@ -10,8 +10,9 @@ static mm_status learn(mm_trainer *t, mmi_work *work, double scale, mmi_reading 
     mm_status status = mm_forward(t->context, &work->batch, &out);
     reading->loss = out.loss;
     reading->tokens = mmi_work_tokens(work);
+    mmi_weights counted = { (double)out.loss_count, 0 };
     if (status == MM_OK)
-        status = mmi_parallel_join(&share, t, reading, (double)out.loss_count, out.aux_loss, &work->batch);
+        status = mmi_parallel_join(&share, t, reading, counted, out.aux_loss, &work->batch);
     if (status != MM_OK)
         return status;
     if (!mmi_health_good_loss(t, reading->loss))

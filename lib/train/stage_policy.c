@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "data/loader.h"
 #include "train/health.h"
+#include "train/objective.h"
 #include "train/parallel.h"
 #include "train/policy.h"
 #include "train/stage.h"
@@ -186,6 +187,7 @@ static mm_status expect(mmi_policy *p)
 {
     mmi_rollout *r = &p->rollout;
     mm_gae_options o = MM_GAE_OPTIONS_INIT;
+    o.normalize = 0; /* that is done over the answers of all ranks */
     o.gamma = p->o.gamma;
     o.lambda = p->o.lambda;
     for (int64_t i = 0; i < r->rows; i++) {
@@ -198,7 +200,32 @@ static mm_status expect(mmi_policy *p)
     return mm_gae(&o, r->rows, r->length, p->token_rewards, r->old_values, r->mask, p->advantages, p->returns);
 }
 
-static mm_status compare_with_values(mmi_policy *p, const mm_output *out, bool first, mmi_reading *reading)
+/* What the head expects of the answers, and how they did against it. */
+static mm_status value(mmi_policy *p, const mm_output *out, bool first)
+{
+    mmi_rollout *r = &p->rollout;
+    mm_status status = mm_value_head_forward(p->head, &out->hidden, p->values);
+    if (status == MM_OK && first) /* the policy is still the one that answered */
+        memcpy(r->old_values, p->values, (size_t)(r->rows * r->length) * sizeof *p->values);
+    return status == MM_OK ? expect(p) : status;
+}
+
+/* Collective: the advantages of all ranks' answers together get mean 0 and variance 1. `tokens` of one's own count. */
+static mm_status normalize(mmi_policy *p, const mm_trainer *t, int64_t tokens)
+{
+    const int32_t *mask = p->rollout.mask;
+    int64_t n = tokens > 0 ? p->rollout.rows * p->rollout.length : 0;
+    double sums[2] = { (double)tokens, mmi_advantages_sum(p->advantages, mask, n) };
+    mm_status status = mmi_parallel_sum(t, sums, 2);
+    double all = sums[0] > 0 ? sums[0] : 1, mean = sums[1] / all;
+    double squares = mmi_advantages_squares(p->advantages, mask, n, mean);
+    if (status == MM_OK)
+        status = mmi_parallel_sum(t, &squares, 1);
+    mmi_advantages_scale(p->advantages, mask, n, mean, squares / all);
+    return status;
+}
+
+static mm_status compare_with_values(mmi_policy *p, const mm_output *out, mmi_reading *reading)
 {
     mmi_rollout *r = &p->rollout;
     mm_ppo_options o = MM_PPO_OPTIONS_INIT;
@@ -207,15 +234,9 @@ static mm_status compare_with_values(mmi_policy *p, const mm_output *out, bool f
     o.epsilon = p->o.epsilon;
     o.value_clip = p->o.value_clip;
     o.value_weight = p->o.value_weight;
-    mm_status status = mm_value_head_forward(p->head, &out->hidden, p->values);
-    if (status == MM_OK && first) /* the policy is still the one that answered */
-        memcpy(r->old_values, p->values, (size_t)(r->rows * r->length) * sizeof *p->values);
-    if (status == MM_OK)
-        status = expect(p);
-    if (status == MM_OK)
-        status = mm_ppo_loss(&o, r->rows, r->length, out->logprobs.data, r->old_logprobs,
-                             p->reference ? r->ref_logprobs : NULL, p->values, r->old_values, r->mask, p->advantages,
-                             p->returns, p->d_logprobs, p->d_values, &result);
+    mm_status status =
+        mm_ppo_loss(&o, r->rows, r->length, out->logprobs.data, r->old_logprobs, p->reference ? r->ref_logprobs : NULL,
+                    p->values, r->old_values, r->mask, p->advantages, p->returns, p->d_logprobs, p->d_values, &result);
     reading->loss = result.loss;
     reading->metrics[KL] = result.mean_kl;
     reading->metrics[CLIPPED] = result.clipped;
@@ -233,42 +254,63 @@ static mm_status go_back(mmi_policy *p, mm_trainer *t, const mm_output *out, mmi
     back.d_logprobs = p->d_logprobs;
     mm_status status = MM_OK;
     if (p->head) {
-        status = mm_value_head_backward(p->head, &out->hidden, p->d_values, scale / t->health.loss_scale, p->d_hidden);
+        status = mm_value_head_backward(p->head, &out->hidden, p->d_values, scale * share.loss / t->health.loss_scale,
+                                        p->d_hidden);
         back.d_hidden = p->d_hidden;
     }
     return status == MM_OK ? mm_backward(t->context, &back) : status;
 }
 
-/* What the answers at hand are worth: the loss as NAN where it is none. */
+/* What of a step can be said without the other ranks; tokens of the answers that count. A value that is no number
+ * makes the loss none. */
 static mm_status look(mmi_policy *p, mm_trainer *t, mmi_work *work, mm_output *out, mmi_reading *reading)
 {
     mm_status status = mm_forward(t->context, &work->batch, out);
     if (status != MM_OK)
         return status;
     read_answers(p, reading->metrics);
-    status = p->head ? compare_with_values(p, out, t->now.step % p->o.updates == 0, reading) :
-                       compare_within_groups(p, out, reading);
-    if (status == MM_ERR_NUMERIC)
-        reading->loss = NAN;
-    return status == MM_ERR_NUMERIC ? MM_OK : status;
+    return p->head ? value(p, out, t->now.step % p->o.updates == 0) : MM_OK;
+}
+
+/* Collective, of PPO: the rest, which needs the advantages of all. */
+static mm_status judge(mmi_policy *p, mm_trainer *t, const mm_output *out, int64_t tokens, mmi_reading *reading)
+{
+    mm_status status = p->head ? normalize(p, t, tokens) : MM_OK;
+    if (status != MM_OK || p->rollout.rows == 0)
+        return status;
+    return p->head ? compare_with_values(p, out, reading) : compare_within_groups(p, out, reading);
 }
 
 static mm_status learn(mm_trainer *t, mmi_work *work, double scale, mmi_reading *reading)
 {
     mmi_policy *p = t->stage_data;
+    mmi_rollout *r = &p->rollout;
     mm_output out = MM_OUTPUT_INIT;
     mmi_share share;
-    int64_t answers = p->rollout.rows; /* 0: a rank that was left without a prompt */
+    int64_t answers = r->rows; /* 0: a rank that was left without a prompt */
+    int64_t tokens = mmi_objective_counted(r->mask, answers * r->length);
     reading->loss = 0;
     reading->tokens = mmi_work_tokens(work);
     memset(reading->metrics, 0, sizeof reading->metrics);
     mm_status status = answers > 0 ? look(p, t, work, &out, reading) : MM_OK;
-    if (status == MM_OK)
-        status = mmi_parallel_join(&share, t, reading, (double)answers, out.aux_loss, &work->batch);
+    bool odd = status == MM_ERR_NUMERIC; /* not told before all ranks have come this far */
+    if (status == MM_OK || odd)
+        status = judge(p, t, &out, odd ? 0 : tokens, reading);
+    if (status == MM_ERR_NUMERIC || (status == MM_OK && odd))
+        reading->loss = NAN;
+    mmi_weights weights = { (double)(p->head ? tokens : answers), (double)answers };
+    if (status == MM_OK || status == MM_ERR_NUMERIC)
+        status = mmi_parallel_join(&share, t, reading, weights, out.aux_loss, &work->batch);
     if (status != MM_OK || answers == 0 || !mmi_health_good_loss(t, reading->loss))
         return status;
     work->touched = true;
     return go_back(p, t, &out, share, scale);
+}
+
+static float *gradients(const mm_trainer *t, int64_t *count)
+{
+    mmi_policy *p = t->stage_data;
+    return p->head ? mmi_value_head_gradients(p->head, count) : NULL;
 }
 
 static void update(mm_trainer *t, double learning_rate)
@@ -297,12 +339,12 @@ static bool options(mmi_json *to, const mm_trainer *t)
 
 static bool save(mmi_json *to, const mm_trainer *t)
 {
-    return mmi_policy_save(to, t->stage_data);
+    return mmi_policy_save(to, t->stage_data, t);
 }
 
 static mm_status open(mm_trainer *t, const mmi_json *from, const char *directory)
 {
-    return mmi_policy_open(t->stage_data, from, directory);
+    return mmi_policy_open(t->stage_data, t, from, directory);
 }
 
 static void take(mm_trainer *t)
@@ -312,9 +354,7 @@ static void take(mm_trainer *t)
 
 static mm_status tensors(mmi_tensor_list *list, const mm_trainer *t)
 {
-    mmi_policy *p = t->stage_data;
-    mm_status status = p->head ? mmi_value_head_tensors(list, p->head) : MM_OK;
-    return status == MM_OK && p->o.updates > 1 ? mmi_rollout_tensors(list, &p->rollout) : status;
+    return mmi_policy_tensors(list, t->stage_data);
 }
 
 const mmi_stage mmi_stage_policy = {
@@ -328,6 +368,7 @@ const mmi_stage mmi_stage_policy = {
     .uses = uses,
     .next = next,
     .learn = learn,
+    .gradients = gradients,
     .update = update,
     .drop = drop,
     .options = options,

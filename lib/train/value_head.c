@@ -186,6 +186,12 @@ mm_status mm_value_head_grads(mm_value_head *head, mm_view *weight, mm_view *bia
     return view_set(head, GRAD, weight, bias, "mm_value_head_grads");
 }
 
+float *mmi_value_head_gradients(mm_value_head *head, int64_t *count)
+{
+    *count = numbers(head);
+    return head->sets[GRAD];
+}
+
 /* --- The file --- */
 
 mm_status mmi_value_head_tensors(mmi_tensor_list *list, mm_value_head *head)

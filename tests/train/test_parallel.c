@@ -325,29 +325,99 @@ START_TEST(a_reward_that_is_not_finite_stops_all)
 }
 END_TEST
 
-static void try_alone(const world_rank *self)
+/* What a prompt's answers get differs from prompt to prompt, even if they are the same. */
+static int32_t reward_by_row(void *user, const mm_answer *a, double *reward)
+{
+    (void)user;
+    *reward = (double)(a->row * 3 % 7) + (double)(a->count > 0 ? a->ids[0] % 2 : 0);
+    return 0;
+}
+
+/* PPO with so many updates from the same answers, which at this temperature are the likeliest ones on every rank. */
+static plan plan_of_values(int32_t updates)
+{
+    plan p = plan_of_rewards();
+    p.policy.variant = MM_POLICY_PPO;
+    p.policy.reward = reward_by_row;
+    p.policy.group = 1;
+    p.policy.temperature = 1e-3F;
+    p.policy.updates = updates;
+    p.options.trainer.accumulation_steps = updates > 1 ? 1 : 2;
+    p.options.trainer.epochs = 4;
+    p.options.trainer.eps = 1e-6; /* an update does not depend on the sign of what is but rounding */
+    return p;
+}
+
+START_TEST(values_are_learnt_as_on_one_rank)
+{
+    plan alone = plan_of_values(_i);
+    train(&alone, 1);
+    ck_assert_int_ge(alone.last.step, 8);
+    ck_assert_double_gt(fabs(alone.losses[1]), 0.1); /* there is something to learn */
+    for (int32_t size = 2; size <= 4; size *= 2) {
+        plan p = plan_of_values(_i);
+        train(&p, size);
+        ck_same_run(&p, &alone, 1);
+        for (int i = 0; i < 8; i++)
+            ck_assert_double_eq_tol(p.metrics[i], alone.metrics[i], CLOSE);
+        forget(&p);
+    }
+    forget(&alone);
+}
+END_TEST
+
+START_TEST(learning_from_answers_again_goes_on_with_another_number_of_ranks)
+{
+    for (int32_t before = 1; before <= 2; before++) {
+        char output[512];
+        snprintf(output, sizeof output, "%s", scratch_directory());
+        plan whole = plan_of_values(3), first = plan_of_values(3);
+        train(&whole, before);
+        first.options.trainer.output = output;
+        first.stop_at = before == 1 ? 6 : 4; /* of several ranks none stops before the third update */
+        first.stopper = before - 1;
+        train(&first, before);
+        ck_assert_int_eq(first.last.step, 6);
+        for (int32_t after = 1; after <= 2; after++) {
+            plan second = plan_of_values(3);
+            second.resume = output;
+            train(&second, after);
+            ck_same_run(&second, &whole, 7);
+            if (before == after)
+                ck_assert(memcmp(second.weights[0], whole.weights[0], whole.count * sizeof(float)) == 0);
+            forget(&second);
+        }
+        forget(&first);
+        forget(&whole);
+    }
+}
+END_TEST
+
+static void resume_among_answers(const world_rank *self)
 {
     plan *p = self->shared;
     tiny_run run;
     tiny_options o = options_of(&p->options, self->comm);
     mm_policy_training policy = p->policy;
     o.trainer.policy = &policy;
-    policy.variant = MM_POLICY_PPO;
-    ck_status(tiny_try(&run, &o), MM_ERR_UNSUPPORTED);
-    ck_error_mentions("MM_POLICY_PPO runs on one rank alone");
-    tiny_end(&run);
-    policy.variant = MM_POLICY_GRPO;
-    policy.updates = 2;
-    o.trainer.accumulation_steps = 1;
-    ck_status(tiny_try(&run, &o), MM_ERR_UNSUPPORTED);
-    ck_error_mentions("updates above 1 runs on one rank alone");
+    tiny_start(&run, &o);
+    ck_status(mm_trainer_resume(run.trainer, p->resume), MM_ERR_FORMAT);
+    ck_error_mentions("in the midst of its updates from 3 answers");
     tiny_end(&run);
 }
 
-START_TEST(what_no_rank_can_share_is_refused)
+START_TEST(answers_of_one_rank_are_not_for_several)
 {
-    plan p = plan_of_rewards();
-    world_run(WORLD_LOCAL, 2, try_alone, &p);
+    char output[512];
+    snprintf(output, sizeof output, "%s", scratch_directory());
+    plan first = plan_of_values(3), second = plan_of_values(3);
+    first.options.trainer.output = second.resume = output;
+    first.stop_at = 4;
+    first.stopper = 0;
+    train(&first, 1);
+    ck_assert_int_eq(first.last.step, 4);
+    world_run(WORLD_LOCAL, 2, resume_among_answers, &second);
+    forget(&first);
 }
 END_TEST
 
@@ -550,7 +620,9 @@ static Suite *make_suite(void)
     tcase_add_test(tc, prompts_are_shared_out_and_all_learn_from_all_answers);
     tcase_add_test(tc, a_rank_that_wants_no_more_answers_stops_all);
     tcase_add_test(tc, a_reward_that_is_not_finite_stops_all);
-    tcase_add_test(tc, what_no_rank_can_share_is_refused);
+    tcase_add_loop_test(tc, values_are_learnt_as_on_one_rank, 1, 3);
+    tcase_add_test(tc, learning_from_answers_again_goes_on_with_another_number_of_ranks);
+    tcase_add_test(tc, answers_of_one_rank_are_not_for_several);
     tcase_add_test(tc, experts_balance_as_on_one_rank);
     tcase_add_test(tc, ranks_that_begin_with_other_weights_take_those_of_rank_0);
     tcase_add_test(tc, only_rank_0_writes_checkpoints_and_between_updates_nobody);
