@@ -121,6 +121,22 @@ mm_tokenizer *load_tokenizer(void)
     return tokenizer;
 }
 
+/* Rows that are cut before anything of them is learnt cost time and teach nothing: say so before hours of it. */
+static void tell_of_unlearnt(mm_loader *loader, const mm_dataset *dataset, const char *path)
+{
+    int64_t rows = mm_dataset_rows(dataset), looked_at = rows < 1000 ? rows : 1000, unlearnt = 0;
+    for (int64_t i = 0; i < looked_at; i++) {
+        mm_row_report report = MM_ROW_REPORT_INIT;
+        int64_t row = i * (rows / looked_at); /* evenly from all of them; bad ones are the trainer's affair */
+        int missed = MM_REMARK_CUT | MM_REMARK_UNLEARNT;
+        if (mm_loader_check_row(loader, row, &report) == MM_OK)
+            unlearnt += (report.remarks & missed) == missed;
+    }
+    if (unlearnt > 0)
+        printf("%s: nothing to learn within --max-seq-len %.0f tokens in %lld of %lld rows looked at\n", path, o.max_seq_len,
+               (long long)unlearnt, (long long)looked_at);
+}
+
 mm_loader *make_loader(const char *path, mm_tokenizer *tokenizer, int32_t kind, int32_t form)
 {
     mm_dataset *dataset = NULL;
@@ -144,6 +160,8 @@ mm_loader *make_loader(const char *path, mm_tokenizer *tokenizer, int32_t kind, 
     check(mm_loader_create(dataset, tokenizer, &l, &loader));
     if (path == o.data_path)
         o.rows = mm_dataset_rows(dataset);
+    if (leads)
+        tell_of_unlearnt(loader, dataset, path);
     mm_dataset_free(dataset); /* the loader keeps it */
     return loader;
 }

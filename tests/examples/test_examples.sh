@@ -105,6 +105,16 @@ refuses_prompts() {
         --max-seq-len 64 2>"$work/stderr" && cat "$work/stderr" && grep -q 'mixed.jsonl:1: .*different prompts' "$work/stderr"
 }
 
+# A question that fills all of the row, and one that leaves room for its answer.
+tells_what_is_cut() {
+    long=$(printf 'why %.0s' $(seq 60))
+    printf '{"conversations": [{"role": "user", "content": "%s"}, {"role": "assistant", "content": "yes"}]}\n' "$long" a >"$work/cut.jsonl"
+    "$bin/sft" --data-path "$work/cut.jsonl" --from-weight "$model" --template minimind2 --save-dir "$work/full" --max-steps 1 \
+        --max-seq-len 60 >"$work/log" && grep -qx "$work/cut.jsonl: nothing to learn within --max-seq-len 60 tokens in 1 of 2 rows looked at" "$work/log" &&
+        "$bin/sft" --data-path "$work/cut.jsonl" --from-weight "$model" --template minimind2 --save-dir "$work/full" --max-steps 1 \
+            --max-seq-len 512 >"$work/log" && ! grep -q 'nothing to learn' "$work/log"
+}
+
 model=$work/quickstart/pretrained
 
 generates_text() {
@@ -267,6 +277,7 @@ check "dataset shows which tokens are learnt" answers_are_marked
 check "dataset refuses a row that is not there" refuses "no such" dataset --tokenizer "$work/tokenizer" --row 7 "$work/bad.jsonl"
 check "the quickstart goes from nothing to a model" quickstart_runs
 check "a teacher's words are kept in a file, and learnt from" distills
+check "sft says which rows are cut before their answers" tells_what_is_cut
 check "pretrain, stopped by a signal, saves and goes on" stops_and_goes_on
 check "pretrain computes in bfloat16" computes_in bfloat16 bf16
 check "pretrain computes in float16" computes_in float16 f16
