@@ -261,8 +261,7 @@ static mm_status go_back(mmi_policy *p, mm_trainer *t, const mm_output *out, mmi
     return status == MM_OK ? mm_backward(t->context, &back) : status;
 }
 
-/* What of a step can be said without the other ranks; tokens of the answers that count. A value that is no number
- * makes the loss none. */
+/* What of a step can be said without the other ranks. MM_ERR_NUMERIC: a value is no number. */
 static mm_status look(mmi_policy *p, mm_trainer *t, mmi_work *work, mm_output *out, mmi_reading *reading)
 {
     mm_status status = mm_forward(t->context, &work->batch, out);
@@ -293,7 +292,7 @@ static mm_status learn(mm_trainer *t, mmi_work *work, double scale, mmi_reading 
     reading->tokens = mmi_work_tokens(work);
     memset(reading->metrics, 0, sizeof reading->metrics);
     mm_status status = answers > 0 ? look(p, t, work, &out, reading) : MM_OK;
-    bool odd = status == MM_ERR_NUMERIC; /* not told before all ranks have come this far */
+    bool odd = status == MM_ERR_NUMERIC; /* kept to itself until all ranks have come as far */
     if (status == MM_OK || odd)
         status = judge(p, t, &out, odd ? 0 : tokens, reading);
     if (status == MM_ERR_NUMERIC || (status == MM_OK && odd))

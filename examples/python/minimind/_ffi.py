@@ -507,7 +507,7 @@ class mm_loader_options(Structure):
         ("world", c_int32),
         ("workers", c_int32),
         ("mixed_prompts", c_int32),
-        ("reserved", c_int32),
+        ("trim", c_int32),
     ]
 
 
