@@ -160,7 +160,7 @@ mm_loader *make_loader(const char *path, mm_tokenizer *tokenizer, int32_t kind, 
     check(mm_loader_create(dataset, tokenizer, &l, &loader));
     if (path == o.data_path)
         o.rows = mm_dataset_rows(dataset);
-    if (leads)
+    if (leads && form != MM_ROWS_PACK) /* of packed rows nothing is cut */
         tell_of_unlearnt(loader, dataset, path);
     mm_dataset_free(dataset); /* the loader keeps it */
     return loader;

@@ -23,10 +23,10 @@
  * mm_trainer_run() says what differs; weights alone may come from rank 0. That goes for every stage: of preferences the
  * pairs are shared out, of rewards the prompts, whose answers each rank draws for itself and compares within their
  * groups; PPO's advantages are brought to mean 0 and variance 1 over the answers of all. Models that stand by, and the
- * weights beside an adapter, must be the same everywhere. Rank 0 writes the checkpoints, which any number of ranks can go on
- * from as long as the batches of all together stay as large. Between two updates there is no whole gradient anywhere,
- * and answers that will be learnt from again are one rank's: checkpoints and stopping wait for the next update, or for
- * the last one from the same answers. When a rank fails or dies, mm_trainer_run() of the others returns
+ * weights beside an adapter, must be the same everywhere. Rank 0 writes the checkpoints, which any number of ranks can
+ * go on from as long as the batches of all together stay as large. Between two updates there is no whole gradient
+ * anywhere, and answers that will be learnt from again are one rank's: checkpoints and stopping wait for the next
+ * update, or for the last one from the same answers. When a rank fails or dies, mm_trainer_run() of the others returns
  * a status, with a message that names it, and stands where the last update left off.
  */
 #ifndef MINIMIND_TRAIN_H

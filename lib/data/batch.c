@@ -136,11 +136,7 @@ static void narrow(int32_t *rows, int32_t count, size_t width, size_t reach)
 
 static void trim(mm_batch *batch, mmi_batch_room *room)
 {
-    int32_t reach = 1;
-    for (int64_t row = 0; row < batch->batch; row++) {
-        int32_t own = mmi_row_reach(room->targets + row * room->width, room->width);
-        reach = own > reach ? own : reach;
-    }
+    int32_t reach = mmi_rows_reach(room->targets, batch->batch, room->width, room->width);
     narrow(room->ids, batch->batch, (size_t)room->width, (size_t)reach);
     narrow(room->targets, batch->batch, (size_t)room->width, (size_t)reach);
     batch->length = reach;

@@ -65,6 +65,16 @@ int32_t mmi_row_reach(const int32_t *targets, int32_t width)
     return width;
 }
 
+int32_t mmi_rows_reach(const int32_t *targets, int64_t rows, int64_t stride, int32_t width)
+{
+    int32_t reach = 1;
+    for (int64_t row = 0; row < rows; row++) {
+        int32_t own = mmi_row_reach(targets + row * stride, width);
+        reach = own > reach ? own : reach;
+    }
+    return reach;
+}
+
 void mmi_row_empty(int32_t *ids, int32_t *targets, int32_t *documents, int32_t width, int32_t pad)
 {
     fill(ids, 0, width, pad);

@@ -25,6 +25,9 @@ void mmi_row_marked(int32_t *ids, int32_t *targets, int32_t width, const int32_t
 /* How much of a row counts: as far as its last target, 0 without one. What follows is seen by no position that counts. */
 int32_t mmi_row_reach(const int32_t *targets, int32_t width);
 
+/* The reach of the longest of some rows, whose targets begin `stride` apart; at least 1, so that something is left. */
+int32_t mmi_rows_reach(const int32_t *targets, int64_t rows, int64_t stride, int32_t width);
+
 /* No text at all: padding, nothing to be learnt. */
 void mmi_row_empty(int32_t *ids, int32_t *targets, int32_t *documents, int32_t width, int32_t pad);
 

@@ -117,27 +117,19 @@ static uint64_t key_of(const mm_batch *b, const int64_t rows[2])
     return mmi_hash_end(&hash);
 }
 
-/* As far as the longer one of a pair counts, at least 1: how far its batch is padded must not be seen in its score. */
-static size_t reach_of(const mm_batch *b, const int64_t rows[2])
-{
-    int32_t reach = 1;
-    for (int side = 0; side < 2; side++) {
-        int32_t own = mmi_row_reach(b->targets + rows[side] * b->length, b->length);
-        reach = own > reach ? own : reach;
-    }
-    return (size_t)reach;
-}
-
-/* How much better the reference likes the chosen answer. */
+/* How much better the reference likes the chosen answer. The pair is run as far as it counts: how far its batch is
+ * padded must not be seen in its score. */
 static mm_status score_pair(dpo *d, double *score, const mm_batch *b, const int64_t rows[2])
 {
-    size_t width = (size_t)b->length, T = reach_of(b, rows);
+    int64_t width = b->length;
+    const int32_t *first = b->targets + rows[0] * width;
+    size_t T = (size_t)mmi_rows_reach(first, 2, (rows[1] - rows[0]) * width, b->length);
     double scores[2];
     mm_output out = MM_OUTPUT_INIT;
     mm_batch pair = MM_BATCH_INIT;
     int32_t *ids = d->pair, *targets = ids + 2 * T, *mask = targets + 2 * T;
     for (size_t side = 0; side < 2; side++) {
-        size_t start = (size_t)rows[side] * width;
+        int64_t start = rows[side] * width;
         memcpy(ids + side * T, b->ids + start, T * sizeof *ids);
         memcpy(targets + side * T, b->targets + start, T * sizeof *targets);
         memcpy(mask + side * T, d->mask + start, T * sizeof *mask);

@@ -197,7 +197,7 @@ START_TEST(trimmed_batches_end_with_their_last_target)
     static const char letters[] = "a fox and a hare, a hen and a goose";
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         char rows[8000] = "";
-        for (int i = 0; i < 11; i++) { /* the fourth has nothing to learn, in its batch of text nobody has */
+        for (int i = 0; i < 11; i++) { /* the fourth has no text: alone in its batch it leaves nothing to learn */
             char text[64], *end = rows + strlen(rows);
             size_t room = sizeof rows - (size_t)(end - rows);
             snprintf(text, sizeof text, "%.*s", i == 3 ? 0 : 3 * i + 1, letters);
