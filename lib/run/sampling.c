@@ -28,126 +28,149 @@ mm_status mmi_sampling_check(const mm_sampling *s)
     return MM_OK;
 }
 
-/* a comes before b: likelier, or as likely and of lower id. */
-static bool before(mmi_candidate a, mmi_candidate b)
-{
-    return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
-}
+#define LANES 8 /* so that no step waits for the one before */
 
-static void sift_down(mmi_candidate *heap, int64_t n, int64_t at)
-{
-    for (;;) {
-        int64_t best = at, left = 2 * at + 1;
-        for (int64_t child = left; child < left + 2 && child < n; child++)
-            if (before(heap[child], heap[best]))
-                best = child;
-        if (best == at)
-            return;
-        mmi_candidate swap = heap[at];
-        heap[at] = heap[best];
-        heap[best] = swap;
-        at = best;
-    }
-}
-
-/* The likeliest candidate moves behind the heap, which shrinks by one: after k pops the k likeliest stand at the end,
- * likeliest last. */
-static mmi_candidate pop(mmi_candidate *heap, int64_t n)
-{
-    mmi_candidate top = heap[0];
-    heap[0] = heap[n - 1];
-    heap[n - 1] = top;
-    sift_down(heap, n - 1, 0);
-    return top;
-}
-
+/* Logits are no NaN: mmi_sample() has looked. */
 static int32_t argmax(const float *logits, int64_t V)
 {
-    int64_t best = 0;
-    for (int64_t i = 1; i < V; i++)
-        if (logits[i] > logits[best])
-            best = i;
-    return (int32_t)best;
+    float most[LANES];
+    int64_t i = 0;
+    for (int j = 0; j < LANES; j++)
+        most[j] = logits[0];
+    for (; i + LANES <= V; i += LANES)
+        for (int j = 0; j < LANES; j++)
+            most[j] = logits[i + j] > most[j] ? logits[i + j] : most[j];
+    for (; i < V; i++)
+        most[0] = logits[i] > most[0] ? logits[i] : most[0];
+    for (int j = 1; j < LANES; j++)
+        most[0] = most[j] > most[0] ? most[j] : most[0];
+    for (i = 0; logits[i] != most[0]; i++) {}
+    return (int32_t)i;
 }
 
-/* Walk the kept candidates [first, n), likeliest last, until the share `uniform` of their weight is reached. */
-static int32_t walk(const mmi_candidate *candidates, int64_t first, int64_t n, double weight, float top, double uniform)
+static mmi_candidate candidate(float logit, int64_t id)
 {
-    double left = uniform * weight;
-    for (int64_t i = n; i-- > first;) {
-        left -= exp((double)candidates[i].logit - top);
-        if (left < 0)
-            return candidates[i].id;
+    uint32_t bits, sign = UINT32_C(1) << 31;
+    memcpy(&bits, &logit, sizeof bits);
+    bits = bits & sign ? ~bits : bits | sign; /* ordered as the logits are */
+    return (mmi_candidate)bits << 32 | (uint32_t)~id;
+}
+
+static double probability(mmi_candidate c, const float *p)
+{
+    return (double)p[(uint32_t)~c];
+}
+
+static void swap(mmi_candidate *a, mmi_candidate *b)
+{
+    mmi_candidate c = *a;
+    *a = *b;
+    *b = c;
+}
+
+/* Those of c [n] that are likelier than its first one move in front of it; how many, and in *weight what they weigh.
+ * Without branches on what they are, which can't be foreseen. */
+static int64_t split(mmi_candidate *c, int64_t n, const float *p, double *weight)
+{
+    int64_t likelier = 0;
+    double sum = 0;
+    for (int64_t i = 1; i < n; i++) {
+        mmi_candidate each = c[i];
+        bool wins = each > c[0];
+        c[i] = c[likelier + 1];
+        c[likelier + 1] = each;
+        likelier += wins;
+        sum += wins ? probability(each, p) : 0;
     }
-    return candidates[first].id; /* rounding: the last one kept */
+    swap(&c[0], &c[likelier]);
+    *weight = sum;
+    return likelier;
 }
 
-/* Among all V tokens: no order is needed. */
-static int32_t draw_unfiltered(const float *logits, int64_t V, double lse, double uniform)
+static mmi_candidate median(mmi_candidate a, mmi_candidate b, mmi_candidate c)
 {
-    double left = uniform;
-    int64_t last = 0;
-    for (int64_t i = 0; i < V; i++) {
-        double p = exp(logits[i] - lse);
-        if (p > 0)
-            last = i;
-        left -= p;
-        if (left < 0)
-            return (int32_t)i;
+    return (a > b) == (b > c) ? b : (b > a) == (a > c) ? a : c;
+}
+
+/* The likeliest of c [n] move to its front: as few as weigh `share`, at most `most`, in no order. How many, and in
+ * *weight what they weigh. */
+static int64_t likeliest(mmi_candidate *c, int64_t n, const float *p, int64_t most, double share, double *weight)
+{
+    int64_t kept = 0;
+    *weight = 0;
+    while (kept < n && kept < most && *weight < share) {
+        mmi_candidate *part = c + kept;
+        int64_t left = n - kept, last = left - 1, middle = left / 2;
+        mmi_candidate pivot = median(part[0], part[middle], part[last]);
+        swap(part, part + (pivot == part[middle] ? middle : pivot == part[last] ? last : 0));
+        double likelier;
+        int64_t count = split(part, left, p, &likelier);
+        if (kept + count >= most || *weight + likelier >= share) {
+            n = kept + count; /* what is sought is among them */
+        } else {
+            kept += count + 1;
+            *weight += likelier + probability(part[count], p);
+        }
     }
-    return (int32_t)last; /* rounding: the last possible one */
+    return kept;
 }
 
-/* Pop the likeliest k of V and give their weight, Σ exp(logit - top). */
-static double pop_top_k(mmi_candidate *heap, int64_t V, int64_t k, float top)
+/* A probability below which none is among those that top-p keeps: V tokens of less than (1 - top_p) / V each can't make
+ * up the share that it leaves out. Half of that, for rounding. Of a trained model's vocabulary few tokens are left. */
+static float least_useful(int64_t V, const mm_sampling *s)
 {
-    double weight = 0;
-    for (int64_t n = V; n > V - k; n--)
-        weight += exp((double)pop(heap, n).logit - top);
-    return weight;
+    return (float)((1 - (double)s->top_p) / (double)V / 2);
 }
 
-/* A logit below which none is among those that top-p keeps: V tokens of less than (1 - top_p) / V each can't make up
- * the share that it leaves out. Half of that, for rounding. Of a trained model's vocabulary few tokens are left. */
-static float least_useful(int64_t V, const mm_sampling *s, double lse)
-{
-    double share = (1 - (double)s->top_p) / (double)V / 2;
-    return share > 0 ? (float)(lse + log(share)) : -INFINITY;
-}
-
-/* The tokens from `least` on as a heap; how many. */
-static int64_t make_heap(mmi_candidate *heap, const float *logits, int64_t V, float least)
-{
-    int64_t n = 0;
-    for (int64_t i = 0; i < V; i++)
-        if (logits[i] >= least)
-            heap[n++] = (mmi_candidate){ logits[i], (int32_t)i };
-    for (int64_t i = n / 2; i-- > 0;)
-        sift_down(heap, n, i);
-    return n;
-}
-
-static int32_t draw(const float *logits, int64_t V, const mm_sampling *s, double lse, double uniform,
-                    mmi_candidate *heap)
+/* The last of those that top-k and top-p keep. */
+static mmi_candidate last_kept(const float *logits, const float *p, int64_t V, const mm_sampling *s,
+                               mmi_candidate *candidates)
 {
     bool limited = s->top_k > 0 && s->top_k < V;
-    int64_t n = make_heap(heap, logits, V, limited ? -INFINITY : least_useful(V, s, lse));
-    int64_t k = limited ? s->top_k : n;
-    float top = heap[0].logit;
-    double all = limited ? pop_top_k(heap, n, k, top) : exp(lse - top); /* what top-p is a share of */
-
-    /* From the likeliest down, while top-p wants more and min-p finds it likely enough. */
-    double weight = 0;
-    int64_t first = n;
-    while (first > n - k && (first == n || weight < s->top_p * all)) {
-        mmi_candidate c = limited ? heap[first - 1] : pop(heap, first);
-        double w = exp((double)c.logit - top);
-        if (first < n && (w < s->min_p || w == 0)) /* what can't come is not kept, not even as the last one */
-            break;
-        weight += w;
-        first--;
+    float least = limited ? 0 : least_useful(V, s);
+    int64_t n = 0;
+    for (int64_t i = 0; i < V; i++) {
+        candidates[n] = candidate(logits[i], i);
+        n += p[i] >= least;
     }
-    return walk(heap, first, n, weight, top, uniform);
+    double all = 1, weight;
+    if (limited)
+        n = likeliest(candidates, n, p, s->top_k, INFINITY, &all);
+    if (s->top_p < 1)
+        n = likeliest(candidates, n, p, n, s->top_p * all, &weight);
+    mmi_candidate last = candidates[0];
+    for (int64_t i = 1; i < n; i++)
+        last = candidates[i] < last ? candidates[i] : last;
+    return last;
+}
+
+/* p [V], the probabilities of the logits, of which the likeliest is `top`: what is not kept loses its own. What the
+ * others weigh. */
+static double keep(const float *logits, float *p, int64_t V, const mm_sampling *s, int32_t top,
+                   mmi_candidate *candidates)
+{
+    bool all = s->top_p == 1 && (s->top_k == 0 || s->top_k >= V);
+    mmi_candidate last = all ? 0 : last_kept(logits, p, V, s, candidates);
+    double least = (double)s->min_p * (double)p[top], weight[LANES] = { 0 };
+    for (int64_t i = 0; i < V; i++) {
+        bool kept = candidate(logits[i], i) >= last && (double)p[i] >= least;
+        p[i] = kept ? p[i] : 0;
+        weight[i % LANES] += (double)p[i];
+    }
+    for (int j = 1; j < LANES; j++)
+        weight[0] += weight[j];
+    return weight[0];
+}
+
+/* The token at `left` of what all weigh, in the order of their ids. */
+static int32_t walk(const float *p, int64_t V, double left)
+{
+    int64_t id = 0;
+    for (int64_t i = 0; i < V && left >= 0; i++) {
+        id = p[i] > 0 ? i : id; /* the last possible one, should rounding leave something */
+        left -= (double)p[i];
+    }
+    return (int32_t)id;
 }
 
 static void penalize(float *logits, int64_t V, const unsigned char *seen, float penalty)
@@ -159,32 +182,31 @@ static void penalize(float *logits, int64_t V, const unsigned char *seen, float 
 
 /* Divide by the temperature what each logit lies below the likeliest: no temperature is then too small. False: the
  * penalty took the likeliest beyond a float. */
-static bool heat(float *logits, int64_t V, float temperature)
+static bool heat(float *logits, int64_t V, int32_t top, float temperature)
 {
-    float top = logits[argmax(logits, V)];
+    float most = logits[top];
     for (int64_t i = 0; i < V; i++)
-        logits[i] = (logits[i] - top) / temperature;
-    return isfinite(top);
+        logits[i] = (logits[i] - most) / temperature;
+    return isfinite(most);
 }
 
 int32_t mmi_sample(const mmi_kernels *k, const float *logits, int64_t V, const mm_sampling *s,
                    const unsigned char *seen, double uniform, float *work, mmi_candidate *candidates, float *logprob)
 {
-    float lse = k->logsumexp(logits, V);
+    float lse = k->logsumexp(logits, V), *p = work + V;
     if (!isfinite(lse))
         return -1;
     memcpy(work, logits, (size_t)V * sizeof(float));
     if (s->repetition_penalty != 1)
         penalize(work, V, seen, s->repetition_penalty);
-    int32_t id;
-    if (s->temperature == 0) {
-        id = argmax(work, V);
-    } else {
-        if (!heat(work, V, s->temperature))
+    int32_t id = argmax(work, V);
+    if (s->temperature > 0) {
+        if (!heat(work, V, id, s->temperature))
             return -1;
-        double work_lse = k->logsumexp(work, V);
-        bool filtered = s->top_p < 1 || s->min_p > 0 || s->top_k > 0;
-        id = filtered ? draw(work, V, s, work_lse, uniform, candidates) : draw_unfiltered(work, V, work_lse, uniform);
+        memcpy(p, work, (size_t)V * sizeof(float));
+        k->softmax_scaled(p, k->logsumexp(work, V), 1, V);
+        double weight = keep(work, p, V, s, id, candidates);
+        id = walk(p, V, uniform * weight);
     }
     *logprob = logits[id] - lse;
     return id;

@@ -7,7 +7,8 @@
 #include "nn/arrays.h"
 #include "run/sampling.h"
 
-#define DRAWS 2000 /* uniform numbers, evenly spread: each id comes as often as its probability says, give or take one or two */
+#define DRAWS                                                                                                          \
+    2000 /* uniform numbers, evenly spread: each id comes as often as its probability says, give or take one or two */
 
 typedef struct entry {
     double logit, p;
@@ -45,7 +46,7 @@ static void expected(double *p, const float *logits, int V, const mm_sampling *s
     for (double sum = 0; kept < n && (kept == 0 || sum < s->top_p); kept++)
         sum += e[kept].p;
     n = kept;
-    for (kept = 0; kept < n && (kept == 0 || e[kept].p >= s->min_p * e[0].p); kept++) { }
+    for (kept = 0; kept < n && (kept == 0 || e[kept].p >= s->min_p * e[0].p); kept++) {}
     share_out(e, kept);
     memset(p, 0, (size_t)V * sizeof *p);
     for (int i = 0; i < kept; i++)
@@ -66,7 +67,7 @@ static drawing drawing_of(int V, test_rng *rng)
     drawing d = { .V = V, .s = MM_SAMPLING_INIT };
     mmi_kernels_init(&d.k, mmi_cpu_flags());
     d.logits = take_random(rng, V, 4);
-    d.work = take_floats(V, NAN);
+    d.work = take_floats(2 * V, NAN);
     d.candidates = take(V, sizeof *d.candidates);
     d.seen = take(V, 1);
     d.s.temperature = d.s.top_p = 1;
@@ -97,7 +98,8 @@ static void ck_distribution(drawing *d, const char *what)
     }
     for (int i = 0; i < d->V; i++)
         ck_assert_msg((p[i] > 0 || seen[i] == 0) && fabs(seen[i] - p[i] * DRAWS) <= 2,
-                      "%s: id %d of %d is drawn %d times in %d, with probability %g", what, i, d->V, seen[i], DRAWS, p[i]);
+                      "%s: id %d of %d is drawn %d times in %d, with probability %g", what, i, d->V, seen[i], DRAWS,
+                      p[i]);
 }
 
 START_TEST(draws_follow_the_filtered_distribution)
@@ -120,6 +122,35 @@ START_TEST(draws_follow_the_filtered_distribution)
             s->repetition_penalty = (float)(0.5 + 1.5 * rng_uniform(&rng));
         snprintf(what, sizeof what, "round %d: temperature %g, k %d, p %g, min-p %g, penalty %g", round, s->temperature,
                  (int)s->top_k, s->top_p, s->min_p, s->repetition_penalty);
+        ck_distribution(&d, what);
+    }
+}
+END_TEST
+
+/* Where the last token that is kept has to be found among many. */
+START_TEST(many_tokens_in_any_order_are_drawn_as_often_as_they_are_likely)
+{
+    enum { V = 600 };
+    static const char *orders[] = { "random", "equal", "rising", "falling", "up and down", "few different" };
+    static const struct {
+        float top_p, min_p;
+        int top_k;
+    } filters[] = { { 0.85f, 0, 0 }, { 1, 0, 300 }, { 0.5f, 0.3f, 450 }, { 0.999f, 0.1f, 0 } };
+    char what[128];
+    test_rng rng = { 719 };
+    drawing d = drawing_of(V, &rng);
+    for (int i = 0; i < V; i++) {
+        double rising = 3.0 * i / V;
+        double values[] = { 2 * rng_uniform(&rng),  -2, rising, -rising, i % 2 ? rising : -rising,
+                            rng_between(&rng, 0, 3) };
+        d.logits[i] = (float)values[_i];
+    }
+    for (size_t f = 0; f < sizeof filters / sizeof *filters; f++) {
+        d.s.top_p = filters[f].top_p;
+        d.s.min_p = filters[f].min_p;
+        d.s.top_k = filters[f].top_k;
+        snprintf(what, sizeof what, "%s: k %d, p %g, min-p %g", orders[_i], filters[f].top_k, filters[f].top_p,
+                 filters[f].min_p);
         ck_distribution(&d, what);
     }
 }
@@ -203,7 +234,8 @@ START_TEST(the_ends_of_the_range_draw_possible_tokens)
         d.logits[0] = d.logits[49] = d.logits[25] = -INFINITY;
         d.s.top_k = filtered ? 50 : 0;
         for (double u = 0.5; u > 1e-17; u /= 2) {
-            int32_t low = draw(&d, u, &logprob), high = draw(&d, 1 - u > 0.9999999999999999 ? 0.9999999999999999 : 1 - u, &logprob);
+            int32_t low = draw(&d, u, &logprob),
+                    high = draw(&d, 1 - u > 0.9999999999999999 ? 0.9999999999999999 : 1 - u, &logprob);
             ck_assert(d.logits[low] > -INFINITY && d.logits[high] > -INFINITY);
         }
         ck_assert(d.logits[draw(&d, 0, &logprob)] > -INFINITY);
@@ -302,6 +334,7 @@ int main(void)
     TCase *tests;
     Suite *suite = plain_suite("run/sampling", &tests);
     tcase_add_loop_test(tests, draws_follow_the_filtered_distribution, 0, 16);
+    tcase_add_loop_test(tests, many_tokens_in_any_order_are_drawn_as_often_as_they_are_likely, 0, 6);
     tcase_add_test(tests, temperature_zero_picks_the_likeliest_and_of_equals_the_lowest_id);
     tcase_add_test(tests, the_penalty_makes_seen_tokens_less_likely_before_anything_else);
     tcase_add_test(tests, of_equally_likely_tokens_the_lower_ids_are_kept);
