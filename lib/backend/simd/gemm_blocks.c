@@ -1,4 +1,4 @@
-/* Many rows against weights in blocks. W is laid out anew, some of its rows at a time, so that one vector holds the
+/* Many rows against weights in blocks. W is laid out anew, a panel of its rows at a time, so that one vector holds the
  * same four numbers of VL rows; a block of the result then stays in registers while 32 numbers of each side meet as
  * whole numbers. */
 #include "backend/simd/blocks.h"
@@ -20,10 +20,8 @@
 #define STEPS (MMI_BLOCK / 4)
 #define STEP_BYTES (4 * PANEL)
 
-/* What is laid out at a time: a panel of so many blocks lies in the first-level cache while all rows of x meet it, the
- * panels of so many rows of W in the second. */
+/* What is laid out at a time, so many blocks of a panel, lies in the first-level cache while all rows of x meet it. */
 #define MOST_BLOCKS 16
-#define MOST_ROWS 256
 
 /* One block of PANEL rows of W. */
 typedef struct panel_block {
@@ -33,7 +31,7 @@ typedef struct panel_block {
 
 int64_t SIMD(gemm_blocks_scratch)(void)
 {
-    return (int64_t)(sizeof(panel_block) / sizeof(float)) * MOST_BLOCKS * (MOST_ROWS / PANEL);
+    return (int64_t)(sizeof(panel_block) / sizeof(float)) * MOST_BLOCKS;
 }
 
 static ALWAYS_INLINE int64_t least(int64_t a, int64_t b)
@@ -54,13 +52,17 @@ static ALWAYS_INLINE void pack_block(panel_block *to, const unsigned char *w, in
         turn_blocks(to->numbers + 4 * j, STEP_BYTES, w + j * distance, distance, count - j, dtype);
 }
 
-/* Panel after panel, `blocks` each, of N rows of W. */
-static ALWAYS_INLINE void pack(panel_block *to, const unsigned char *w, int64_t distance, int64_t N, int64_t blocks,
-                               int32_t dtype)
+/* `blocks` blocks of a panel's `rows` rows at w. Meanwhile as much is asked for at `ahead`, which comes next: the
+ * hardware does not see that the rows go on. */
+static ALWAYS_INLINE void pack(panel_block *to, const unsigned char *w, const unsigned char *ahead, int64_t distance,
+                               int64_t rows, int64_t blocks, int32_t dtype)
 {
-    for (int64_t j = 0; j < N; j += PANEL)
-        for (int64_t b = 0; b < blocks; b++)
-            pack_block(to++, w + j * distance + b * BLOCK_BYTES(dtype), distance, N - j, dtype);
+    for (int64_t b = 0; b < blocks; b++) {
+        pack_block(to++, w + b * BLOCK_BYTES(dtype), distance, rows, dtype);
+        for (int64_t j = b * rows / blocks; j < (b + 1) * rows / blocks; j++)
+            for (int64_t line = 0; line < blocks * BLOCK_BYTES(dtype); line += 64)
+                __builtin_prefetch(ahead + j * distance + line);
+    }
 }
 
 /* `blocks` blocks of rows of x from block `first` on, against a panel. */
@@ -96,8 +98,10 @@ static ALWAYS_INLINE void multiply_block(float *sum, const part *t, int64_t b, c
         for (int i = 0; i < rows; i++) {
             vb four = vb_set(numbers + i * distance + 4 * k);
             UNROLL
-            for (int j = 0; j < PANEL_VECS; j++)
+            for (int j = 0; j < PANEL_VECS; j++) {
                 s[i][j] = vs_dot(s[i][j], weights[j], four, dtype);
+                IN_ORDER(s[i][j]);
+            }
         }
     }
     UNROLL
@@ -113,16 +117,31 @@ static ALWAYS_INLINE void multiply_block(float *sum, const part *t, int64_t b, c
     }
 }
 
+/* A whole panel's columns take a few vectors, others a call. */
+static ALWAYS_INLINE void copy_columns(float *to, const float *from, int64_t cols)
+{
+    if (cols == PANEL)
+        memcpy(to, from, PANEL * sizeof *to);
+    else
+        memcpy(to, from, (size_t)cols * sizeof *to);
+}
+
 /* Columns [0, cols) of `rows` rows of y, which are begun with the first block and gone on with after it. */
 static ALWAYS_INLINE void multiply_part(const part *t, const int rows, int64_t cols, int32_t dtype)
 {
-    _Alignas(64) float sum[X_ROWS * PANEL] = { 0 };
-    for (int i = 0; i < rows && t->first > 0; i++)
-        memcpy(sum + i * PANEL, t->y + i * t->ldy, (size_t)cols * sizeof *sum);
+    _Alignas(64) float sum[X_ROWS * PANEL];
+    UNROLL
+    for (int i = 0; i < rows; i++) {
+        UNROLL
+        for (int j = 0; j < PANEL; j += VL)
+            vf_store(sum + i * PANEL + j, vf_zero());
+        if (t->first > 0)
+            copy_columns(sum + i * PANEL, t->y + i * t->ldy, cols);
+    }
     for (int64_t b = 0; b < t->blocks; b++)
         multiply_block(sum, t, b, rows, dtype);
     for (int i = 0; i < rows; i++)
-        memcpy(t->y + i * t->ldy, sum + i * PANEL, (size_t)cols * sizeof *sum);
+        copy_columns(t->y + i * t->ldy, sum + i * PANEL, cols);
 }
 
 static ALWAYS_INLINE void multiply_panel(part t, int64_t M, int64_t cols, int32_t dtype)
@@ -137,17 +156,19 @@ static ALWAYS_INLINE void multiply_panel(part t, int64_t M, int64_t cols, int32_
 }
 
 static ALWAYS_INLINE void multiply(float *y, int64_t ldy, const unsigned char *x, const unsigned char *w, int32_t dtype,
-                                   int64_t M, int64_t N, int64_t K, panel_block *panels)
+                                   int64_t M, int64_t N, int64_t K, panel_block *panel)
 {
-    int64_t blocks = K / MMI_BLOCK, distance = blocks * BLOCK_BYTES(dtype);
-    for (int64_t j = 0; j < N; j += MOST_ROWS)
+    const int64_t blocks = K / MMI_BLOCK, distance = blocks * BLOCK_BYTES(dtype);
+    for (int64_t j = 0; j < N; j += PANEL)
         for (int64_t b = 0; b < blocks; b += MOST_BLOCKS) {
-            int64_t rows = least(MOST_ROWS, N - j), count = least(MOST_BLOCKS, blocks - b);
-            pack(panels, w + j * distance + b * BLOCK_BYTES(dtype), distance, rows, count, dtype);
-            for (int64_t p = 0; p < rows; p += PANEL) {
-                part t = { y + j + p, ldy, x, panels + p / PANEL * count, K, b, count };
-                multiply_panel(t, M, least(PANEL, rows - p), dtype);
-            }
+            const unsigned char *from = w + j * distance + b * BLOCK_BYTES(dtype), *ahead = from;
+            if (b + MOST_BLOCKS < blocks)
+                ahead += MOST_BLOCKS * BLOCK_BYTES(dtype);
+            else if (j + 2 * PANEL <= N)
+                ahead += PANEL * distance - b * BLOCK_BYTES(dtype);
+            part t = { y + j, ldy, x, panel, K, b, least(MOST_BLOCKS, blocks - b) };
+            pack(panel, from, ahead, distance, least(PANEL, N - j), t.blocks, dtype);
+            multiply_panel(t, M, least(PANEL, N - j), dtype);
         }
 }
 

@@ -66,6 +66,16 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
+/* Holds a sum of whole numbers as it stands: a compiler that sees all of them adds them up in another order, with more
+ * of them on the way at once than there are registers. */
+#if ISA_IS_AVX512 && MM_EMULATE_AVX512
+#define IN_ORDER(sum) ((void)(sum))
+#elif ISA_IS_X86
+#define IN_ORDER(sum) __asm__("" : "+v"(sum))
+#else
+#define IN_ORDER(sum) __asm__("" : "+w"(sum))
+#endif
+
 /* The next VL numbers, or the `left` that remain of an array and zeros behind them. */
 static inline vf vf_get(const float *p, int64_t left)
 {
