@@ -45,7 +45,7 @@ static void multiply_blas(void *arg, int64_t piece, int worker)
     (void)worker;
     product_slice(p, piece, &i, &i_end, &j, &j_end);
     bool ta = p->acs != 1, tb = p->bcs != 1;
-    mmi_blas_product(p->c + i * p->ldc + j, p->ldc, ta, tb, p->a + i * p->ars, ta ? p->acs : p->ars, p->b + j * p->bcs,
+    mmi_blas_product(p->c + i * p->ldc + j, p->ldc, ta, tb, p->a + i * p->ars, ta ? p->acs : p->ars, product_b(p, 0, j),
                      tb ? p->bcs : p->brs, i_end - i, j_end - j, p->K, p->accumulate);
 }
 
@@ -56,7 +56,8 @@ static void multiply_columns(void *arg, int64_t piece, int worker)
     int64_t j, j_end;
     (void)worker;
     mmi_piece_rows(piece, p->cols, p->N, &j, &j_end);
-    p->x->k.gemm_tile(p->c + j, p->ldc, p->a, p->ars, p->acs, p->b + j, p->brs, p->M, j_end - j, p->K, p->accumulate);
+    p->x->k.gemm_tile(p->c + j, p->ldc, p->a, p->ars, p->acs, product_b(p, 0, j), p->brs, p->M, j_end - j, p->K,
+                      p->accumulate);
 }
 
 /* Few rows of X against all of W. */
@@ -117,6 +118,7 @@ void mmi_gemm(const mmi_exec *x, bool ta, bool tb, int64_t M, int64_t N, int64_t
                   .a = A,
                   .b = B,
                   .c = C,
+                  .b_dtype = MM_F32,
                   .M = M,
                   .N = N,
                   .K = K,
@@ -152,18 +154,29 @@ static void widen_rows(void *arg, int64_t piece, int worker)
     r->x->k.widen(r->panel + j * r->K, w, r->dtype, (j_end - j) * r->K);
 }
 
+/* W in bf16 or f16 and many rows of X: our own kernels widen it as they pack it, OpenBLAS reads it widened. */
+static void gemm_words(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const float *X, int64_t ldx, const void *W,
+                       int32_t dtype, float *panel, float *Y, int64_t ldy)
+{
+    if (K > 0 && (x->compute != MM_F32 || !x->blas || x->k.in_place_beats_blas)) {
+        product p = { x, X, W, Y, dtype, M, N, K, ldy, ldx, 1, 1, K, .accumulate = false };
+        mmi_product_by_panels(&p, x->compute == MM_F32);
+        return;
+    }
+    rows r = { x, X, W, Y, panel, M, N, K, ldx, K, ldy, mmi_rows_per_piece(N, K), dtype };
+    mmi_pool_run(x->pool, mmi_pieces(N, r.step), widen_rows, &r);
+    mmi_gemm(x, false, true, M, N, K, X, ldx, panel, K, false, Y, ldy);
+}
+
 void mmi_gemm_weight(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const float *X, int64_t ldx, const void *W,
                      int32_t dtype, float *panel, float *Y, int64_t ldy)
 {
-    if (dtype == MM_F32) {
+    if (dtype == MM_F32)
         mmi_gemm(x, false, true, M, N, K, X, ldx, W, K, false, Y, ldy);
-    } else if (mmi_block_bytes(dtype) > 0) {
+    else if (mmi_block_bytes(dtype) > 0)
         mmi_product_of_blocks(x, M, N, K, X, ldx, W, dtype, panel, Y, ldy);
-    } else if (M <= FEW_ROWS) {
+    else if (M <= FEW_ROWS)
         gemv(x, M, N, K, X, ldx, W, dtype, K, Y, ldy);
-    } else {
-        rows r = { x, X, W, Y, panel, M, N, K, ldx, K, ldy, mmi_rows_per_piece(N, K), dtype };
-        mmi_pool_run(x->pool, mmi_pieces(N, r.step), widen_rows, &r);
-        mmi_gemm(x, false, true, M, N, K, X, ldx, panel, K, false, Y, ldy);
-    }
+    else if (N > 0)
+        gemm_words(x, M, N, K, X, ldx, W, dtype, panel, Y, ldy);
 }

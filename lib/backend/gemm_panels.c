@@ -12,17 +12,12 @@ int64_t mmi_gemm_panels(void)
     return 2 * PANEL_FLOATS;
 }
 
-typedef void pack_panels(float *to, const float *from, int64_t across, int64_t along, int64_t count, int64_t K,
-                         int32_t round);
-
 /* Rows of op(A), or columns of op(B), that are packed together: `count` of them, `depth` numbers at a time. */
 typedef struct operand {
     float *panels;
-    const float *from;
-    int64_t across, along, count, width;
+    int64_t count, width;
     int64_t depth_floats;      /* of all panels of `depth` numbers */
     int64_t per_piece, pieces; /* rows or columns, and pieces that they make */
-    pack_panels *pack;
 } operand;
 
 /* What is multiplied between two packings: slices of C, K numbers along. */
@@ -33,10 +28,9 @@ typedef struct stage {
     bool own_columns; /* each slice is the only one to read its columns of B, and packs them itself */
 } stage;
 
-static void set_operand(operand *o, float *panels, const float *from, int64_t across, int64_t along, int64_t count,
-                        int64_t K, int64_t width, int64_t depth, pack_panels *pack)
+static void set_operand(operand *o, float *panels, int64_t count, int64_t K, int64_t width, int64_t depth)
 {
-    *o = (operand){ panels, from, across, along, count, width, .pack = pack };
+    *o = (operand){ .panels = panels, .count = count, .width = width };
     o->depth_floats = mmi_panel(round_up(count, width), depth);
     o->per_piece = round_up(mmi_pieces(FLOATS_PER_PIECE, least(K, depth)), width);
     o->pieces = mmi_pieces(count, o->per_piece);
@@ -48,11 +42,19 @@ static float *panel_at(const operand *o, int64_t first, int64_t k, int64_t K, in
     return o->panels + k / depth * o->depth_floats + mmi_panel(first, K);
 }
 
+/* Rows, or columns, [first, last) of an operand, from number k on. */
 static void pack_part(const stage *s, const operand *o, int64_t first, int64_t last, int64_t k)
 {
-    int64_t depth = s->p.x->k.gemm_depth, K = least(depth, s->p.K - k);
-    o->pack(panel_at(o, first, k, K, depth), o->from + first * o->across + k * o->along, o->across, o->along,
-            last - first, K, s->p.x->compute);
+    const product *p = &s->p;
+    const mmi_kernels *kernels = &p->x->k;
+    int64_t depth = kernels->gemm_depth, K = least(depth, p->K - k), count = last - first;
+    float *to = panel_at(o, first, k, K, depth);
+    if (o == &s->a)
+        kernels->gemm_pack_a(to, p->a + first * p->ars + k * p->acs, p->ars, p->acs, count, K, p->x->compute);
+    else if (p->b_dtype == MM_F32)
+        kernels->gemm_pack_b(to, product_b(p, k, first), p->bcs, p->brs, count, K, p->x->compute);
+    else
+        kernels->gemm_pack_words(to, product_b(p, k, first), p->b_dtype, p->bcs, count, K, p->x->compute);
 }
 
 /* Pieces of packing, for each `depth` numbers. */
@@ -95,9 +97,8 @@ static void run_stage(stage *s)
     product *p = &s->p;
     const mmi_kernels *k = &p->x->k;
     mmi_product_cut(p, k->gemm_a_rows, k->gemm_b_cols);
-    set_operand(&s->b, p->x->panels, p->b, p->bcs, p->brs, p->N, p->K, k->gemm_b_cols, k->gemm_depth, k->gemm_pack_b);
-    set_operand(&s->a, p->x->panels + PANEL_FLOATS, p->a, p->ars, p->acs, s->in_place ? 0 : p->M, p->K, k->gemm_a_rows,
-                k->gemm_depth, k->gemm_pack_a);
+    set_operand(&s->b, p->x->panels, p->N, p->K, k->gemm_b_cols, k->gemm_depth);
+    set_operand(&s->a, p->x->panels + PANEL_FLOATS, s->in_place ? 0 : p->M, p->K, k->gemm_a_rows, k->gemm_depth);
     s->own_columns = p->rows >= p->M;
     if (packing_pieces(s) > 0)
         mmi_pool_run(p->x->pool, packing_pieces(s) * mmi_pieces(p->K, k->gemm_depth), pack_piece, s);
@@ -125,7 +126,7 @@ void mmi_product_by_panels(const product *p, bool in_place)
             for (int64_t q = 0; q < p->K; q += along) {
                 stage s = { *p, .in_place = in_place };
                 s.p.a += i * p->ars + q * p->acs;
-                s.p.b += q * p->brs + j * p->bcs;
+                s.p.b = product_b(p, q, j);
                 s.p.c += i * p->ldc + j;
                 s.p.M = least(rows, p->M - i);
                 s.p.N = least(cols, p->N - j);

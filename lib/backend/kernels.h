@@ -96,9 +96,9 @@ typedef struct mmi_kernels {
     void (*gemv_rows_rounded)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype,
                               int64_t ldw, int64_t M, int64_t N, int64_t K, int32_t round);
 
-    /* Large products, in steps that gemm_panels.c deals out. Up to gemm_depth of K's numbers of op(A)'s rows, or op(B)'s
-     * columns, are laid out anew in panels of gemm_a_rows rows, or gemm_b_cols columns, as gemm_multiply reads them;
-     * rounded as above, or with `round` MM_F32 as they are. A panel takes mmi_panel() floats, one lies behind the
+    /* Large products, in steps that gemm_panels.c deals out. Up to gemm_depth of K's numbers of op(A)'s rows, or
+     * op(B)'s columns, are laid out anew in panels of gemm_a_rows rows, or gemm_b_cols columns, as gemm_multiply reads
+     * them; rounded as above, or with `round` MM_F32 as they are. A panel takes mmi_panel() floats, one lies behind the
      * other, and what is missing of the last is filled up. Number p of row (or column) i is at from + i * across + p *
      * along. */
     int64_t gemm_depth, gemm_a_rows, gemm_b_cols;
@@ -106,6 +106,9 @@ typedef struct mmi_kernels {
                         int32_t round);
     void (*gemm_pack_b)(float *to, const float *b, int64_t across, int64_t along, int64_t count, int64_t K,
                         int32_t round);
+    /* As gemm_pack_b, of numbers in bf16 or f16 that lie one behind the other along K: weights as they are kept. */
+    void (*gemm_pack_words)(float *to, const void *w, int32_t dtype, int64_t across, int64_t count, int64_t K,
+                            int32_t round);
     /* C[M, N] = or += op(A) · op(B) of such panels, K numbers along, K > 0. With ars > 0, and nothing rounded, A is not
      * packed: its rows of contiguous numbers are ars apart. */
     void (*gemm_multiply)(float *c, int64_t ldc, const float *a, int64_t ars, const float *b, int64_t M, int64_t N,

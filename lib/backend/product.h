@@ -2,18 +2,28 @@
 #ifndef MMI_BACKEND_PRODUCT_H
 #define MMI_BACKEND_PRODUCT_H
 
+#include <minimind/view.h>
+
 #include "backend/exec.h"
 
 /* One large product and how it is cut: C into slices of at most rows × cols, `across` of them side by side. */
 typedef struct product {
     const mmi_exec *x;
-    const float *a, *b;
+    const float *a;
+    const void *b; /* float32; for our own kernels, where brs is 1, also bf16 or f16 */
     float *c;
+    int32_t b_dtype;
     int64_t M, N, K, ldc;
     int64_t ars, acs, brs, bcs; /* op(A) at (i, p): a + i * ars + p * acs; op(B) at (p, j): b + p * brs + j * bcs */
     bool accumulate;
     int64_t rows, cols, across;
 } product;
+
+/* op(B) at (p, j). */
+static inline const void *product_b(const product *t, int64_t p, int64_t j)
+{
+    return (const unsigned char *)t->b + (p * t->brs + j * t->bcs) * (t->b_dtype == MM_F32 ? 4 : 2);
+}
 
 /* Slices of C: shape and steps alone decide, so any number of threads computes the same ones, WANTED_SLICES or more
  * where they would not become too small. They begin at multiples of the steps. */

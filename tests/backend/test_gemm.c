@@ -195,6 +195,40 @@ START_TEST(products_with_weights_of_every_dtype_agree)
 }
 END_TEST
 
+/* Up to several panels of each. */
+START_TEST(many_rows_meet_weights_of_two_bytes_as_they_do_the_same_numbers_in_four)
+{
+    static const int64_t shapes[][3] = { { 9, 40, 50 }, { 23, 300, 515 }, { 12, 1100, 1301 }, { 30, 20, 0 } };
+    static const int32_t computes[] = { MM_F32, MM_BF16, MM_F16 };
+    test_rng rng = { 3 };
+    EACH_PATH (path)
+        for (int at = 0; at < 2 * 3 * 4; at++) {
+            const int64_t *shape = shapes[at / 6], M = shape[0], N = shape[1], K = shape[2];
+            int32_t dtype = at % 2 ? MM_BF16 : MM_F16;
+            mmi_exec x;
+            make_exec(&x, path, 2);
+            x.compute = computes[at / 2 % 3];
+            float *a = random_floats(M * K, &rng), *w = random_floats(N * K, &rng), *panel = random_floats(N * K, &rng);
+            float *got = random_floats(M * N, &rng), *want = random_floats(M * N, &rng);
+            void *narrow = malloc((size_t)(N * K) * mm_dtype_size(dtype) + 1);
+            ck_assert_ptr_nonnull(narrow);
+            x.k.narrow(narrow, w, dtype, N * K);
+            x.k.widen(w, narrow, dtype, N * K);
+            mmi_gemm_weight(&x, M, N, K, a, K, narrow, dtype, panel, got, N);
+            mmi_gemm(&x, false, true, M, N, K, a, K, w, K, false, want, N);
+            ck_assert_msg(memcmp(got, want, (size_t)(M * N) * sizeof *got) == 0, "%s: %d rows of %d numbers in %s",
+                          path->name, (int)M, (int)K, mm_dtype_name(dtype));
+            free(a);
+            free(w);
+            free(panel);
+            free(got);
+            free(want);
+            free(narrow);
+            free_exec(&x);
+        }
+}
+END_TEST
+
 START_TEST(blas_is_held_at_one_thread_and_given_back)
 {
 #if MM_HAVE_OPENBLAS
@@ -271,6 +305,7 @@ int main(void)
     tcase_add_test(tests, products_of_every_kind_agree_with_double_precision);
     tcase_add_test(tests, products_have_the_same_bits_for_any_number_of_threads);
     tcase_add_test(tests, products_with_weights_of_every_dtype_agree);
+    tcase_add_test(tests, many_rows_meet_weights_of_two_bytes_as_they_do_the_same_numbers_in_four);
     tcase_add_test(tests, blas_is_held_at_one_thread_and_given_back);
     tcase_add_test(tests, a_product_leaves_the_hosts_blas_setting_alone);
     tcase_add_test(tests, blas_may_be_entered_by_many_threads_at_once);

@@ -77,14 +77,27 @@ void mmi_c_gemm_pack_a(float *to, const float *a, int64_t across, int64_t along,
     }
 }
 
-void mmi_c_gemm_pack_b(float *to, const float *b, int64_t across, int64_t along, int64_t count, int64_t K,
-                       int32_t round)
+/* Number p of column j is number j * across + p * along of b. */
+static void pack_b(float *to, const void *b, int32_t dtype, int64_t across, int64_t along, int64_t count, int64_t K,
+                   int32_t round)
 {
     for (int64_t j = 0; j < count; j++) {
         float *column = to + mmi_panel(j / WIDTH * WIDTH, K) + j % WIDTH;
         for (int64_t p = 0; p < K; p++)
-            column[p * WIDTH] = mmi_c_round(b[j * across + p * along], round);
+            column[p * WIDTH] = mmi_c_round(element(b, dtype, j * across + p * along), round);
     }
+}
+
+void mmi_c_gemm_pack_b(float *to, const float *b, int64_t across, int64_t along, int64_t count, int64_t K,
+                       int32_t round)
+{
+    pack_b(to, b, MM_F32, across, along, count, K, round);
+}
+
+void mmi_c_gemm_pack_words(float *to, const void *w, int32_t dtype, int64_t across, int64_t count, int64_t K,
+                           int32_t round)
+{
+    pack_b(to, w, dtype, across, 1, count, K, round);
 }
 
 void mmi_c_gemm_multiply(float *c, int64_t ldc, const float *a, int64_t ars, const float *b, int64_t M, int64_t N,

@@ -7,28 +7,11 @@
 /* Rows of W read side by side, and rows of x that meet them while they are in registers. */
 #define W_ROWS 4
 #define X_ROWS 3
-#define NUMBERS (STEP * VL) /* of a row in a vector */
 
 /* Bytes below which the next rows are asked for ahead of time: the hardware is slow to see that short ones are followed
  * by others. Measured on Zen 3, from memory: rows of 1 and 2 KB 1.8 and 1.1 times faster, of 2.8 KB 1.3 times, of 5.6
  * KB 0.9 times. */
 #define SHORT_ROW 4096
-
-static ALWAYS_INLINE vf load_weights(const void *w, int64_t p, int64_t left, int32_t dtype, int32_t round)
-{
-    if (dtype == MM_F32)
-        return get_rounded((const float *)w + p, left, round);
-    const uint16_t *words = (const uint16_t *)w + p;
-#if STEP == 2 /* bf16, as it lies */
-    uint16_t rest[NUMBERS] = { 0 };
-    if (left < NUMBERS)
-        words = memcpy(rest, words, (size_t)left * sizeof *words);
-    return vf_load((const void *)words);
-#else
-    vf v = left >= VL ? load_words(words, dtype) : load_words_tail(words, left, dtype);
-    return dtype == round ? v : round_words(v, round);
-#endif
-}
 
 /* y[m, n] for m rows of x and n rows of W; m, n, dtype and round are constants wherever this is used. `ahead` is what
  * will be read next, to be asked for meanwhile, or NULL. */
@@ -50,7 +33,7 @@ static ALWAYS_INLINE void dots(float *y, int64_t ldy, const float *x, int64_t ld
         vf weights[W_ROWS];
         UNROLL
         for (int j = 0; j < n; j++)
-            weights[j] = load_weights(w + j * distance, p, K - p, dtype, round);
+            weights[j] = get_weights(w + j * distance, p, K - p, dtype, round);
         UNROLL
         for (int i = 0; i < m; i++) {
             vf xs = get_rounded(x + i * ldx + p, K - p, round);

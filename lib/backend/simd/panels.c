@@ -26,16 +26,16 @@ static int64_t steps_of(int64_t K)
     return (K + STEP - 1) / STEP;
 }
 
-/* to[p * step + i] = from[i * distance + p] for i < count (at most VL) and p < K, 0 for count ≤ i < VL, rounded to
- * `round`; in words, p counts pairs of them. Writes VL lanes for each p, in the order of p. */
-static ALWAYS_INLINE void turn_rows(float *to, int64_t step, const float *from, int64_t distance, int64_t count,
-                                    int64_t K, int32_t round)
+/* to[p * step + i] = number i * distance + p of `from` for i < count (at most VL) and p < K, 0 for count ≤ i < VL,
+ * rounded to `round`; in words, p counts pairs of them. Writes VL lanes for each p, in the order of p. */
+static ALWAYS_INLINE void turn_rows(float *to, int64_t step, const void *from, int32_t dtype, int64_t distance,
+                                    int64_t count, int64_t K, int32_t round)
 {
     for (int64_t p = 0, steps = steps_of(K); p < steps; p += VL) {
         vf r[VL];
         UNROLL
         for (int i = 0; i < VL; i++)
-            r[i] = i < count ? get_rounded(from + i * distance + STEP * p, K - STEP * p, round) : vf_zero();
+            r[i] = i < count ? get_weights(from, i * distance + STEP * p, K - STEP * p, dtype, round) : vf_zero();
         vf_transpose(r);
         int64_t left = least(VL, steps - p);
         if (left == VL) {
@@ -121,7 +121,7 @@ static ALWAYS_INLINE void pack_rounded(float *to, int64_t width, const float *fr
                 float *panel = to + mmi_panel(i, K) + p / STEP * width + g;
                 const float *first = from + (i + g) * across + p * along;
                 if (along == 1)
-                    turn_rows(panel, width, first, across, count - i - g, n, round);
+                    turn_rows(panel, width, first, MM_F32, across, count - i - g, n, round);
                 else if (across == 1)
                     copy_rows(panel, width, first, along, count - i - g, n, round);
                 else
@@ -139,6 +139,16 @@ static void pack(float *to, int64_t width, const float *from, int64_t across, in
         pack_rounded(to, width, from, across, along, count, K, MM_F16);
     else
         pack_rounded(to, width, from, across, along, count, K, MM_F32);
+}
+
+/* The same of numbers of two bytes, `along` being 1. */
+static ALWAYS_INLINE void pack_columns(float *to, const void *w, const int32_t dtype, int64_t across, int64_t count,
+                                       int64_t K, int32_t round)
+{
+    for (int64_t j = 0; j < (count + TILE_COLS - 1) / TILE_COLS * TILE_COLS; j += VL) {
+        float *panel = to + mmi_panel(j / TILE_COLS * TILE_COLS, K) + j % TILE_COLS;
+        turn_rows(panel, TILE_COLS, (const uint16_t *)w + j * across, dtype, across, count - j, K, round);
+    }
 }
 
 #if STEP == 1
@@ -245,6 +255,18 @@ void SIMD(gemm_pack_b)(float *to, const float *b, int64_t across, int64_t along,
 {
     OTHERWISE(gemm_pack_b, to, b, across, along, count, K, round)
     pack(to, TILE_COLS, b, across, along, count, K, round);
+}
+
+void SIMD(gemm_pack_words)(float *to, const void *w, int32_t dtype, int64_t across, int64_t count, int64_t K,
+                           int32_t round)
+{
+    OTHERWISE(gemm_pack_words, to, w, dtype, across, count, K, round)
+    if (dtype == MM_BF16 && (round == MM_F32 || round == MM_BF16)) /* they are rounded */
+        pack_columns(to, w, MM_BF16, across, count, K, MM_F32);
+    else if (dtype == MM_BF16)
+        pack_columns(to, w, MM_BF16, across, count, K, round);
+    else
+        pack_columns(to, w, MM_F16, across, count, K, round);
 }
 
 void SIMD(gemm_multiply)(float *c, int64_t ldc, const float *a, int64_t ars, const float *b, int64_t M, int64_t N,

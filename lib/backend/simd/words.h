@@ -28,7 +28,9 @@ static ALWAYS_INLINE vf round_words(vf v, int32_t dtype)
     return dtype == MM_BF16 ? vf_round_bf16(v) : vf_round_f16(v);
 }
 
-/* The next STEP · VL numbers, or the `left` that remain of an array and zeros behind them, rounded. */
+#define NUMBERS (STEP * VL) /* in a vector of words */
+
+/* The next NUMBERS of an array, or the `left` that remain and zeros behind them, rounded. */
 static ALWAYS_INLINE vf get_rounded(const float *p, int64_t left, int32_t round)
 {
 #if STEP == 2
@@ -36,6 +38,24 @@ static ALWAYS_INLINE vf get_rounded(const float *p, int64_t left, int32_t round)
     return vf_words(vf_get(p, left), left > VL ? vf_get(p + VL, left - VL) : vf_zero());
 #else
     return round_words(vf_get(p, left), round);
+#endif
+}
+
+/* The same of weights in float32, bf16 or f16, from number p on. */
+static ALWAYS_INLINE vf get_weights(const void *w, int64_t p, int64_t left, int32_t dtype, int32_t round)
+{
+    if (dtype == MM_F32)
+        return get_rounded((const float *)w + p, left, round);
+    uint16_t rest[NUMBERS] = { 0 };
+    const uint16_t *words = (const uint16_t *)w + p;
+    if (left < NUMBERS)
+        words = memcpy(rest, words, (size_t)left * sizeof *words);
+#if STEP == 2
+    if (dtype == MM_BF16) /* as it lies */
+        return vf_load((const void *)words);
+    return vf_words(load_words(words, dtype), load_words(words + VL, dtype));
+#else
+    return dtype == round ? load_words(words, dtype) : round_words(load_words(words, dtype), round);
 #endif
 }
 
