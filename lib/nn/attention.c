@@ -10,6 +10,8 @@
 #define QUERY_ROWS 256
 #define KEYS 64
 #define FEW_ROWS 8 /* up to so many, keys are read in place instead of turned */
+/* Where not all rows of a tile see all its keys, so many at a time meet those that the last of them sees. */
+#define PART_ROWS 64
 /* What a masked key's score gets added: finite, so that a row that sees only such keys stays so. */
 #define HIDDEN (-1e9f)
 
@@ -117,6 +119,22 @@ static int64_t visible(const tile *t, const job *j, const mmi_segment *s, int64_
     return n < 0 ? 0 : n < t->keys ? n : t->keys;
 }
 
+/* Rows of a tile that meet the first `keys` of its keys; the others are beyond them. */
+typedef struct part {
+    int64_t row, rows, keys;
+} part;
+
+/* From row `row` on; without rows after the last. */
+static part part_at(const tile *t, const job *j, const mmi_segment *s, int64_t row)
+{
+    int64_t rows = t->rows - row, most = j->heads < PART_ROWS ? PART_ROWS / j->heads * j->heads : j->heads;
+    if (rows > most && visible(t, j, s, row) < t->keys)
+        rows = most;
+    return (part){ row, rows, visible(t, j, s, row + rows - 1) };
+}
+
+#define EACH_PART(p, t, j, s) for (part p = part_at(t, j, s, 0); p.rows > 0; p = part_at(t, j, s, p.row + p.rows))
+
 /* s [rows, KEYS] = q · kᵀ, masked keys pushed down. `room` as for tile_of(). */
 static void scores(tile *t, const job *j, const mmi_segment *s, int64_t g, float *room)
 {
@@ -127,7 +145,8 @@ static void scores(tile *t, const job *j, const mmi_segment *s, int64_t g, float
         k->gemv_rows(t->s, KEYS, t->q, a->D, keys.data, MM_F32, keys.ld, t->rows, t->keys, a->D);
     } else {
         k->transpose(t->kt, KEYS, keys.data, keys.ld, t->keys, a->D);
-        k->gemm_tile(t->s, KEYS, t->q, a->D, 1, t->kt, KEYS, t->rows, t->keys, a->D, 0);
+        EACH_PART (p, t, j, s)
+            k->gemm_tile(t->s + p.row * KEYS, KEYS, t->q + p.row * a->D, a->D, 1, t->kt, KEYS, p.rows, p.keys, a->D, 0);
     }
     if (s->key_mask)
         for (int64_t i = 0; i < t->keys; i++)
@@ -164,7 +183,8 @@ static void fold(tile *t, const job *j, const mmi_segment *s, int64_t g)
         drop(row, n, r, t, j, s, g);
     }
     operand values = tile_of(t, j, s, g, j->a->v, t->vt);
-    k->gemm_tile(t->out, D, t->s, KEYS, 1, values.data, values.ld, t->rows, D, t->keys, 1);
+    EACH_PART (p, t, j, s)
+        k->gemm_tile(t->out + p.row * D, D, t->s + p.row * KEYS, KEYS, 1, values.data, values.ld, p.rows, D, p.keys, 1);
 }
 
 static void finish(tile *t, const job *j, const mmi_segment *s, int64_t g, int64_t tokens)
@@ -298,14 +318,18 @@ static void backward_tile(tile *t, const job *j, const mmi_segment *s, int64_t g
     const float *keys = a->k, *values = a->v;
     scores(t, j, s, g, NULL);
     k->transpose(t->vt, KEYS, values + at, ld, t->keys, D);
-    k->gemm_tile(t->dp, KEYS, t->dout, D, 1, t->vt, KEYS, t->rows, t->keys, D, 0);
+    EACH_PART (p, t, j, s)
+        k->gemm_tile(t->dp + p.row * KEYS, KEYS, t->dout + p.row * D, D, 1, t->vt, KEYS, p.rows, p.keys, D, 0);
     softmax_backward(t, j, s, g);
-    if (want & WANT_KV) {
-        k->gemm_tile(j->dv + at, ld, t->s, 1, KEYS, t->dout, D, t->keys, D, t->rows, 1);
-        k->gemm_tile(j->dk + at, ld, t->dp, 1, KEYS, t->q, D, t->keys, D, t->rows, 1);
+    EACH_PART (p, t, j, s) {
+        const float *probabilities = t->s + p.row * KEYS, *gradients = t->dp + p.row * KEYS;
+        if (want & WANT_KV) {
+            k->gemm_tile(j->dv + at, ld, probabilities, 1, KEYS, t->dout + p.row * D, D, p.keys, D, p.rows, 1);
+            k->gemm_tile(j->dk + at, ld, gradients, 1, KEYS, t->q + p.row * D, D, p.keys, D, p.rows, 1);
+        }
+        if (want & WANT_Q)
+            k->gemm_tile(t->out + p.row * D, D, gradients, KEYS, 1, keys + at, ld, p.rows, D, p.keys, 1);
     }
-    if (want & WANT_Q)
-        k->gemm_tile(t->out, D, t->dp, KEYS, 1, keys + at, ld, t->rows, D, t->keys, 1);
 }
 
 static void load_backward_rows(tile *t, const job *j, const mmi_segment *s, int64_t g, int64_t tokens)
