@@ -4,8 +4,7 @@
 #include "backend/simd/table.h"
 
 /*     sums, floats                  a vector of W_ROWS numbers
- *     products(block, x)            sums of products, to be added up across the lanes
- *     sums_of(r)                    lane i is the sum of r[i]'s lanes
+ *     exact_sums(rows, n, …)        lane i < n is the exact sum of the products of rows[i]'s block
  *     add_block(sum, …)             sum + scales · scale · (exact - offset · total), rounded as gemv_blocks has it */
 #if ISA_IS_X86
 
@@ -13,10 +12,6 @@
 typedef __m256i sums;
 typedef __m256 floats;
 
-static ALWAYS_INLINE sums sums_zero(void)
-{
-    return _mm256_setzero_si256();
-}
 static ALWAYS_INLINE floats floats_zero(void)
 {
     return _mm256_setzero_ps();
@@ -26,21 +21,19 @@ static ALWAYS_INLINE void floats_store(float *p, floats v)
     _mm256_storeu_ps(p, v);
 }
 
-static ALWAYS_INLINE sums products(const unsigned char *block, const unsigned char *numbers, int32_t dtype)
+static ALWAYS_INLINE sums sums_of_bytes(const unsigned char *const rows[W_ROWS], int n, const unsigned char *numbers)
 {
-    __m256i w = block_weights(block, dtype), x = _mm256_loadu_si256((const void *)numbers);
+    __m256i x = _mm256_loadu_si256((const void *)numbers), r[W_ROWS], two[4], four[2];
+    UNROLL
+    for (int j = 0; j < W_ROWS; j++) {
+        __m256i w = j < n ? block_weights(rows[j], MM_Q8_0) : _mm256_setzero_si256();
 #if ISA_IS(vnni)
-    return _mm256_dpbusd_epi32(_mm256_setzero_si256(), w, x);
+        r[j] = _mm256_dpbusd_epi32(_mm256_setzero_si256(), w, x);
 #else /* vi.h tells why these are exact */
-    __m256i pairs = dtype == MM_Q8_0 ? _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w)) :
-                                       _mm256_maddubs_epi16(w, x);
-    return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+        __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
+        r[j] = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 #endif
-}
-
-static ALWAYS_INLINE sums sums_of(const sums r[W_ROWS])
-{
-    __m256i two[4], four[2];
+    }
     UNROLL
     for (int i = 0; i < 4; i++)
         two[i] = _mm256_add_epi32(_mm256_unpacklo_epi32(r[2 * i], r[2 * i + 1]),
@@ -51,6 +44,49 @@ static ALWAYS_INLINE sums sums_of(const sums r[W_ROWS])
                                    _mm256_unpackhi_epi64(two[2 * i], two[2 * i + 1]));
     return _mm256_add_epi32(_mm256_permute2x128_si256(four[0], four[1], 0x20),
                             _mm256_permute2x128_si256(four[0], four[1], 0x31));
+}
+
+/* Rows j and j + 4 share a vector, as their 16 bytes of two numbers each lie: half as many sums to add up as above. */
+static ALWAYS_INLINE sums sums_of_nibbles(const unsigned char *const rows[W_ROWS], int n, const unsigned char *numbers)
+{
+    const __m256i four_bits = _mm256_set1_epi8(15);
+    const __m256i low = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)numbers));
+    const __m256i high = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)(numbers + MMI_BLOCK / 2)));
+    __m256i r[4], two[2];
+    UNROLL
+    for (int j = 0; j < 4; j++) {
+        __m128i a = j < n ? _mm_loadu_si128((const void *)(rows[j] + 2)) : _mm_setzero_si128();
+        __m128i b = j + 4 < n ? _mm_loadu_si128((const void *)(rows[j + 4] + 2)) : _mm_setzero_si128();
+        __m256i w = _mm256_inserti128_si256(_mm256_castsi128_si256(a), b, 1);
+        __m256i first = _mm256_and_si256(w, four_bits), second = _mm256_and_si256(_mm256_srli_epi16(w, 4), four_bits);
+#if ISA_IS(vnni)
+        r[j] = _mm256_dpbusd_epi32(_mm256_dpbusd_epi32(_mm256_setzero_si256(), first, low), second, high);
+#else
+        r[j] = _mm256_add_epi16(_mm256_maddubs_epi16(first, low), _mm256_maddubs_epi16(second, high));
+#endif
+    }
+#if ISA_IS(vnni)
+    UNROLL
+    for (int i = 0; i < 2; i++)
+        two[i] = _mm256_add_epi32(_mm256_unpacklo_epi32(r[2 * i], r[2 * i + 1]),
+                                  _mm256_unpackhi_epi32(r[2 * i], r[2 * i + 1]));
+    return _mm256_add_epi32(_mm256_unpacklo_epi64(two[0], two[1]), _mm256_unpackhi_epi64(two[0], two[1]));
+#else /* all but the last addition stay within 16 bits: 16 · 15 · 127 < 2^15 */
+    UNROLL
+    for (int i = 0; i < 2; i++)
+        two[i] = _mm256_add_epi16(_mm256_unpacklo_epi16(r[2 * i], r[2 * i + 1]),
+                                  _mm256_unpackhi_epi16(r[2 * i], r[2 * i + 1]));
+    __m256i four = _mm256_add_epi16(_mm256_unpacklo_epi32(two[0], two[1]), _mm256_unpackhi_epi32(two[0], two[1]));
+    const __m128i together = _mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15); /* of a row */
+    four = _mm256_shuffle_epi8(four, _mm256_broadcastsi128_si256(together));
+    return _mm256_madd_epi16(four, _mm256_set1_epi16(1));
+#endif
+}
+
+static ALWAYS_INLINE sums exact_sums(const unsigned char *const rows[W_ROWS], int n, const unsigned char *numbers,
+                                     int32_t dtype)
+{
+    return dtype == MM_Q8_0 ? sums_of_bytes(rows, n, numbers) : sums_of_nibbles(rows, n, numbers);
 }
 
 static ALWAYS_INLINE floats add_block(floats sum, sums exact, const uint16_t scales[W_ROWS], float scale, int32_t total,
@@ -73,10 +109,6 @@ static ALWAYS_INLINE floats add_block(floats sum, sums exact, const uint16_t sca
 typedef vs sums;
 typedef vf floats;
 
-static ALWAYS_INLINE sums sums_zero(void)
-{
-    return vdupq_n_s32(0);
-}
 static ALWAYS_INLINE floats floats_zero(void)
 {
     return vf_zero();
@@ -86,15 +118,20 @@ static ALWAYS_INLINE void floats_store(float *p, floats v)
     vf_store(p, v);
 }
 
-static ALWAYS_INLINE sums products(const unsigned char *block, const unsigned char *numbers, int32_t dtype)
+static ALWAYS_INLINE sums exact_sums(const unsigned char *const rows[W_ROWS], int n, const unsigned char *numbers,
+                                     int32_t dtype)
 {
-    vb w[2];
-    block_weights(w, block, dtype);
-    return vs_dot(vs_dot(sums_zero(), w[0], vb_load(numbers), dtype), w[1], vb_load(numbers + MMI_BLOCK / 2), dtype);
-}
-
-static ALWAYS_INLINE sums sums_of(const sums r[W_ROWS])
-{
+    vs r[W_ROWS];
+    UNROLL
+    for (int j = 0; j < W_ROWS; j++) {
+        r[j] = vdupq_n_s32(0);
+        if (j < n) {
+            vb w[2];
+            block_weights(w, rows[j], dtype);
+            r[j] = vs_dot(r[j], w[0], vb_load(numbers), dtype);
+            r[j] = vs_dot(r[j], w[1], vb_load(numbers + MMI_BLOCK / 2), dtype);
+        }
+    }
     return vpaddq_s32(vpaddq_s32(r[0], r[1]), vpaddq_s32(r[2], r[3]));
 }
 
@@ -124,20 +161,18 @@ static ALWAYS_INLINE floats dots(const unsigned char *x, const unsigned char *w,
     for (int64_t b = 0; b < blocks; b++) {
         for (int64_t line = 0; line < step; line += 64)
             __builtin_prefetch(ahead + b * step + line);
-        sums each[W_ROWS];
+        const unsigned char *rows[W_ROWS];
         uint16_t halves[W_ROWS] = { 0 };
         UNROLL
         for (int j = 0; j < W_ROWS; j++) {
-            each[j] = sums_zero();
-            if (j < n) {
-                const unsigned char *block = row_of(third, distance, j);
-                each[j] = products(block, x + b * MMI_BLOCK, dtype);
-                memcpy(&halves[j], block, sizeof halves[j]);
-            }
+            rows[j] = row_of(third, distance, j < n ? j : 0);
+            if (j < n)
+                memcpy(&halves[j], rows[j], sizeof halves[j]);
         }
         float scale;
         memcpy(&scale, scales + 4 * b, sizeof scale);
-        sum = add_block(sum, sums_of(each), halves, scale, four_bytes(totals + 4 * b), dtype);
+        sums exact = exact_sums(rows, n, x + b * MMI_BLOCK, dtype);
+        sum = add_block(sum, exact, halves, scale, four_bytes(totals + 4 * b), dtype);
         UNROLL
         for (int j = 0; j < 3; j++)
             third[j] += BLOCK_BYTES(dtype);
