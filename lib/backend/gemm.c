@@ -159,7 +159,19 @@ static void gemm_words(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const
                        int32_t dtype, float *panel, float *Y, int64_t ldy)
 {
     if (K > 0 && (x->compute != MM_F32 || !x->blas || x->k.in_place_beats_blas)) {
-        product p = { x, X, W, Y, dtype, M, N, K, ldy, ldx, 1, 1, K, .accumulate = false };
+        product p = { .x = x,
+                      .a = X,
+                      .b = W,
+                      .c = Y,
+                      .b_dtype = dtype,
+                      .M = M,
+                      .N = N,
+                      .K = K,
+                      .ldc = ldy,
+                      .ars = ldx,
+                      .acs = 1,
+                      .brs = 1,
+                      .bcs = K };
         mmi_product_by_panels(&p, x->compute == MM_F32);
         return;
     }
