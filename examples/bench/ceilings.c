@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <threads.h>
+#include <time.h>
 
 #include "bench.h"
 
@@ -59,6 +60,14 @@ static double share_of_experts(const mm_config *config)
     return 1 - (double)(count.total - count.active) / (double)count.moe_experts;
 }
 
+/* OpenBLAS's threads look around for 2^26 ticks of the processor's clock before they sleep, some 30 ms, which whatever
+ * is measured next would have to share the processor with. */
+static void wait_for_sleep(int threads)
+{
+    if (threads > 1)
+        thrd_sleep(&(struct timespec){ .tv_nsec = 60 * 1000 * 1000 }, NULL);
+}
+
 double sgemm_rate(const mm_config *config, int rows, int threads, bool training)
 {
     void *library = dlopen("libopenblas.so.0", RTLD_NOW);
@@ -89,6 +98,7 @@ double sgemm_rate(const mm_config *config, int rows, int threads, bool training)
         seconds += times * time_matrix(sgemm, n, (int)info.shape[0], (int)info.shape[1], training);
         flops += times * (training ? 6.0 : 2.0) * n * (double)info.elements;
     }
+    wait_for_sleep(threads);
     return flops / seconds;
 }
 
