@@ -1,4 +1,3 @@
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "backend/simd/table.h"
@@ -8,18 +7,12 @@
 #define W_ROWS 4
 #define X_ROWS 3
 
-/* Bytes below which the next rows are asked for ahead of time: the hardware is slow to see that short ones are followed
- * by others. Measured on Zen 3, from memory: rows of 1 and 2 KB 1.8 and 1.1 times faster, of 2.8 KB 1.3 times, of 5.6
- * KB 0.9 times. */
-#define SHORT_ROW 4096
-
-/* y[m, n] for m rows of x and n rows of W; m, n, dtype and round are constants wherever this is used. `ahead` is what
- * will be read next, to be asked for meanwhile, or NULL. */
-static ALWAYS_INLINE void dots(float *y, int64_t ldy, const float *x, int64_t ldx, const unsigned char *w,
-                               int64_t distance, const unsigned char *ahead, int32_t dtype, int32_t round, const int m,
+/* y[i * ldy + j * apart] for m rows i of x and n rows j of W, `distance` bytes apart; m, n, dtype and round are
+ * constants wherever this is used. */
+static ALWAYS_INLINE void dots(float *y, int64_t ldy, int64_t apart, const float *x, int64_t ldx,
+                               const unsigned char *w, int64_t distance, int32_t dtype, int32_t round, const int m,
                                const int n, int64_t K)
 {
-    const int64_t step = n * NUMBERS * (dtype == MM_F32 ? 4 : 2); /* bytes of W for a vector of each row */
     vf sum[X_ROWS][W_ROWS];
     UNROLL
     for (int i = 0; i < m; i++) {
@@ -28,8 +21,6 @@ static ALWAYS_INLINE void dots(float *y, int64_t ldy, const float *x, int64_t ld
             sum[i][j] = vf_zero();
     }
     for (int64_t p = 0; p < K; p += NUMBERS) {
-        for (int64_t line = 0; ahead && line < step; line += 64)
-            __builtin_prefetch(ahead + p / NUMBERS * step + line);
         vf weights[W_ROWS];
         UNROLL
         for (int j = 0; j < n; j++)
@@ -46,37 +37,36 @@ static ALWAYS_INLINE void dots(float *y, int64_t ldy, const float *x, int64_t ld
     for (int i = 0; i < m; i++) {
         UNROLL
         for (int j = 0; j < n; j++)
-            y[i * ldy + j] = vf_sum(sum[i][j]);
+            y[i * ldy + j * apart] = vf_sum(sum[i][j]);
     }
 }
 
 /* All rows of x against n rows of W, which come from memory once and then lie in the first-level cache. */
-static ALWAYS_INLINE void all_rows(float *y, int64_t ldy, const float *x, int64_t ldx, const unsigned char *w,
-                                   int64_t distance, const unsigned char *ahead, int32_t dtype, int32_t round,
-                                   int64_t M, const int n, int64_t K)
+static ALWAYS_INLINE void all_rows(float *y, int64_t ldy, int64_t apart, const float *x, int64_t ldx,
+                                   const unsigned char *w, int64_t distance, int32_t dtype, int32_t round, int64_t M,
+                                   const int n, int64_t K)
 {
     /* What is rounded on the way is slow enough for one row at a time, which is a third of the code. */
     const int rows = STEP == 1 && round != MM_F32 ? 1 : X_ROWS;
     int64_t i = 0;
     for (; i + rows <= M; i += rows)
-        dots(y + i * ldy, ldy, x + i * ldx, ldx, w, distance, ahead, dtype, round, rows, n, K);
+        dots(y + i * ldy, ldy, apart, x + i * ldx, ldx, w, distance, dtype, round, rows, n, K);
     if (rows > 1 && M - i == 2)
-        dots(y + i * ldy, ldy, x + i * ldx, ldx, w, distance, ahead, dtype, round, 2, n, K);
+        dots(y + i * ldy, ldy, apart, x + i * ldx, ldx, w, distance, dtype, round, 2, n, K);
     else if (rows > 1 && M - i == 1)
-        dots(y + i * ldy, ldy, x + i * ldx, ldx, w, distance, ahead, dtype, round, 1, n, K);
+        dots(y + i * ldy, ldy, apart, x + i * ldx, ldx, w, distance, dtype, round, 1, n, K);
 }
 
+/* Rows that are read together lie far apart, each followed by the next of its own: memory answers several streams at
+ * once faster than one. Measured on Zen 3, decoding with rows of 1 to 5.6 KB: 1.3 times as fast as side by side. */
 static ALWAYS_INLINE void rows_of(float *y, int64_t ldy, const float *x, int64_t ldx, const unsigned char *w,
                                   int64_t distance, int32_t dtype, int32_t round, int64_t M, int64_t N, int64_t K)
 {
-    int64_t j = 0;
-    for (; j + W_ROWS <= N; j += W_ROWS) {
-        bool more = distance < SHORT_ROW && j + 2 * W_ROWS <= N;
-        all_rows(y + j, ldy, x, ldx, w + j * distance, distance, more ? w + (j + W_ROWS) * distance : NULL, dtype,
-                 round, M, W_ROWS, K);
-    }
-    for (; j < N; j++)
-        all_rows(y + j, ldy, x, ldx, w + j * distance, distance, NULL, dtype, round, M, 1, K);
+    const int64_t run = N / W_ROWS;
+    for (int64_t j = 0; j < run; j++)
+        all_rows(y + j, ldy, run, x, ldx, w + j * distance, run * distance, dtype, round, M, W_ROWS, K);
+    for (int64_t j = run * W_ROWS; j < N; j++)
+        all_rows(y + j, ldy, 1, x, ldx, w + j * distance, distance, dtype, round, M, 1, K);
 }
 
 #if STEP == 2
