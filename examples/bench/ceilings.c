@@ -116,16 +116,18 @@ typedef struct part {
     uint64_t sum; /* so that nothing is optimised away */
 } part;
 
+/* As four streams, a quarter apart: memory answers several at once faster than one. */
 static int read_part(void *arg)
 {
     part *p = arg;
     words a = { 0 }, b = { 0 }, c = { 0 }, d = { 0 };
+    const size_t quarter = p->count / 4;
     for (int t = 0; t < p->times; t++) {
-        for (size_t i = 0; i < p->count; i += 4) {
+        for (size_t i = 0; i < quarter; i++) {
             a += p->data[i];
-            b += p->data[i + 1];
-            c += p->data[i + 2];
-            d += p->data[i + 3];
+            b += p->data[quarter + i];
+            c += p->data[2 * quarter + i];
+            d += p->data[3 * quarter + i];
         }
         a[0] += (uint64_t)t;
     }
