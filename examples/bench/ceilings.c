@@ -107,32 +107,32 @@ double sgemm_rate(const mm_config *config, int rows, int threads, bool training)
 #define AT_LEAST ((size_t)256 << 20) /* bytes to read for one figure */
 #define LARGE_PAGE ((size_t)2 << 20)
 
-typedef uint64_t words __attribute__((vector_size(32)));
+typedef uint64_t words __attribute__((vector_size(16)));
+#define STREAMS 4
+#define LINE 4 /* words of a cache line */
 
 typedef struct part {
     const words *data;
-    size_t count; /* a multiple of 4 */
+    size_t count; /* a multiple of STREAMS * LINE */
     int times;
     uint64_t sum; /* so that nothing is optimised away */
 } part;
 
-/* As four streams, a quarter apart: memory answers several at once faster than one. */
+/* As several streams, a line of each in turn: memory answers them faster than one. */
 static int read_part(void *arg)
 {
     part *p = arg;
-    words a = { 0 }, b = { 0 }, c = { 0 }, d = { 0 };
-    const size_t quarter = p->count / 4;
+    words sum[STREAMS] = { 0 };
+    const size_t run = p->count / STREAMS;
     for (int t = 0; t < p->times; t++) {
-        for (size_t i = 0; i < quarter; i++) {
-            a += p->data[i];
-            b += p->data[quarter + i];
-            c += p->data[2 * quarter + i];
-            d += p->data[3 * quarter + i];
-        }
-        a[0] += (uint64_t)t;
+        for (size_t i = 0; i < run; i += LINE)
+            for (int s = 0; s < STREAMS; s++) {
+                const words *line = p->data + (size_t)s * run + i;
+                sum[s] += (line[0] + line[1]) + (line[2] + line[3]);
+            }
+        sum[0][0] += (uint64_t)t;
     }
-    a += b + c + d;
-    p->sum = a[0] + a[1] + a[2] + a[3];
+    p->sum = sum[0][0] + sum[1][0] + sum[2][0] + sum[3][0];
     return 0;
 }
 
@@ -150,7 +150,7 @@ double reading_rate(const reading *r, int threads)
     part parts[MOST_RUNS];
     thrd_t handles[MOST_RUNS];
     int n = threads < MOST_RUNS ? threads : MOST_RUNS, started = 1, times = (int)(1 + AT_LEAST / r->size);
-    size_t each = r->size / sizeof(words) / (size_t)n / 4 * 4;
+    size_t each = r->size / sizeof(words) / (size_t)n / (STREAMS * LINE) * (STREAMS * LINE);
     double start = now();
     for (int i = 0; i < n; i++)
         parts[i] = (part){ (const words *)(const void *)r->data + (size_t)i * each, each, times, 0 };
