@@ -147,7 +147,7 @@ def scaling(records, path):
         for j, kind in enumerate(kinds):
             if kind in bars:
                 picture.bar(picture.x.place(i) + (j + 0.5) * width, width * 0.9, bars[kind], COLOURS[j])
-        picture.text(picture.x.place(i + 0.5), picture.y.start + 16 + 14 * (i % 2), preset, anchor="middle", size=11)
+        picture.text(picture.x.place(i + 0.5), picture.y.start + 14 + 13 * (i % 3), preset, anchor="middle", size=11)
     picture.line([(0, 1), (len(rows), 1)], "#444", dashed=True)
     for j, kind in enumerate(kinds):
         picture.name(kind, COLOURS[j])
