@@ -154,11 +154,12 @@ static void widen_rows(void *arg, int64_t piece, int worker)
     r->x->k.widen(r->panel + j * r->K, w, r->dtype, (j_end - j) * r->K);
 }
 
-/* W in bf16 or f16 and many rows of X: our own kernels widen it as they pack it, OpenBLAS reads it widened. */
+/* W in bf16 or f16 and many rows of X: our own kernels widen bf16 as they pack it; else it is read widened. */
 static void gemm_words(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const float *X, int64_t ldx, const void *W,
                        int32_t dtype, float *panel, float *Y, int64_t ldy)
 {
-    if (K > 0 && (x->compute != MM_F32 || !x->blas || x->k.in_place_beats_blas)) {
+    bool own = x->compute == MM_BF16 || (x->compute == MM_F32 && (!x->blas || x->k.in_place_beats_blas));
+    if (K > 0 && dtype == MM_BF16 && own) {
         product p = { .x = x,
                       .a = X,
                       .b = W,

@@ -106,7 +106,8 @@ typedef struct mmi_kernels {
                         int32_t round);
     void (*gemm_pack_b)(float *to, const float *b, int64_t across, int64_t along, int64_t count, int64_t K,
                         int32_t round);
-    /* As gemm_pack_b, of numbers in bf16 or f16 that lie one behind the other along K: weights as they are kept. */
+    /* As gemm_pack_b, of numbers in bf16 (the only dtype) that lie one behind the other along K: weights as they are
+     * kept. `round` is MM_F32 or MM_BF16. */
     void (*gemm_pack_words)(float *to, const void *w, int32_t dtype, int64_t across, int64_t count, int64_t K,
                             int32_t round);
     /* C[M, N] = or += op(A) · op(B) of such panels, K numbers along, K > 0. With ars > 0, and nothing rounded, A is not

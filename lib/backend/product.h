@@ -10,7 +10,7 @@
 typedef struct product {
     const mmi_exec *x;
     const float *a;
-    const void *b; /* float32; for our own kernels, where brs is 1, also bf16 or f16 */
+    const void *b; /* float32; for our own kernels, where brs is 1, also bf16 */
     float *c;
     int32_t b_dtype;
     int64_t M, N, K, ldc;

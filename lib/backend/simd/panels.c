@@ -142,7 +142,7 @@ static void pack(float *to, int64_t width, const float *from, int64_t across, in
 }
 
 /* The same of numbers of two bytes, `along` being 1. */
-static ALWAYS_INLINE void pack_columns(float *to, const void *w, const int32_t dtype, int64_t across, int64_t count,
+static ALWAYS_INLINE void pack_columns(float *to, const void *w, int32_t dtype, int64_t across, int64_t count,
                                        int64_t K, int32_t round)
 {
     for (int64_t j = 0; j < (count + TILE_COLS - 1) / TILE_COLS * TILE_COLS; j += VL) {
@@ -261,12 +261,8 @@ void SIMD(gemm_pack_words)(float *to, const void *w, int32_t dtype, int64_t acro
                            int32_t round)
 {
     OTHERWISE(gemm_pack_words, to, w, dtype, across, count, K, round)
-    if (dtype == MM_BF16 && (round == MM_F32 || round == MM_BF16)) /* they are rounded */
-        pack_columns(to, w, MM_BF16, across, count, K, MM_F32);
-    else if (dtype == MM_BF16)
-        pack_columns(to, w, MM_BF16, across, count, K, round);
-    else
-        pack_columns(to, w, MM_F16, across, count, K, round);
+    (void)dtype;
+    pack_columns(to, w, MM_BF16, across, count, K, MM_F32); /* they are rounded */
 }
 
 void SIMD(gemm_multiply)(float *c, int64_t ldc, const float *a, int64_t ars, const float *b, int64_t M, int64_t N,
