@@ -54,7 +54,7 @@ static void pack_part(const stage *s, const operand *o, int64_t first, int64_t l
     else if (p->b_dtype == MM_F32)
         kernels->gemm_pack_b(to, product_b(p, k, first), p->bcs, p->brs, count, K, p->x->compute);
     else
-        kernels->gemm_pack_words(to, product_b(p, k, first), p->b_dtype, p->bcs, count, K, p->x->compute);
+        kernels->gemm_pack_bf16(to, product_b(p, k, first), p->bcs, count, K, p->x->compute);
 }
 
 /* Pieces of packing, for each `depth` numbers. */

@@ -185,28 +185,27 @@ static float *panels_of(const mmi_kernels *k, int slot, int64_t count, int64_t K
     return memset(edge_floats(slot, *floats), 0xFF, (size_t)*floats * sizeof(float));
 }
 
-START_TEST(weights_of_two_bytes_are_packed_as_their_numbers_are)
+START_TEST(weights_in_bf16_are_packed_as_their_numbers_are)
 {
     static const int32_t rounds[] = { MM_F32, MM_BF16 };
     test_rng rng = { 167 };
     EACH_TABLE (k)
         for (int round = 0; round < 120; round++) {
-            int32_t dtype = MM_BF16, how = rounds[round % 2];
+            int32_t how = rounds[round % 2];
             int64_t count = rng_between(&rng, 1, 70),
                     K = rng_between(&rng, 1, (int)(k->gemm_depth < 90 ? k->gemm_depth : 90));
             int64_t distance = K + rng_between(&rng, 0, 3), n = (count - 1) * distance + K, floats;
             float *numbers = edge_random(0, n, &rng, 2), *want, *got;
             uint16_t *words = edge_place(1, 2 * n);
-            k->narrow(words, numbers, dtype, n);
-            k->widen(numbers, words, dtype, n);
+            k->narrow(words, numbers, MM_BF16, n);
+            k->widen(numbers, words, MM_BF16, n);
             want = panels_of(k, 2, count, K, &floats);
             got = panels_of(k, 3, count, K, &floats);
             k->gemm_pack_b(want, numbers, distance, 1, count, K, how);
-            k->gemm_pack_words(got, words, dtype, distance, count, K, how);
+            k->gemm_pack_bf16(got, words, distance, count, K, how);
             edge_check();
             expect(memcmp(got, want, (size_t)floats * sizeof *got) == 0,
-                   "%s packs %lld columns of %lld numbers of %s in another way", k->name, (long long)count,
-                   (long long)K, mm_dtype_name(dtype));
+                   "%s packs %lld columns of %lld numbers in another way", k->name, (long long)count, (long long)K);
         }
 }
 END_TEST
@@ -368,7 +367,7 @@ int main(void)
     tcase_add_test(tests, float16_overflows_to_infinity_and_keeps_its_subnormals);
     tcase_add_test(tests, panels_of_every_layout_and_size_are_right);
     tcase_add_test(tests, products_deeper_than_a_panel_are_right);
-    tcase_add_test(tests, weights_of_two_bytes_are_packed_as_their_numbers_are);
+    tcase_add_test(tests, weights_in_bf16_are_packed_as_their_numbers_are);
     tcase_add_test(tests, few_rows_are_right_for_weights_of_every_dtype);
     tcase_add_test(tests, an_operand_beyond_float16_reaches_its_row_and_no_other);
     tcase_add_test(tests, products_of_every_kind_are_right_and_have_the_same_bits_on_any_number_of_threads);

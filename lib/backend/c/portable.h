@@ -58,8 +58,7 @@ void mmi_c_gemm_pack_a(float *to, const float *a, int64_t across, int64_t along,
                        int32_t round);
 void mmi_c_gemm_pack_b(float *to, const float *b, int64_t across, int64_t along, int64_t count, int64_t K,
                        int32_t round);
-void mmi_c_gemm_pack_words(float *to, const void *w, int32_t dtype, int64_t across, int64_t count, int64_t K,
-                           int32_t round);
+void mmi_c_gemm_pack_bf16(float *to, const void *w, int64_t across, int64_t count, int64_t K, int32_t round);
 void mmi_c_gemm_multiply(float *c, int64_t ldc, const float *a, int64_t ars, const float *b, int64_t M, int64_t N,
                          int64_t K, int32_t accumulate, int32_t round);
 

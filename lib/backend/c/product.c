@@ -94,10 +94,9 @@ void mmi_c_gemm_pack_b(float *to, const float *b, int64_t across, int64_t along,
     pack_b(to, b, MM_F32, across, along, count, K, round);
 }
 
-void mmi_c_gemm_pack_words(float *to, const void *w, int32_t dtype, int64_t across, int64_t count, int64_t K,
-                           int32_t round)
+void mmi_c_gemm_pack_bf16(float *to, const void *w, int64_t across, int64_t count, int64_t K, int32_t round)
 {
-    pack_b(to, w, dtype, across, 1, count, K, round);
+    pack_b(to, w, MM_BF16, across, 1, count, K, round);
 }
 
 void mmi_c_gemm_multiply(float *c, int64_t ldc, const float *a, int64_t ars, const float *b, int64_t M, int64_t N,

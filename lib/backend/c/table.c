@@ -28,7 +28,7 @@ void mmi_kernels_init_c(mmi_kernels *k)
         .gemv_rows_rounded = mmi_c_gemv_rows_rounded,
         .gemm_pack_a = mmi_c_gemm_pack_a,
         .gemm_pack_b = mmi_c_gemm_pack_b,
-        .gemm_pack_words = mmi_c_gemm_pack_words,
+        .gemm_pack_bf16 = mmi_c_gemm_pack_bf16,
         .gemm_multiply = mmi_c_gemm_multiply,
         .quantize = mmi_c_quantize,
         .gemv_blocks = mmi_c_gemv_blocks,

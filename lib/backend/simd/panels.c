@@ -141,16 +141,6 @@ static void pack(float *to, int64_t width, const float *from, int64_t across, in
         pack_rounded(to, width, from, across, along, count, K, MM_F32);
 }
 
-/* The same of numbers of two bytes, `along` being 1. */
-static ALWAYS_INLINE void pack_columns(float *to, const void *w, int32_t dtype, int64_t across, int64_t count,
-                                       int64_t K, int32_t round)
-{
-    for (int64_t j = 0; j < (count + TILE_COLS - 1) / TILE_COLS * TILE_COLS; j += VL) {
-        float *panel = to + mmi_panel(j / TILE_COLS * TILE_COLS, K) + j % TILE_COLS;
-        turn_rows(panel, TILE_COLS, (const uint16_t *)w + j * across, dtype, across, count - j, K, round);
-    }
-}
-
 #if STEP == 1
 /* A full block, with B's distance a constant. */
 static void multiply_in_place(const block *t)
@@ -257,12 +247,13 @@ void SIMD(gemm_pack_b)(float *to, const float *b, int64_t across, int64_t along,
     pack(to, TILE_COLS, b, across, along, count, K, round);
 }
 
-void SIMD(gemm_pack_words)(float *to, const void *w, int32_t dtype, int64_t across, int64_t count, int64_t K,
-                           int32_t round)
+void SIMD(gemm_pack_bf16)(float *to, const void *w, int64_t across, int64_t count, int64_t K, int32_t round)
 {
-    OTHERWISE(gemm_pack_words, to, w, dtype, across, count, K, round)
-    (void)dtype;
-    pack_columns(to, w, MM_BF16, across, count, K, MM_F32); /* they are rounded */
+    OTHERWISE(gemm_pack_bf16, to, w, across, count, K, round)
+    for (int64_t j = 0; j < (count + TILE_COLS - 1) / TILE_COLS * TILE_COLS; j += VL) {
+        float *panel = to + mmi_panel(j / TILE_COLS * TILE_COLS, K) + j % TILE_COLS;
+        turn_rows(panel, TILE_COLS, (const uint16_t *)w + j * across, MM_BF16, across, count - j, K, MM_F32);
+    }
 }
 
 void SIMD(gemm_multiply)(float *c, int64_t ldc, const float *a, int64_t ars, const float *b, int64_t M, int64_t N,

@@ -37,7 +37,7 @@ void SIMD(kernels_init)(mmi_kernels *k)
     SIMD(gemm_shape)(&k->gemm_depth, &k->gemm_a_rows, &k->gemm_b_cols);
     k->gemm_pack_a = SIMD(gemm_pack_a);
     k->gemm_pack_b = SIMD(gemm_pack_b);
-    k->gemm_pack_words = SIMD(gemm_pack_words);
+    k->gemm_pack_bf16 = SIMD(gemm_pack_bf16);
     k->gemm_multiply = SIMD(gemm_multiply);
     k->adamw = SIMD(adamw);
     SIMD(kernels_init_blocks)(k);

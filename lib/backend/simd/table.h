@@ -57,8 +57,7 @@ void SIMD(gemv_rows)(float *y, int64_t ldy, const float *x, int64_t ldx, const v
                           int32_t round);                                                                              \
     void set(gemm_pack_b)(float *to, const float *b, int64_t across, int64_t along, int64_t count, int64_t K,          \
                           int32_t round);                                                                              \
-    void set(gemm_pack_words)(float *to, const void *w, int32_t dtype, int64_t across, int64_t count, int64_t K,       \
-                              int32_t round);                                                                          \
+    void set(gemm_pack_bf16)(float *to, const void *w, int64_t across, int64_t count, int64_t K, int32_t round);       \
     void set(gemm_multiply)(float *c, int64_t ldc, const float *a, int64_t ars, const float *b, int64_t M, int64_t N,  \
                             int64_t K, int32_t accumulate, int32_t round)
 ROUNDING_KERNELS(SIMD);

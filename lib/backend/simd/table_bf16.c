@@ -8,6 +8,6 @@ void mmi_kernels_init_bf16(mmi_kernels *k)
     k->gemv_rows_rounded = SIMD(gemv_rows_rounded);
     k->gemm_pack_a = SIMD(gemm_pack_a);
     k->gemm_pack_b = SIMD(gemm_pack_b);
-    k->gemm_pack_words = SIMD(gemm_pack_words);
+    k->gemm_pack_bf16 = SIMD(gemm_pack_bf16);
     k->gemm_multiply = SIMD(gemm_multiply);
 }

@@ -51,9 +51,7 @@ static ALWAYS_INLINE vf get_weights(const void *w, int64_t p, int64_t left, int3
     if (left < NUMBERS)
         words = memcpy(rest, words, (size_t)left * sizeof *words);
 #if STEP == 2
-    if (dtype == MM_BF16) /* as it lies */
-        return vf_load((const void *)words);
-    return vf_words(load_words(words, dtype), load_words(words + VL, dtype));
+    return vf_load((const void *)words); /* bf16, as it lies */
 #else
     return dtype == round ? load_words(words, dtype) : round_words(load_words(words, dtype), round);
 #endif
