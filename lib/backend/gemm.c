@@ -1,6 +1,7 @@
 #include "backend/gemm.h"
 
 #include <stddef.h>
+#include <string.h>
 
 #include "backend/blas.h"
 #include "backend/product.h"
@@ -29,24 +30,33 @@ void mmi_product_cut(product *p, int64_t step_rows, int64_t step_cols)
         else
             break;
     }
-    p->rows = part(p->M, down, step_rows);
-    p->cols = part(p->N, across, step_cols);
-    p->across = mmi_pieces(p->N, p->cols);
+    p->cut = (cut){ .M = p->M, .N = p->N, .rows = part(p->M, down, step_rows), .cols = part(p->N, across, step_cols) };
+    cut_finish(&p->cut, p->K, step_rows, step_cols);
 }
 
 /* Slices begin at multiples of what OpenBLAS's kernels keep in registers. */
 #define STEP_ROWS 12
 #define STEP_COLS 16
 
+/* OpenBLAS adds to C alone. */
+static void begin_slice(const product *p, int64_t i, int64_t i_end, int64_t j, int64_t j_end)
+{
+    if (p->from && p->from != p->c)
+        for (; i < i_end; i++)
+            memcpy(p->c + i * p->ldc + j, product_from(p, i, j), (size_t)(j_end - j) * sizeof *p->c);
+}
+
 static void multiply_blas(void *arg, int64_t piece, int worker)
 {
     const product *p = arg;
     int64_t i, i_end, j, j_end;
     (void)worker;
-    product_slice(p, piece, &i, &i_end, &j, &j_end);
+    if (!cut_piece(&p->cut, piece, &i, &i_end, &j, &j_end))
+        return;
     bool ta = p->acs != 1, tb = p->bcs != 1;
+    begin_slice(p, i, i_end, j, j_end);
     mmi_blas_product(p->c + i * p->ldc + j, p->ldc, ta, tb, p->a + i * p->ars, ta ? p->acs : p->ars, product_b(p, 0, j),
-                     tb ? p->bcs : p->brs, i_end - i, j_end - j, p->K, p->accumulate);
+                     tb ? p->bcs : p->brs, i_end - i, j_end - j, p->K, p->from != NULL);
 }
 
 /* Columns [j, j_end) of a product of few rows, B's rows contiguous. */
@@ -55,9 +65,10 @@ static void multiply_columns(void *arg, int64_t piece, int worker)
     const product *p = arg;
     int64_t j, j_end;
     (void)worker;
-    mmi_piece_rows(piece, p->cols, p->N, &j, &j_end);
+    mmi_piece_rows(piece, p->cut.cols, p->N, &j, &j_end);
+    begin_slice(p, 0, p->M, j, j_end);
     p->x->k.gemm_tile(p->c + j, p->ldc, p->a, p->ars, p->acs, product_b(p, 0, j), p->brs, p->M, j_end - j, p->K,
-                      p->accumulate);
+                      p->from != NULL);
 }
 
 /* Few rows of X against all of W. */
@@ -105,11 +116,11 @@ static void gemv(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const float
 }
 
 void mmi_gemm(const mmi_exec *x, bool ta, bool tb, int64_t M, int64_t N, int64_t K, const float *A, int64_t lda,
-              const float *B, int64_t ldb, bool accumulate, float *C, int64_t ldc)
+              const float *B, int64_t ldb, const float *from, float *C, int64_t ldc)
 {
     if (M <= 0 || N <= 0)
         return;
-    if (M <= FEW_ROWS && !ta && tb && !accumulate) {
+    if (M <= FEW_ROWS && !ta && tb && !from) {
         gemv(x, M, N, K, A, lda, B, MM_F32, ldb, C, ldc);
         return;
     }
@@ -127,17 +138,18 @@ void mmi_gemm(const mmi_exec *x, bool ta, bool tb, int64_t M, int64_t N, int64_t
                   .acs = ta ? lda : 1,
                   .brs = tb ? 1 : ldb,
                   .bcs = tb ? ldb : 1,
-                  .accumulate = accumulate };
+                  .from = from };
     bool blas = exact && x->blas && (ta || !x->k.in_place_beats_blas);
     if (K <= 0) {
-        x->k.gemm_tile(C, ldc, A, 0, 1, B, 0, M, N, 0, accumulate);
+        begin_slice(&p, 0, M, 0, N);
+        x->k.gemm_tile(C, ldc, A, 0, 1, B, 0, M, N, 0, from != NULL);
     } else if (M <= FEW_ROWS && !tb && exact) {
-        p.cols = round_up(mmi_rows_per_piece(N, K), STEP_COLS);
-        mmi_pool_run(x->pool, mmi_pieces(N, p.cols), multiply_columns, &p);
+        p.cut.cols = round_up(mmi_rows_per_piece(N, K), STEP_COLS);
+        mmi_pool_run(x->pool, mmi_pieces(N, p.cut.cols), multiply_columns, &p);
     } else if (blas && mmi_blas_takes(M, N, K, lda, ldb, ldc)) {
         mmi_product_cut(&p, STEP_ROWS, STEP_COLS);
         mmi_blas_enter();
-        mmi_pool_run(x->pool, product_slices(&p), multiply_blas, &p);
+        mmi_pool_run(x->pool, cut_pieces(&p.cut), multiply_blas, &p);
         mmi_blas_leave();
     } else {
         mmi_product_by_panels(&p, exact && (!ta || lda == 1));
@@ -178,14 +190,14 @@ static void gemm_words(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const
     }
     rows r = { x, X, W, Y, panel, M, N, K, ldx, K, ldy, mmi_rows_per_piece(N, K), dtype };
     mmi_pool_run(x->pool, mmi_pieces(N, r.step), widen_rows, &r);
-    mmi_gemm(x, false, true, M, N, K, X, ldx, panel, K, false, Y, ldy);
+    mmi_gemm(x, false, true, M, N, K, X, ldx, panel, K, NULL, Y, ldy);
 }
 
 void mmi_gemm_weight(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const float *X, int64_t ldx, const void *W,
                      int32_t dtype, float *panel, float *Y, int64_t ldy)
 {
     if (dtype == MM_F32)
-        mmi_gemm(x, false, true, M, N, K, X, ldx, W, K, false, Y, ldy);
+        mmi_gemm(x, false, true, M, N, K, X, ldx, W, K, NULL, Y, ldy);
     else if (mmi_block_bytes(dtype) > 0)
         mmi_product_of_blocks(x, M, N, K, X, ldx, W, dtype, panel, Y, ldy);
     else if (M <= FEW_ROWS)

@@ -7,8 +7,9 @@
 /* Floats of x->panels, whatever the shape. */
 int64_t mmi_gemm_panels(void);
 
-/* C[M, N] = op(A) · op(B), added to C with `accumulate`. op(A) is [M, K]: A is [M, K] row-major with rows lda apart, or
- * with `ta` [K, M]. Likewise op(B) [K, N], with `tb` B is [N, K]. The same bits for any number of threads.
+/* C[M, N] = op(A) · op(B), or `from` + it: C itself, or rows ldc apart that C does not touch. op(A) is [M, K]: A is [M,
+ * K] row-major with rows lda apart, or with `ta` [K, M]. Likewise op(B) [K, N], with `tb` B is [N, K]. The same bits
+ * for any number of threads.
  *
  * With x->blas the slices go to OpenBLAS, except where our own kernel was measured to be faster: few rows, and kernels
  * with `in_place_beats_blas` when A is not transposed. It holds OpenBLAS at one thread meanwhile, as mmi_blas_enter()
@@ -17,15 +18,15 @@ int64_t mmi_gemm_panels(void);
  * With x->compute bf16 or f16 both operands are rounded to that type on their way into the kernel, which is then always
  * our own; sums are float32. */
 void mmi_gemm(const mmi_exec *x, bool ta, bool tb, int64_t M, int64_t N, int64_t K, const float *A, int64_t lda,
-              const float *B, int64_t ldb, bool accumulate, float *C, int64_t ldc);
+              const float *B, int64_t ldb, const float *from, float *C, int64_t ldc);
 
 /* Floats of scratch per worker that mmi_gemm_weight needs for weights in blocks whose rows have up to K numbers. */
 int64_t mmi_gemm_blocks_scratch(const mmi_kernels *k, int64_t K);
 
 /* Y[M, N] = X[M, K] · W[N, K]ᵀ with W of any dtype. `panel` has room for N * K floats (NULL when W is float32): of W in
  * f16, and in bf16 where it goes to OpenBLAS. With W in blocks (q8_0, q4_0; K a multiple of 32) it holds X, which is
- * quantized too, block by block, and multiplied as whole numbers: see gemv_blocks. A row of Y then depends on its row of
- * X alone, not on M, nor on x->compute. */
+ * quantized too, block by block, and multiplied as whole numbers: see gemv_blocks. A row of Y then depends on its row
+ * of X alone, not on M, nor on x->compute. */
 void mmi_gemm_weight(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const float *X, int64_t ldx, const void *W,
                      int32_t dtype, float *panel, float *Y, int64_t ldy);
 

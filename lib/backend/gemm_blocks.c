@@ -8,10 +8,12 @@
 #define FEW_BLOCK_ROWS 3
 
 /* Rows of a slice, for which W is laid out once, and its columns: at most so many, and fewer when there would be too
- * few slices. */
+ * few slices. Many rows hide that the first columns of a slice are not asked for ahead, so their slices are narrow. */
 #define BLOCK_SLICE_ROWS 512
 #define BLOCK_SLICE_COLS 256
 #define BLOCK_STEP_COLS 32
+#define MANY_BLOCK_ROWS 64
+#define MANY_SLICES (4 * WANTED_SLICES)
 #define QUANTIZED_PER_PIECE 8192
 
 /* Some rows of X against all of W. */
@@ -22,7 +24,8 @@ typedef struct blocks {
     const unsigned char *W;
     float *Y;
     int64_t rows, N, K, ldx, ldy;
-    int64_t quantize_rows, slice_rows, slice_cols, across; /* per piece */
+    int64_t quantize_rows, few_cols; /* per piece */
+    cut cut;
     int32_t dtype;
 } blocks;
 
@@ -47,7 +50,7 @@ static void multiply_few(void *arg, int64_t piece, int worker)
     const blocks *b = arg;
     int64_t j, j_end;
     (void)worker;
-    mmi_piece_rows(piece, b->slice_cols, b->N, &j, &j_end);
+    mmi_piece_rows(piece, b->few_cols, b->N, &j, &j_end);
     const unsigned char *w = b->W + mmi_dtype_bytes(b->dtype, j * b->K);
     b->x->k.gemv_blocks(b->Y + j, b->ldy, b->quantized, w, b->dtype, b->rows, j_end - j, b->K);
 }
@@ -56,8 +59,8 @@ static void multiply_blocks(void *arg, int64_t piece, int worker)
 {
     const blocks *b = arg;
     int64_t i, i_end, j, j_end;
-    mmi_piece_rows(piece / b->across, b->slice_rows, b->rows, &i, &i_end);
-    mmi_piece_rows(piece % b->across, b->slice_cols, b->N, &j, &j_end);
+    if (!cut_piece(&b->cut, piece, &i, &i_end, &j, &j_end))
+        return;
     const unsigned char *w = b->W + mmi_dtype_bytes(b->dtype, j * b->K);
     b->x->k.gemm_blocks(b->Y + i * b->ldy + j, b->ldy, b->quantized + i * mmi_quantized_row(b->K), w, b->dtype,
                         i_end - i, j_end - j, b->K, mmi_exec_scratch(b->x, worker));
@@ -68,9 +71,9 @@ static void multiply_few_rows(blocks *b)
 {
     b->quantized = (unsigned char *)mmi_exec_scratch(b->x, 0);
     b->quantize_rows = b->rows;
-    b->slice_cols = mmi_rows_per_piece(b->N, b->K);
+    b->few_cols = mmi_rows_per_piece(b->N, b->K);
     quantize_rows(b, 0, 0);
-    mmi_pool_run(b->x->pool, mmi_pieces(b->N, b->slice_cols), multiply_few, b);
+    mmi_pool_run(b->x->pool, mmi_pieces(b->N, b->few_cols), multiply_few, b);
 }
 
 /* `panel` holds them quantized. */
@@ -79,12 +82,12 @@ static void multiply_many_rows(blocks *b, float *panel)
     b->quantized = (unsigned char *)panel;
     b->quantize_rows = mmi_pieces(QUANTIZED_PER_PIECE, b->K > 0 ? b->K : 1);
     mmi_pool_run(b->x->pool, mmi_pieces(b->rows, b->quantize_rows), quantize_rows, b);
-    int64_t down = mmi_pieces(b->rows, BLOCK_SLICE_ROWS), wanted = mmi_pieces(WANTED_SLICES, down);
+    int64_t down = mmi_pieces(b->rows, BLOCK_SLICE_ROWS),
+            wanted = mmi_pieces(b->rows < MANY_BLOCK_ROWS ? WANTED_SLICES : MANY_SLICES, down);
     int64_t cols = round_up(mmi_pieces(b->N, wanted), BLOCK_STEP_COLS);
-    b->slice_rows = part(b->rows, down, 1);
-    b->slice_cols = cols < BLOCK_SLICE_COLS ? cols : BLOCK_SLICE_COLS;
-    b->across = mmi_pieces(b->N, b->slice_cols);
-    mmi_pool_run(b->x->pool, down * b->across, multiply_blocks, b);
+    b->cut = (cut){ .M = b->rows, .N = b->N, .rows = part(b->rows, down, 1), .cols = least(cols, BLOCK_SLICE_COLS) };
+    cut_finish(&b->cut, b->K, 1, BLOCK_STEP_COLS);
+    mmi_pool_run(b->x->pool, cut_pieces(&b->cut), multiply_blocks, b);
 }
 
 void mmi_product_of_blocks(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const float *X, int64_t ldx,

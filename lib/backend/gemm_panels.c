@@ -25,7 +25,7 @@ typedef struct stage {
     product p; /* of this stage alone */
     operand a, b;
     bool in_place;    /* A is read where it lies */
-    bool own_columns; /* each slice is the only one to read its columns of B, and packs them itself */
+    bool own_columns; /* each piece is the only one to read its columns of B, and packs them itself */
 } stage;
 
 static void set_operand(operand *o, float *panels, int64_t count, int64_t K, int64_t width, int64_t depth)
@@ -80,15 +80,16 @@ static void multiply_slice(void *arg, int64_t piece, int worker)
     const int64_t depth = p->x->k.gemm_depth;
     int64_t i, i_end, j, j_end;
     (void)worker;
-    product_slice(p, piece, &i, &i_end, &j, &j_end);
+    if (!cut_piece(&p->cut, piece, &i, &i_end, &j, &j_end))
+        return;
     for (int64_t k = 0; k < p->K; k += depth) {
         int64_t K = least(depth, p->K - k);
+        float *c = p->c + i * p->ldc + j;
         const float *a = s->in_place ? p->a + i * p->ars + k : panel_at(&s->a, i, k, K, depth);
         if (s->own_columns)
             pack_part(s, &s->b, j, j_end, k);
-        p->x->k.gemm_multiply(p->c + i * p->ldc + j, p->ldc, a, s->in_place ? p->ars : 0,
-                              panel_at(&s->b, j, k, K, depth), i_end - i, j_end - j, K, p->accumulate || k > 0,
-                              p->x->compute);
+        p->x->k.gemm_multiply(c, p->ldc, a, s->in_place ? p->ars : 0, panel_at(&s->b, j, k, K, depth), i_end - i,
+                              j_end - j, K, k > 0 ? c : product_from(p, i, j), p->x->compute);
     }
 }
 
@@ -99,10 +100,10 @@ static void run_stage(stage *s)
     mmi_product_cut(p, k->gemm_a_rows, k->gemm_b_cols);
     set_operand(&s->b, p->x->panels, p->N, p->K, k->gemm_b_cols, k->gemm_depth);
     set_operand(&s->a, p->x->panels + PANEL_FLOATS, s->in_place ? 0 : p->M, p->K, k->gemm_a_rows, k->gemm_depth);
-    s->own_columns = p->rows >= p->M;
+    s->own_columns = p->cut.rows >= p->M;
     if (packing_pieces(s) > 0)
         mmi_pool_run(p->x->pool, packing_pieces(s) * mmi_pieces(p->K, k->gemm_depth), pack_piece, s);
-    mmi_pool_run(p->x->pool, product_slices(p), multiply_slice, s);
+    mmi_pool_run(p->x->pool, cut_pieces(&p->cut), multiply_slice, s);
 }
 
 /* Rows or columns of a stage, so that `depth` numbers of each fit. */
@@ -131,7 +132,7 @@ void mmi_product_by_panels(const product *p, bool in_place)
                 s.p.M = least(rows, p->M - i);
                 s.p.N = least(cols, p->N - j);
                 s.p.K = least(along, p->K - q);
-                s.p.accumulate = p->accumulate || q > 0;
+                s.p.from = q > 0 ? s.p.c : product_from(p, i, j);
                 run_stage(&s);
             }
 }

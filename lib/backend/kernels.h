@@ -109,10 +109,10 @@ typedef struct mmi_kernels {
     /* As gemm_pack_b, of numbers in bf16 that lie one behind the other along K: weights as they are
      * kept. `round` is MM_F32 or MM_BF16. */
     void (*gemm_pack_bf16)(float *to, const void *w, int64_t across, int64_t count, int64_t K, int32_t round);
-    /* C[M, N] = or += op(A) · op(B) of such panels, K numbers along, K > 0. With ars > 0, and nothing rounded, A is not
-     * packed: its rows of contiguous numbers are ars apart. */
+    /* C[M, N] = op(A) · op(B) of such panels, K numbers along, K > 0, or `from` + it: C itself, or rows ldc apart, too.
+     * With ars > 0, and nothing rounded, A is not packed: its rows of contiguous numbers are ars apart. */
     void (*gemm_multiply)(float *c, int64_t ldc, const float *a, int64_t ars, const float *b, int64_t M, int64_t N,
-                          int64_t K, int32_t accumulate, int32_t round);
+                          int64_t K, const float *from, int32_t round);
 
     /* --- Products with weights in blocks: K a multiple of 32, rows without gaps --- */
 

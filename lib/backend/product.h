@@ -6,53 +6,6 @@
 
 #include "backend/exec.h"
 
-/* One large product and how it is cut: C into slices of at most rows × cols, `across` of them side by side. */
-typedef struct product {
-    const mmi_exec *x;
-    const float *a;
-    const void *b; /* float32; for our own kernels, where brs is 1, also bf16 */
-    float *c;
-    int32_t b_dtype;
-    int64_t M, N, K, ldc;
-    int64_t ars, acs, brs, bcs; /* op(A) at (i, p): a + i * ars + p * acs; op(B) at (p, j): b + p * brs + j * bcs */
-    bool accumulate;
-    int64_t rows, cols, across;
-} product;
-
-/* op(B) at (p, j). */
-static inline const void *product_b(const product *t, int64_t p, int64_t j)
-{
-    return (const unsigned char *)t->b + (p * t->brs + j * t->bcs) * (t->b_dtype == MM_F32 ? 4 : 2);
-}
-
-/* Slices of C: shape and steps alone decide, so any number of threads computes the same ones, WANTED_SLICES or more
- * where they would not become too small. They begin at multiples of the steps. */
-#define WANTED_SLICES 8
-void mmi_product_cut(product *p, int64_t step_rows, int64_t step_cols);
-
-static inline int64_t product_slices(const product *p)
-{
-    return mmi_pieces(p->M, p->rows) * p->across;
-}
-
-/* Rows [*i, *i_end) and columns [*j, *j_end). */
-static inline void product_slice(const product *p, int64_t piece, int64_t *i, int64_t *i_end, int64_t *j,
-                                 int64_t *j_end)
-{
-    mmi_piece_rows(piece / p->across, p->rows, p->M, i, i_end);
-    mmi_piece_rows(piece % p->across, p->cols, p->N, j, j_end);
-}
-
-/* By our own kernels; `in_place`: acs is 1, and A is not rounded. */
-void mmi_product_by_panels(const product *p, bool in_place);
-
-/* Y = X · Wᵀ with W in blocks: see mmi_gemm_weight(). */
-void mmi_product_of_blocks(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const float *X, int64_t ldx,
-                           const void *W, int32_t dtype, float *panel, float *Y, int64_t ldy);
-
-/* Rows of W, or columns of B, that are read as one piece where few rows meet them. */
-int64_t mmi_rows_per_piece(int64_t N, int64_t K);
-
 static inline int64_t round_up(int64_t n, int64_t step)
 {
     return (n + step - 1) / step * step;
@@ -69,5 +22,100 @@ static inline int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
+
+/* How C [M, N] is cut: into slices of at most rows × cols, `across` of them side by side; the last ones into parts, so
+ * that threads end at about the same time. Shape and steps alone decide, so any number of threads computes the same
+ * pieces. */
+typedef struct cut {
+    int64_t M, N, rows, cols, across;
+    int64_t parts, part_rows, part_cols;
+} cut;
+
+/* So many slices or more where they would not become too small, and of them so many last ones are cut into parts where
+ * a slice has so many products. */
+#define WANTED_SLICES 8
+#define LAST_SLICES 4
+#define PARTS 4
+#define WORTH_CUTTING (1 << 23)
+
+static inline int64_t cut_slices(const cut *c)
+{
+    return mmi_pieces(c->M, c->rows) * c->across;
+}
+
+static inline int64_t cut_pieces(const cut *c)
+{
+    int64_t slices = cut_slices(c);
+    return slices + (c->parts - 1) * least(slices, LAST_SLICES);
+}
+
+/* Rows [*i, *i_end) and columns [*j, *j_end) of a piece; false: it has none. */
+static inline bool cut_piece(const cut *c, int64_t piece, int64_t *i, int64_t *i_end, int64_t *j, int64_t *j_end)
+{
+    int64_t slices = cut_slices(c), whole = slices - least(slices, LAST_SLICES), nth = 0, slice = piece;
+    if (piece >= whole) {
+        nth = (piece - whole) % c->parts;
+        slice = whole + (piece - whole) / c->parts;
+    }
+    mmi_piece_rows(slice / c->across, c->rows, c->M, i, i_end);
+    mmi_piece_rows(slice % c->across, c->cols, c->N, j, j_end);
+    if (piece >= whole && c->part_cols < c->cols) {
+        *j += nth * c->part_cols;
+        *j_end = least(*j_end, *j + c->part_cols);
+    } else if (piece >= whole) {
+        *i += nth * c->part_rows;
+        *i_end = least(*i_end, *i + c->part_rows);
+    }
+    return *i < *i_end && *j < *j_end;
+}
+
+/* The rest of `c`, whose M, N, rows and cols are there, for products of K numbers. Where a slice has all rows, what it
+ * has alone are its columns, and its parts shall have their own, too. */
+static inline void cut_finish(cut *c, int64_t K, int64_t step_rows, int64_t step_cols)
+{
+    bool by_cols = c->rows >= c->M;
+    c->across = mmi_pieces(c->N, c->cols);
+    c->parts = c->rows * c->cols * K < WORTH_CUTTING ? 1 : PARTS;
+    c->part_rows = by_cols ? c->rows : part(c->rows, c->parts, step_rows);
+    c->part_cols = by_cols ? part(c->cols, c->parts, step_cols) : c->cols;
+}
+
+/* One large product. */
+typedef struct product {
+    const mmi_exec *x;
+    const float *a;
+    const void *b; /* float32; for our own kernels, where brs is 1, also bf16 */
+    float *c;
+    int32_t b_dtype;
+    int64_t M, N, K, ldc;
+    int64_t ars, acs, brs, bcs; /* op(A) at (i, p): a + i * ars + p * acs; op(B) at (p, j): b + p * brs + j * bcs */
+    const float *from;          /* what C begins with: C itself, or rows ldc apart; NULL: 0 */
+    cut cut;
+} product;
+
+/* What C begins with at (i, j), or NULL. */
+static inline const float *product_from(const product *t, int64_t i, int64_t j)
+{
+    return t->from ? t->from + i * t->ldc + j : NULL;
+}
+
+/* op(B) at (p, j). */
+static inline const void *product_b(const product *t, int64_t p, int64_t j)
+{
+    return (const unsigned char *)t->b + (p * t->brs + j * t->bcs) * (t->b_dtype == MM_F32 ? 4 : 2);
+}
+
+/* Slices that begin at multiples of the steps. */
+void mmi_product_cut(product *p, int64_t step_rows, int64_t step_cols);
+
+/* By our own kernels; `in_place`: acs is 1, and A is not rounded. */
+void mmi_product_by_panels(const product *p, bool in_place);
+
+/* Y = X · Wᵀ with W in blocks: see mmi_gemm_weight(). */
+void mmi_product_of_blocks(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const float *X, int64_t ldx,
+                           const void *W, int32_t dtype, float *panel, float *Y, int64_t ldy);
+
+/* Rows of W, or columns of B, that are read as one piece where few rows meet them. */
+int64_t mmi_rows_per_piece(int64_t N, int64_t K);
 
 #endif

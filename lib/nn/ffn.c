@@ -71,8 +71,8 @@ static int readers(mmi_param w[2], mmi_param b[2], const mmi_ffn *f)
     return count;
 }
 
-void mmi_ffn_forward(const mmi_exec *x, float *y, float *inner, float *mid, const float *h, const mmi_ffn *f, int64_t N,
-                     float *panel, float *delta)
+void mmi_ffn_forward(const mmi_exec *x, float *y, const float *from, float *inner, float *mid, const float *h,
+                     const mmi_ffn *f, int64_t N, float *panel, float *delta)
 {
     int64_t C = f->up.w.cols, F = f->up.w.rows, ld = mmi_ffn_inner(f);
     mmi_param w[2], b[2];
@@ -81,7 +81,7 @@ void mmi_ffn_forward(const mmi_exec *x, float *y, float *inner, float *mid, cons
     job j = job_for(x, f, inner, mid, N);
     mmi_pool_run(x->pool, mmi_pieces(N, j.step), activate_rows, &j);
     mmi_dropout_apply(x, mid, N * F, f->dropout);
-    mmi_linear_add(x, y, mid, f->down, f->down_bias, N, panel, delta);
+    mmi_linear_add(x, y, from, mid, f->down, f->down_bias, N, panel, delta);
 }
 
 void mmi_ffn_backward(const mmi_exec *x, float *dh, float *d_inner, float *mid, const float *dy, const float *h,

@@ -14,10 +14,10 @@ typedef struct mmi_ffn {
 /* Floats per row of `inner`: what the gate and up products gave. */
 int64_t mmi_ffn_inner(const mmi_ffn *f);
 
-/* y [N, C] += the network of h [N, C]. inner [N, mmi_ffn_inner] is kept for the backward pass; mid [N, F] and delta [N,
- * C] are scratch. */
-void mmi_ffn_forward(const mmi_exec *x, float *y, float *inner, float *mid, const float *h, const mmi_ffn *f, int64_t N,
-                     float *panel, float *delta);
+/* y [N, C] = from + the network of h [N, C]; `from` may be y. inner [N, mmi_ffn_inner] is kept for the backward pass;
+ * mid [N, F] and delta [N, C] are scratch. */
+void mmi_ffn_forward(const mmi_exec *x, float *y, const float *from, float *inner, float *mid, const float *h,
+                     const mmi_ffn *f, int64_t N, float *panel, float *delta);
 
 /* dh [N, C] = gradient by h, and the weights' gradients += …. inner as forward left it; d_inner [N, mmi_ffn_inner] and
  * mid [N, F] are scratch. dh may be dy. */

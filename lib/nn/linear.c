@@ -2,6 +2,7 @@
 
 #include "backend/gemm.h"
 #include "base/dtype.h"
+#include "nn/vector.h"
 
 #define FEW_ROWS 8 /* up to so many, a product reads the weights row by row */
 #define ROWS 64    /* per piece, where a bias is added */
@@ -102,13 +103,14 @@ void mmi_linear_group_forward(const mmi_exec *x, float *y, int64_t ldy, const fl
             mmi_linear_forward(x, y, ldy, in, ldin, w[i], b[i], N, panel);
 }
 
-void mmi_linear_add(const mmi_exec *x, float *y, const float *in, mmi_param w, mmi_param b, int64_t N, float *panel,
-                    float *delta)
+void mmi_linear_add(const mmi_exec *x, float *y, const float *from, const float *in, mmi_param w, mmi_param b,
+                    int64_t N, float *panel, float *delta)
 {
     int64_t C = w.w.rows;
     if (w.w.dtype == MM_F32 && N > FEW_ROWS) {
-        mmi_gemm(x, false, true, N, C, w.w.cols, in, w.w.cols, w.w.data, w.w.cols, true, y, C);
+        mmi_gemm(x, false, true, N, C, w.w.cols, in, w.w.cols, w.w.data, w.w.cols, from, y, C);
     } else { /* the products for few rows, and those through a panel, can't add */
+        mmi_vector_copy(x, y, from, N * C);
         mmi_gemm_weight(x, N, C, w.w.cols, in, w.w.cols, w.w.data, w.w.dtype, panel, delta, C);
         bias_job j = { .x = x, .out = y, .in = delta, .ld = C, .ld_in = C, .N = N, .C = C };
         mmi_pool_run(x->pool, mmi_pieces(N, ROWS), add_rows, &j);
@@ -132,9 +134,9 @@ void mmi_linear_backward(const mmi_exec *x, float *din, int64_t lddin, const flo
 {
     int64_t rows = w.w.rows, cols = w.w.cols;
     if (din)
-        mmi_gemm(x, false, false, N, cols, rows, dy, lddy, w.w.data, cols, accumulate, din, lddin);
+        mmi_gemm(x, false, false, N, cols, rows, dy, lddy, w.w.data, cols, accumulate ? din : NULL, din, lddin);
     if (w.grad)
-        mmi_gemm(x, true, false, rows, cols, N, dy, lddy, in, ldin, true, w.grad, cols);
+        mmi_gemm(x, true, false, rows, cols, N, dy, lddy, in, ldin, w.grad, w.grad, cols);
     if (b.grad) {
         bias_job j = { .x = x, .out = b.grad, .in = dy, .ld = lddy, .N = N, .C = rows };
         mmi_pool_run(x->pool, mmi_pieces(rows, COLUMNS), sum_columns, &j);

@@ -21,12 +21,13 @@ bool mmi_param_join(mmi_param *joined, const mmi_param *parts, int count);
 void mmi_linear_forward(const mmi_exec *x, float *y, int64_t ldy, const float *in, int64_t ldin, mmi_param w,
                         mmi_param b, int64_t N, float *panel);
 
-/* y [N, out] += in · Wᵀ + b, rows without gaps: how a block joins the residual stream. `delta` [N, out] is scratch. */
-void mmi_linear_add(const mmi_exec *x, float *y, const float *in, mmi_param w, mmi_param b, int64_t N, float *panel,
-                    float *delta);
+/* y [N, out] = from + in · Wᵀ + b, rows without gaps: how a block joins the residual stream. `from` may be y; `delta`
+ * [N, out] is scratch. */
+void mmi_linear_add(const mmi_exec *x, float *y, const float *from, const float *in, mmi_param w, mmi_param b,
+                    int64_t N, float *panel, float *delta);
 
-/* Up to three matrices that read the same rows, their outputs one beside the other in y: one product where the matrices lie
- * side by side, as they do without biases. b[i].w.data NULL: no bias. */
+/* Up to three matrices that read the same rows, their outputs one beside the other in y: one product where the matrices
+ * lie side by side, as they do without biases. b[i].w.data NULL: no bias. */
 void mmi_linear_group_forward(const mmi_exec *x, float *y, int64_t ldy, const float *in, int64_t ldin,
                               const mmi_param *w, const mmi_param *b, int count, int64_t N, float *panel);
 

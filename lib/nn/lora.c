@@ -57,7 +57,7 @@ static const float *dropped(const mmi_exec *x, const float *in, int64_t *ld, con
 static void project_down(const mmi_exec *x, const float *in, int64_t ldin, const mmi_lora *l, const mmi_lora_room *room,
                          int64_t N, int64_t cols)
 {
-    mmi_gemm(x, false, true, N, l->rank, cols, in, ldin, l->a, cols, false, room->down, l->rank);
+    mmi_gemm(x, false, true, N, l->rank, cols, in, ldin, l->a, cols, NULL, room->down, l->rank);
     mmi_vector_scale(x, room->down, l->scale, N * l->rank);
 }
 
@@ -69,7 +69,7 @@ void mmi_loras_forward(const mmi_exec *x, float *y, int64_t ldy, const float *in
         int64_t ld = ldin;
         const float *from = dropped(x, in, &ld, one, l->room, N, cols);
         project_down(x, from, ld, one, l->room, N, cols);
-        mmi_gemm(x, false, true, N, out, one->rank, l->room->down, one->rank, one->b, one->rank, true, y, ldy);
+        mmi_gemm(x, false, true, N, out, one->rank, l->room->down, one->rank, one->b, one->rank, y, y, ldy);
     }
 }
 
@@ -79,8 +79,8 @@ static void add_input_gradient(const mmi_exec *x, float *din, int64_t lddin, con
 {
     mmi_dropout dropout = dropout_of(l, room);
     bool direct = dropout.p <= 0;
-    mmi_gemm(x, false, false, N, cols, l->rank, room->d_down, l->rank, l->a, cols, direct, direct ? din : room->d_in,
-             direct ? lddin : cols);
+    mmi_gemm(x, false, false, N, cols, l->rank, room->d_down, l->rank, l->a, cols, direct ? din : NULL,
+             direct ? din : room->d_in, direct ? lddin : cols);
     if (direct)
         return;
     mmi_dropout_apply(x, room->d_in, N * cols, dropout);
@@ -97,7 +97,7 @@ void mmi_loras_backward(const mmi_exec *x, float *din, int64_t lddin, const floa
         bool learns = in && one->da;
         if (!din && !learns)
             continue;
-        mmi_gemm(x, false, false, N, one->rank, out, dy, lddy, one->b, one->rank, false, room->d_down, one->rank);
+        mmi_gemm(x, false, false, N, one->rank, out, dy, lddy, one->b, one->rank, NULL, room->d_down, one->rank);
         mmi_vector_scale(x, room->d_down, one->scale, N * one->rank);
         if (din)
             add_input_gradient(x, din, lddin, one, room, N, cols);
@@ -106,7 +106,7 @@ void mmi_loras_backward(const mmi_exec *x, float *din, int64_t lddin, const floa
         int64_t ld = ldin;
         const float *from = dropped(x, in, &ld, one, room, N, cols);
         project_down(x, from, ld, one, room, N, cols);
-        mmi_gemm(x, true, false, out, one->rank, N, dy, lddy, room->down, one->rank, true, one->db, one->rank);
-        mmi_gemm(x, true, false, one->rank, cols, N, room->d_down, one->rank, from, ld, true, one->da, cols);
+        mmi_gemm(x, true, false, out, one->rank, N, dy, lddy, room->down, one->rank, one->db, one->db, one->rank);
+        mmi_gemm(x, true, false, one->rank, cols, N, room->d_down, one->rank, from, ld, one->da, one->da, cols);
     }
 }

@@ -174,7 +174,7 @@ void mmi_moe_forward(const mmi_exec *x, float *out, float *inner, float *y, floa
     for (int64_t e = 0; e < router->E; e++) {
         int64_t at = r->first[e], n = r->first[e + 1] - at;
         if (n > 0)
-            mmi_ffn_forward(x, y + at * C, inner + at * ld, mid, hg + at * C, &experts[e], n, panel, delta);
+            mmi_ffn_forward(x, y + at * C, y + at * C, inner + at * ld, mid, hg + at * C, &experts[e], n, panel, delta);
     }
     mmi_dropout_apply(x, y, rows * C, dropout);
     j.out = out;

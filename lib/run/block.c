@@ -165,14 +165,14 @@ void mmi_block_forward(mm_context *ctx, const mmi_pass *pass, int64_t l)
     project(ctx, pass, l);
     mmi_attention attention = attention_of(ctx, pass, l);
     mmi_attention_forward(x, kept->attn, kept->lse, &attention);
-    mmi_vector_copy(&ctx->exec, kept->x_mid, kept->x, N * C);
     mmi_param o = mmi_context_param(ctx, MMI_O, l), bias = mmi_context_param(ctx, MMI_O_BIAS, l);
     mmi_dropout dropout = mmi_context_dropout(ctx, pass, MMI_SITE_O, l, 0);
     if (dropout.p > 0) {
         mmi_linear_forward(x, p->branch, C, kept->attn, o.w.cols, o, bias, N, p->panel);
+        mmi_vector_copy(x, kept->x_mid, kept->x, N * C);
         mmi_block_add(ctx, kept->x_mid, p->branch, N * C, dropout);
     } else {
-        mmi_linear_add(x, kept->x_mid, kept->attn, o, bias, N, p->panel, p->delta);
+        mmi_linear_add(x, kept->x_mid, kept->x, kept->attn, o, bias, N, p->panel, p->delta);
     }
 }
 

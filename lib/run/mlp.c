@@ -30,12 +30,16 @@ static void dense_forward(mm_context *ctx, const mmi_pass *pass, int64_t l)
     int64_t n = pass->N * ctx->arch->C;
     mmi_ffn network = dense_network(ctx, pass, l);
     mmi_dropout dropout = mmi_context_dropout(ctx, pass, MMI_SITE_MLP, l, 0);
-    float *to = dropout.p > 0 ? p->branch : next_input(ctx, l);
-    if (dropout.p > 0)
-        mmi_vector_zero(&ctx->exec, to, n);
-    mmi_ffn_forward(&ctx->exec, to, kept->inner, p->mid, p->h, &network, pass->N, p->panel, p->delta);
-    if (dropout.p > 0)
-        mmi_block_add(ctx, next_input(ctx, l), to, n, dropout);
+    float *to = next_input(ctx, l);
+    if (dropout.p > 0) {
+        mmi_vector_zero(&ctx->exec, p->branch, n);
+        mmi_ffn_forward(&ctx->exec, p->branch, p->branch, kept->inner, p->mid, p->h, &network, pass->N, p->panel,
+                        p->delta);
+        mmi_vector_copy(&ctx->exec, to, kept->x_mid, n);
+        mmi_block_add(ctx, to, p->branch, n, dropout);
+    } else {
+        mmi_ffn_forward(&ctx->exec, to, kept->x_mid, kept->inner, p->mid, p->h, &network, pass->N, p->panel, p->delta);
+    }
 }
 
 /* --- Experts --- */
@@ -106,7 +110,7 @@ static void shared_forward(mm_context *ctx, const mmi_pass *pass, int64_t l)
         float *to = dropout.p > 0 ? p->branch : kept->shared;
         if (dropout.p > 0)
             mmi_vector_zero(&ctx->exec, to, n);
-        mmi_ffn_forward(&ctx->exec, to, inner, p->mid, p->h, network, N, p->panel, p->delta);
+        mmi_ffn_forward(&ctx->exec, to, to, inner, p->mid, p->h, network, N, p->panel, p->delta);
         if (dropout.p > 0)
             mmi_block_add(ctx, kept->shared, to, n, dropout);
     }
@@ -137,6 +141,7 @@ static double experts_forward(mm_context *ctx, const mmi_pass *pass, int64_t l)
     }
     if (a->shared_experts > 0)
         mmi_vector_axpy(&ctx->exec, p->branch, half_weight(ctx, MMI_SHARED_WEIGHT, l), kept->shared, n);
+    mmi_vector_copy(&ctx->exec, next_input(ctx, l), kept->x_mid, n);
     mmi_block_add(ctx, next_input(ctx, l), p->branch, n, mmi_context_dropout(ctx, pass, MMI_SITE_MLP, l, 0));
     return balance;
 }
@@ -148,7 +153,6 @@ double mmi_mlp_forward(mm_context *ctx, const mmi_pass *pass, int64_t l)
     int64_t C = ctx->arch->C;
     mmi_norm_forward(&ctx->exec, p->h, kept->mean2, kept->rstd2, kept->x_mid,
                      mmi_context_norm(ctx, MMI_POST_NORM, MMI_POST_NORM_BIAS, l), pass->N, C);
-    mmi_vector_copy(&ctx->exec, next_input(ctx, l), kept->x_mid, pass->N * C);
     if (ctx->arch->moe)
         return experts_forward(ctx, pass, l);
     dense_forward(ctx, pass, l);

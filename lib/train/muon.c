@@ -85,11 +85,11 @@ static void iterate(matrix *t)
     const mmi_exec *x = t->x;
     bool tall = t->R > t->C;
     int64_t R = t->R, C = t->C, n = t->n;
-    mmi_gemm(x, tall, !tall, n, n, tall ? R : C, t->X, C, t->X, C, false, t->gram, n);
-    mmi_gemm(x, false, false, n, n, n, t->gram, n, t->gram, n, false, t->poly, n);
+    mmi_gemm(x, tall, !tall, n, n, tall ? R : C, t->X, C, t->X, C, NULL, t->gram, n);
+    mmi_gemm(x, false, false, n, n, n, t->gram, n, t->gram, n, NULL, t->poly, n);
     mmi_vector_scale(x, t->poly, A5, n * n);
     mmi_vector_axpy(x, t->poly, A3, t->gram, n * n);
-    mmi_gemm(x, false, false, R, C, n, tall ? t->X : t->poly, tall ? C : n, tall ? t->poly : t->X, C, false, t->Y, C);
+    mmi_gemm(x, false, false, R, C, n, tall ? t->X : t->poly, tall ? C : n, tall ? t->poly : t->X, C, NULL, t->Y, C);
     mmi_vector_axpy(x, t->Y, A1, t->X, R * C);
     float *y = t->Y;
     t->Y = t->X;

@@ -40,7 +40,7 @@ static void multiply(const bench *t, const shape *s, way how)
     int64_t lda = s->ta ? s->M : s->K, ldb = s->tb ? s->K : s->N;
     if (how != OPENBLAS) {
         const mmi_exec *x = how == OWN ? &t->own : &t->mixed;
-        mmi_gemm(x, s->ta, s->tb, s->M, s->N, s->K, t->a, lda, t->b, ldb, s->accumulate, t->c, s->N);
+        mmi_gemm(x, s->ta, s->tb, s->M, s->N, s->K, t->a, lda, t->b, ldb, s->accumulate ? t->c : NULL, t->c, s->N);
         return;
     }
 #if MM_HAVE_OPENBLAS

@@ -60,7 +60,7 @@ static float *panels(int slot, int64_t count, int64_t width, int64_t K)
 }
 
 void multiply_by_panels(const mmi_kernels *k, float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs,
-                        const float *b, int64_t brs, int64_t bcs, int64_t M, int64_t N, int64_t K, int32_t accumulate,
+                        const float *b, int64_t brs, int64_t bcs, int64_t M, int64_t N, int64_t K, const float *from,
                         int32_t round, int in_place)
 {
     for (int64_t p = 0; p < K; p += k->gemm_depth) {
@@ -69,8 +69,8 @@ void multiply_by_panels(const mmi_kernels *k, float *c, int64_t ldc, const float
         k->gemm_pack_b(packed_b, b + p * brs, bcs, brs, N, n, round);
         if (!in_place)
             k->gemm_pack_a(packed_a, a + p * acs, ars, acs, M, n, round);
-        k->gemm_multiply(c, ldc, in_place ? a + p : packed_a, in_place ? ars : 0, packed_b, M, N, n,
-                         accumulate || p > 0, round);
+        k->gemm_multiply(c, ldc, in_place ? a + p : packed_a, in_place ? ars : 0, packed_b, M, N, n, p > 0 ? c : from,
+                         round);
     }
 }
 

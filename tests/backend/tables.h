@@ -33,10 +33,11 @@ static inline float *edge_floats(int slot, int64_t n)
 /* The same with random contents, uniform in ±scale. */
 float *edge_random(int slot, int64_t n, test_rng *rng, float scale);
 
-/* C[M, N] = or += op(A) · op(B) as gemm.c does it, alone: packed and multiplied, gemm_depth of K at a time, with panels
- * in slots 8 and 9. Element (i, p) of op(A) at a + i * ars + p * acs; `in_place`: not packed, acs being 1. */
+/* C[M, N] = from + op(A) · op(B) (from NULL: 0) as gemm.c does it, alone: packed and multiplied, gemm_depth of K at a
+ * time, with panels in slots 8 and 9. Element (i, p) of op(A) at a + i * ars + p * acs; `in_place`: not packed, acs
+ * being 1. */
 void multiply_by_panels(const mmi_kernels *k, float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs,
-                        const float *b, int64_t brs, int64_t bcs, int64_t M, int64_t N, int64_t K, int32_t accumulate,
+                        const float *b, int64_t brs, int64_t bcs, int64_t M, int64_t N, int64_t K, const float *from,
                         int32_t round, int in_place);
 
 /* ck_assert_msg() for inner loops: libcheck notes every assertion it passes, at the price of a system call. */

@@ -37,12 +37,15 @@ typedef struct problem {
     matrix a, b, c;
     float *before; /* all of c with what lies between its rows */
     int64_t c_floats;
-    int accumulate;
+    const float *from; /* what the product is added to */
 } problem;
 
-static problem make_problem(int64_t M, int64_t N, int64_t K, int a_layout, int b_layout, int accumulate, test_rng *rng)
+/* What a product is added to. */
+enum { NOTHING, ITSELF, ANOTHER, STARTS };
+
+static problem make_problem(int64_t M, int64_t N, int64_t K, int a_layout, int b_layout, int start, test_rng *rng)
 {
-    problem p = { .M = M, .N = N, .K = K, .accumulate = accumulate };
+    problem p = { .M = M, .N = N, .K = K };
     p.a = random_matrix(0, M, K, a_layout, rng);
     p.b = random_matrix(1, K, N, b_layout, rng);
     p.c = random_matrix(2, M, N, ROW_MAJOR, rng);
@@ -50,6 +53,9 @@ static problem make_problem(int64_t M, int64_t N, int64_t K, int a_layout, int b
     p.before = edge_floats(3, p.c_floats);
     if (p.c_floats > 0)
         memcpy(p.before, p.c.p, (size_t)p.c_floats * sizeof(float));
+    p.from = start == NOTHING ? NULL : start == ITSELF ? p.c.p : p.before;
+    for (int64_t i = 0; i < M * N && start != ITSELF; i++)
+        p.c.p[i / N * p.c.rs + i % N] = NAN;
     return p;
 }
 
@@ -64,7 +70,7 @@ static void check_problem(const problem *p, const mmi_kernels *k, const char *wh
 {
     for (int64_t i = 0; i < p->M; i++)
         for (int64_t j = 0; j < p->N; j++) {
-            double want = p->accumulate ? p->before[i * p->c.rs + j] : 0;
+            double want = p->from ? p->before[i * p->c.rs + j] : 0;
             for (int64_t r = 0; r < p->K; r++)
                 want += (double)at(p->a, i, r) * at(p->b, r, j);
             ck_near(at(p->c, i, j), want, product_error(p->K), k, what, i * 10000 + j);
@@ -78,17 +84,17 @@ static void check_problem(const problem *p, const mmi_kernels *k, const char *wh
 
 static void try_tile(const mmi_kernels *k, int64_t M, int64_t N, int64_t K, int layout, test_rng *rng)
 {
-    problem p = make_problem(M, N, K, layout, ROW_MAJOR, rng_between(rng, 0, 1), rng);
-    k->gemm_tile(p.c.p, p.c.rs, p.a.p, p.a.rs, p.a.cs, p.b.p, p.b.rs, M, N, K, p.accumulate);
+    problem p = make_problem(M, N, K, layout, ROW_MAJOR, rng_between(rng, NOTHING, ITSELF), rng);
+    k->gemm_tile(p.c.p, p.c.rs, p.a.p, p.a.rs, p.a.cs, p.b.p, p.b.rs, M, N, K, p.from != NULL);
     check_problem(&p, k, "gemm_tile");
 }
 
 static void try_panels(const mmi_kernels *k, int64_t M, int64_t N, int64_t K, int a_layout, int b_layout, test_rng *rng)
 {
-    problem p = make_problem(M, N, K, a_layout, b_layout, rng_between(rng, 0, 1), rng);
+    problem p = make_problem(M, N, K, a_layout, b_layout, rng_between(rng, 0, STARTS - 1), rng);
     if (K == 0) /* not asked of panels */
         return;
-    multiply_by_panels(k, p.c.p, p.c.rs, p.a.p, p.a.rs, p.a.cs, p.b.p, p.b.rs, p.b.cs, M, N, K, p.accumulate, MM_F32,
+    multiply_by_panels(k, p.c.p, p.c.rs, p.a.p, p.a.rs, p.a.cs, p.b.p, p.b.rs, p.b.cs, M, N, K, p.from, MM_F32,
                        p.a.cs == 1 && p.a.rs > 0 && rng_between(rng, 0, 1));
     check_problem(&p, k, "gemm_multiply");
 }
@@ -159,9 +165,9 @@ enum { TILE, PANELS, PANELS_IN_PLACE };
 static void try_way(const mmi_kernels *k, const problem *p, int way)
 {
     if (way == TILE)
-        k->gemm_tile(p->c.p, p->c.rs, p->a.p, p->a.rs, 1, p->b.p, p->b.rs, p->M, p->N, p->K, p->accumulate);
+        k->gemm_tile(p->c.p, p->c.rs, p->a.p, p->a.rs, 1, p->b.p, p->b.rs, p->M, p->N, p->K, p->from != NULL);
     else
-        multiply_by_panels(k, p->c.p, p->c.rs, p->a.p, p->a.rs, 1, p->b.p, p->b.rs, 1, p->M, p->N, p->K, p->accumulate,
+        multiply_by_panels(k, p->c.p, p->c.rs, p->a.p, p->a.rs, 1, p->b.p, p->b.rs, 1, p->M, p->N, p->K, p->from,
                            MM_F32, way == PANELS_IN_PLACE);
 }
 
@@ -170,10 +176,7 @@ START_TEST(what_c_held_before_does_not_show_unless_asked_for)
     test_rng rng = { 5 };
     EACH_TABLE (k)
         for (int way = TILE; way <= PANELS_IN_PLACE; way++) {
-            problem p = make_problem(19, 37, 11, ROW_MAJOR, ROW_MAJOR, 0, &rng);
-            for (int64_t i = 0; i < p.M; i++)
-                for (int64_t j = 0; j < p.N; j++)
-                    p.c.p[i * p.c.rs + j] = NAN;
+            problem p = make_problem(19, 37, 11, ROW_MAJOR, ROW_MAJOR, NOTHING, &rng);
             try_way(k, &p, way);
             check_problem(&p, k, "over NaN");
         }
@@ -186,7 +189,7 @@ START_TEST(a_nan_reaches_its_row_or_column_and_no_other)
     EACH_TABLE (k)
         for (int way = TILE; way <= PANELS_IN_PLACE; way++)
             for (int in_b = 0; in_b < 2; in_b++) {
-                problem p = make_problem(23, 45, 21, ROW_MAJOR, ROW_MAJOR, 1, &rng);
+                problem p = make_problem(23, 45, 21, ROW_MAJOR, ROW_MAJOR, ITSELF, &rng);
                 if (in_b)
                     p.b.p[20 * p.b.rs + 44] = NAN;
                 else

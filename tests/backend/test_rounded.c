@@ -131,7 +131,7 @@ static int64_t lay_out(int64_t *rs, int64_t *cs, int64_t rows, int64_t cols, int
 static void try_panels(const mmi_kernels *k, int64_t M, int64_t N, int64_t K, int a_layout, int b_layout, int32_t type,
                        test_rng *rng)
 {
-    int64_t ars, acs, brs, bcs, ldc = N + 2, accumulate = rng_between(rng, 0, 1);
+    int64_t ars, acs, brs, bcs, ldc = N + 2, start = rng_between(rng, 0, 2);
     float *a = edge_random(0, lay_out(&ars, &acs, M, K, a_layout), rng, 1);
     float *b = edge_random(1, lay_out(&brs, &bcs, K, N, b_layout), rng, 1);
     int64_t floats = M > 0 && N > 0 ? (M - 1) * ldc + N : 0;
@@ -139,10 +139,11 @@ static void try_panels(const mmi_kernels *k, int64_t M, int64_t N, int64_t K, in
     memcpy(before, c, (size_t)floats * sizeof *c);
     if (K == 0) /* not asked of panels */
         return;
-    multiply_by_panels(k, c, ldc, a, ars, acs, b, brs, bcs, M, N, K, (int32_t)accumulate, type, 0);
+    const float *from = start == 0 ? NULL : start == 1 ? c : before;
+    multiply_by_panels(k, c, ldc, a, ars, acs, b, brs, bcs, M, N, K, from, type, 0);
     for (int64_t i = 0; i < M; i++)
         for (int64_t j = 0; j < N; j++) {
-            double want = accumulate ? before[i * ldc + j] : 0;
+            double want = from ? before[i * ldc + j] : 0;
             for (int64_t p = 0; p < K; p++)
                 want += (double)mmi_c_round(a[i * ars + p * acs], type) * mmi_c_round(b[p * brs + j * bcs], type);
             ck_near(c[i * ldc + j], want, sum_error(K), k, "gemm_multiply", i * 10000 + j);
@@ -294,7 +295,7 @@ static float *multiply(const runner *r, int variant, int64_t M, int64_t N, int64
     rng_fill(&rng, b, (size_t)(K * N), 1);
     rng_fill(&rng, c, (size_t)(M * N), 1);
     if (!by_hand)
-        mmi_gemm(&r->x, ta, tb, M, N, K, a, ta ? M : K, b, tb ? K : N, accumulate, c, N);
+        mmi_gemm(&r->x, ta, tb, M, N, K, a, ta ? M : K, b, tb ? K : N, accumulate ? c : NULL, c, N);
     for (int64_t i = 0; i < M * N && by_hand; i++) {
         double sum = accumulate ? c[i] : 0;
         for (int64_t p = 0; p < K; p++)

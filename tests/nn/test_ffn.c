@@ -102,7 +102,7 @@ static void work(void *arg, const mmi_exec *x)
         f->dh[i] = NAN;
     float *inner = take_floats(f->N * mmi_ffn_inner(&net), NAN), *d_inner = take_floats(f->N * mmi_ffn_inner(&net), NAN);
     float *mid = take_floats(f->N * f->F, NAN), *delta = take_floats(f->N * f->C, NAN);
-    mmi_ffn_forward(x, f->y, inner, mid, f->h, &net, f->N, NULL, delta);
+    mmi_ffn_forward(x, f->y, f->y, inner, mid, f->h, &net, f->N, NULL, delta);
     mid = take_floats(f->N * f->F, NAN); /* backward must make again what it needs */
     mmi_ffn_backward(x, f->dh, d_inner, mid, f->weights, f->h, inner, &net, f->N);
 }

@@ -89,7 +89,8 @@ static void work(void *arg, const mmi_exec *x)
     mmi_param w = { { l->w, MM_F32, l->out, l->in }, l->dw, NULL }, b = { { 0 }, NULL, NULL };
     if (l->biased)
         b = (mmi_param){ { l->b, MM_F32, 1, l->out }, l->db, NULL };
-    memcpy(l->added, l->added0, (size_t)(l->N * l->out) * sizeof(float));
+    for (int64_t i = 0; i < l->N * l->out; i++)
+        l->added[i] = NAN;
     memcpy(l->dw, l->dw0, (size_t)(l->out * l->in) * sizeof(float));
     memcpy(l->db, l->db0, (size_t)l->out * sizeof(float));
     for (int64_t i = 0; i < l->N * l->ldy; i++)
@@ -100,7 +101,7 @@ static void work(void *arg, const mmi_exec *x)
     float *delta = take_floats(l->N * l->out, NAN), *x_packed = take_floats(l->N * l->in, 0);
     for (int64_t i = 0; i < l->N * l->in; i++)
         x_packed[i] = (float)l->x64[i];
-    mmi_linear_add(x, l->added, x_packed, w, b, l->N, NULL, delta);
+    mmi_linear_add(x, l->added, l->added0, x_packed, w, b, l->N, NULL, delta);
     mmi_linear_backward(x, l->dx, l->ldx, l->weights, l->ldy, l->x, l->ldx, w, b, l->N, l->accumulate);
 }
 
@@ -195,7 +196,7 @@ START_TEST(narrow_weights_give_the_products_of_what_they_hold)
                     mmi_linear_forward(&e, y, out, x, in, pw, pb, N, panel);
                     ck_close(y, y64, N * out, 1e-6, mmi_path_get(p)->name);
                     memcpy(y, start, (size_t)(N * out) * sizeof *y);
-                    mmi_linear_add(&e, y, x, pw, pb, N, panel, delta);
+                    mmi_linear_add(&e, y, y, x, pw, pb, N, panel, delta);
                     for (int64_t i = 0; i < N * out; i++)
                         y64[i] += start[i];
                     ck_close(y, y64, N * out, 1e-6, mmi_path_get(p)->name);

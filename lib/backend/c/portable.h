@@ -60,7 +60,7 @@ void mmi_c_gemm_pack_b(float *to, const float *b, int64_t across, int64_t along,
                        int32_t round);
 void mmi_c_gemm_pack_bf16(float *to, const void *w, int64_t across, int64_t count, int64_t K, int32_t round);
 void mmi_c_gemm_multiply(float *c, int64_t ldc, const float *a, int64_t ars, const float *b, int64_t M, int64_t N,
-                         int64_t K, int32_t accumulate, int32_t round);
+                         int64_t K, const float *from, int32_t round);
 
 /* quantize.c */
 void mmi_c_widen_blocks(float *y, const void *x, int32_t dtype, int64_t n);

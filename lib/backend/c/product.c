@@ -100,13 +100,16 @@ void mmi_c_gemm_pack_bf16(float *to, const void *w, int64_t across, int64_t coun
 }
 
 void mmi_c_gemm_multiply(float *c, int64_t ldc, const float *a, int64_t ars, const float *b, int64_t M, int64_t N,
-                         int64_t K, int32_t accumulate, int32_t round)
+                         int64_t K, const float *from, int32_t round)
 {
     (void)round;
+    if (from && from != c)
+        for (int64_t i = 0; i < M; i++)
+            memcpy(c + i * ldc, from + i * ldc, (size_t)N * sizeof *c);
     for (int64_t j = 0; j < N; j += WIDTH)
         for (int64_t i = 0; i < M; i += WIDTH) {
             const float *rows = ars > 0 ? a + i * ars : a + mmi_panel(i, K);
             mmi_c_gemm_tile(c + i * ldc + j, ldc, rows, ars > 0 ? ars : K, 1, b + mmi_panel(j, K), WIDTH,
-                            least(M - i, WIDTH), least(N - j, WIDTH), K, accumulate);
+                            least(M - i, WIDTH), least(N - j, WIDTH), K, from != NULL);
         }
 }

@@ -12,11 +12,11 @@
 typedef struct block {
     float *c;
     const float *a, *b;
+    const float *from; /* what C begins with, its rows ldc apart; NULL: 0 */
     int64_t ldc, ars, acs, ldb, K;
-    bool accumulate;
 } block;
 
-/* C[rows, vecs * VL] = or += A · B; with `masked` the last vector has only the lanes of `tail`. rows, vecs and masked
+/* C[rows, vecs * VL] = from + A · B; with `masked` the last vector has only the lanes of `tail`. rows, vecs and masked
  * are constants wherever this is used, so that all of `sum` are registers. */
 static ALWAYS_INLINE void block_multiply(const block *t, const int rows, const int vecs, const bool masked, vtail tail)
 {
@@ -55,12 +55,12 @@ static ALWAYS_INLINE void block_multiply(const block *t, const int rows, const i
     for (int i = 0; i < rows; i++) {
         UNROLL
         for (int j = 0; j < vecs; j++) {
-            float *c = t->c + i * t->ldc + j * VL;
+            int64_t at = i * t->ldc + j * VL;
             if (masked && j == vecs - 1) {
-                vf before = t->accumulate ? vf_load_tail(c, tail) : vf_zero();
-                vf_store_tail(c, tail, vf_add(before, sum[i][j]));
+                vf before = t->from ? vf_load_tail(t->from + at, tail) : vf_zero();
+                vf_store_tail(t->c + at, tail, vf_add(before, sum[i][j]));
             } else {
-                vf_store(c, t->accumulate ? vf_add(vf_load(c), sum[i][j]) : sum[i][j]);
+                vf_store(t->c + at, t->from ? vf_add(vf_load(t->from + at), sum[i][j]) : sum[i][j]);
             }
         }
     }

@@ -52,16 +52,34 @@ static ALWAYS_INLINE void pack_block(panel_block *to, const unsigned char *w, in
         turn_blocks(to->numbers + 4 * j, STEP_BYTES, w + j * distance, distance, count - j, dtype);
 }
 
-/* `blocks` blocks of a panel's `rows` rows at w. Meanwhile as much is asked for at `ahead`, which comes next: the
- * hardware does not see that the rows go on. */
-static ALWAYS_INLINE void pack(panel_block *to, const unsigned char *w, const unsigned char *ahead, int64_t distance,
-                               int64_t rows, int64_t blocks, int32_t dtype)
+#define LINE 64
+
+/* What is laid out next: `rows` rows of `bytes` bytes at `row`, of which byte `at` is to be asked for. The hardware
+ * does not see that they go on. So many lines at a time that all have been asked for when they are wanted, and no more:
+ * a core can wait for a few only. */
+typedef struct ahead {
+    const unsigned char *row;
+    int64_t rows, distance, bytes, at, lines;
+} ahead;
+
+/* `steps` blocks of rows of x are multiplied meanwhile, X_ROWS at a time. */
+static ALWAYS_INLINE ahead ahead_of(const unsigned char *row, int64_t rows, int64_t distance, int64_t bytes,
+                                    int64_t steps)
 {
-    for (int64_t b = 0; b < blocks; b++) {
-        pack_block(to++, w + b * BLOCK_BYTES(dtype), distance, rows, dtype);
-        for (int64_t j = b * rows / blocks; j < (b + 1) * rows / blocks; j++)
-            for (int64_t line = 0; line < blocks * BLOCK_BYTES(dtype); line += 64)
-                __builtin_prefetch(ahead + j * distance + line);
+    int64_t lines = rows * (bytes / LINE + 1) * X_ROWS / steps;
+    return (ahead){ row, rows, distance, bytes, 0, lines + 1 };
+}
+
+static ALWAYS_INLINE void fetch_some(ahead *a)
+{
+    for (int64_t n = a->lines; n > 0 && a->rows > 0; n--) {
+        __builtin_prefetch(a->row + a->at);
+        a->at += LINE;
+        if (a->at >= a->bytes) {
+            a->at = 0;
+            a->row += a->distance;
+            a->rows--;
+        }
     }
 }
 
@@ -72,6 +90,7 @@ typedef struct part {
     const unsigned char *x;
     const panel_block *w;
     int64_t K, first, blocks;
+    ahead ahead;
 } part;
 
 /* sum [rows, PANEL] += block b of `rows` rows of x · the panel's. */
@@ -127,7 +146,7 @@ static ALWAYS_INLINE void copy_columns(float *to, const float *from, int64_t col
 }
 
 /* Columns [0, cols) of `rows` rows of y, which are begun with the first block and gone on with after it. */
-static ALWAYS_INLINE void multiply_part(const part *t, const int rows, int64_t cols, int32_t dtype)
+static ALWAYS_INLINE void multiply_part(part *t, const int rows, int64_t cols, int32_t dtype)
 {
     _Alignas(64) float sum[X_ROWS * PANEL];
     UNROLL
@@ -138,8 +157,10 @@ static ALWAYS_INLINE void multiply_part(const part *t, const int rows, int64_t c
         if (t->first > 0)
             copy_columns(sum + i * PANEL, t->y + i * t->ldy, cols);
     }
-    for (int64_t b = 0; b < t->blocks; b++)
+    for (int64_t b = 0; b < t->blocks; b++) {
         multiply_block(sum, t, b, rows, dtype);
+        fetch_some(&t->ahead);
+    }
     for (int i = 0; i < rows; i++)
         copy_columns(t->y + i * t->ldy, sum + i * PANEL, cols);
 }
@@ -161,13 +182,15 @@ static ALWAYS_INLINE void multiply(float *y, int64_t ldy, const unsigned char *x
     const int64_t blocks = K / MMI_BLOCK, distance = blocks * BLOCK_BYTES(dtype);
     for (int64_t j = 0; j < N; j += PANEL)
         for (int64_t b = 0; b < blocks; b += MOST_BLOCKS) {
-            const unsigned char *from = w + j * distance + b * BLOCK_BYTES(dtype), *ahead = from;
+            const unsigned char *from = w + j * distance + b * BLOCK_BYTES(dtype), *next = from;
             if (b + MOST_BLOCKS < blocks)
-                ahead += MOST_BLOCKS * BLOCK_BYTES(dtype);
+                next += MOST_BLOCKS * BLOCK_BYTES(dtype);
             else if (j + 2 * PANEL <= N)
-                ahead += PANEL * distance - b * BLOCK_BYTES(dtype);
-            part t = { y + j, ldy, x, panel, K, b, least(MOST_BLOCKS, blocks - b) };
-            pack(panel, from, ahead, distance, least(PANEL, N - j), t.blocks, dtype);
+                next += PANEL * distance - b * BLOCK_BYTES(dtype);
+            part t = { y + j, ldy, x, panel, K, b, least(MOST_BLOCKS, blocks - b), { 0 } };
+            t.ahead = ahead_of(next, least(PANEL, N - j), distance, t.blocks * BLOCK_BYTES(dtype), M * t.blocks);
+            for (int64_t i = 0; i < t.blocks; i++)
+                pack_block(&panel[i], from + i * BLOCK_BYTES(dtype), distance, least(PANEL, N - j), dtype);
             multiply_panel(t, M, least(PANEL, N - j), dtype);
         }
 }
@@ -175,6 +198,8 @@ static ALWAYS_INLINE void multiply(float *y, int64_t ldy, const unsigned char *x
 void SIMD(gemm_blocks)(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
                        int64_t K, float *scratch)
 {
+    if (M == 0)
+        return;
     if (K == 0) /* no block begins y */
         mmi_c_gemv_blocks(y, ldy, x, w, dtype, M, N, K);
     else if (dtype == MM_Q8_0)

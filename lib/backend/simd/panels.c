@@ -170,11 +170,11 @@ static void multiply_edge(const block *t, int64_t rows, int64_t cols)
     block edge = *t;
     edge.c = whole;
     edge.ldc = TILE_COLS;
-    edge.accumulate = false;
+    edge.from = NULL;
     multiply_packed(&edge);
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < cols; j++)
-            t->c[i * t->ldc + j] = (t->accumulate ? t->c[i * t->ldc + j] : 0) + whole[i * TILE_COLS + j];
+            t->c[i * t->ldc + j] = (t->from ? t->from[i * t->ldc + j] : 0) + whole[i * TILE_COLS + j];
 #else
     SIMD(block)(t, rows, cols);
 #endif
@@ -184,7 +184,7 @@ static void multiply_edge(const block *t, int64_t rows, int64_t cols)
 static void multiply_panels(block t, int64_t distance, int64_t M, int64_t N, int64_t K)
 {
     float *c = t.c;
-    const float *a = t.a, *b = t.b;
+    const float *a = t.a, *b = t.b, *from = t.from;
     for (int64_t j = 0; j < N; j += TILE_COLS) {
         int64_t cols = least(TILE_COLS, N - j);
         t.b = b + mmi_panel(j, K);
@@ -192,6 +192,7 @@ static void multiply_panels(block t, int64_t distance, int64_t M, int64_t N, int
             int64_t rows = least(TILE_ROWS, M - i);
             t.a = a + i * distance;
             t.c = c + i * t.ldc + j;
+            t.from = from ? from + i * t.ldc + j : NULL;
             if (rows < TILE_ROWS || cols < TILE_COLS)
                 multiply_edge(&t, rows, cols);
 #if STEP == 1
@@ -205,7 +206,7 @@ static void multiply_panels(block t, int64_t distance, int64_t M, int64_t N, int
 }
 
 static void multiply(float *c, int64_t ldc, const float *a, int64_t ars, const float *b, int64_t M, int64_t N,
-                     int64_t K, int32_t accumulate)
+                     int64_t K, const float *from)
 {
     bool in_place = ars > 0;
     int64_t distance = in_place ? ars : mmi_panel(1, K);
@@ -213,12 +214,12 @@ static void multiply(float *c, int64_t ldc, const float *a, int64_t ars, const f
                 .ldc = ldc,
                 .ldb = TILE_COLS,
                 .K = steps_of(K),
-                .accumulate = accumulate != 0,
                 .ars = in_place ? ars : 1,
                 .acs = in_place ? 1 : TILE_ROWS };
     for (int64_t i = 0; i < M; i += BLOCK_M) {
         t.a = a + i * distance;
         t.c = c + i * ldc;
+        t.from = from ? from + i * ldc : NULL;
         multiply_panels(t, distance, least(M - i, BLOCK_M), N, K);
     }
 }
@@ -257,8 +258,8 @@ void SIMD(gemm_pack_bf16)(float *to, const void *w, int64_t across, int64_t coun
 }
 
 void SIMD(gemm_multiply)(float *c, int64_t ldc, const float *a, int64_t ars, const float *b, int64_t M, int64_t N,
-                         int64_t K, int32_t accumulate, int32_t round)
+                         int64_t K, const float *from, int32_t round)
 {
-    OTHERWISE(gemm_multiply, c, ldc, a, ars, b, M, N, K, accumulate, round)
-    multiply(c, ldc, a, ars, b, M, N, K, accumulate);
+    OTHERWISE(gemm_multiply, c, ldc, a, ars, b, M, N, K, from, round)
+    multiply(c, ldc, a, ars, b, M, N, K, from);
 }

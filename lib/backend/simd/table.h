@@ -59,7 +59,7 @@ void SIMD(gemv_rows)(float *y, int64_t ldy, const float *x, int64_t ldx, const v
                           int32_t round);                                                                              \
     void set(gemm_pack_bf16)(float *to, const void *w, int64_t across, int64_t count, int64_t K, int32_t round);       \
     void set(gemm_multiply)(float *c, int64_t ldc, const float *a, int64_t ars, const float *b, int64_t M, int64_t N,  \
-                            int64_t K, int32_t accumulate, int32_t round)
+                            int64_t K, const float *from, int32_t round)
 ROUNDING_KERNELS(SIMD);
 ROUNDING_KERNELS(BASE);
 void SIMD(gemm_shape)(int64_t *depth, int64_t *a_rows, int64_t *b_cols);
