@@ -7,10 +7,13 @@
 #include "backend/product.h"
 #include "base/dtype.h"
 
-/* Few rows: everything is in reading the other matrix, so that is what is cut. */
+/* Few rows: everything is in reading the other matrix, so that is what is cut. A piece is read as several streams, each
+ * of which should be long enough for the hardware to see where it goes. */
 #define FEW_ROWS 8
-#define ELEMENTS_PER_PIECE 65536
+#define ONE_PIECE (1 << 16) /* fewer numbers are not cut */
+#define BYTES_PER_PIECE (1 << 18)
 #define PIECES_AT_ONCE 8
+#define ALONE (1 << 17) /* up to so many are read before another thread has woken */
 
 /* A slice is large enough to keep a thread busy, and there are enough of them for several threads. */
 #define SLICE_ROWS 512
@@ -97,11 +100,11 @@ static void multiply_rows(void *arg, int64_t piece, int worker)
 
 /* Rows of W, or columns of B, per piece. A product of more than one piece has a multiple of PIECES_AT_ONCE of them, so
  * that no thread is left with one more than the others. */
-int64_t mmi_rows_per_piece(int64_t N, int64_t K)
+int64_t mmi_rows_per_piece(int64_t N, int64_t K, int32_t dtype)
 {
-    int64_t pieces = 1 + N * K / ELEMENTS_PER_PIECE;
-    if (pieces > 1)
-        pieces = round_up(pieces, PIECES_AT_ONCE);
+    int64_t pieces = 1;
+    if (N * K >= ONE_PIECE)
+        pieces = round_up(1 + (int64_t)mmi_dtype_bytes(dtype, N * K) / BYTES_PER_PIECE, PIECES_AT_ONCE);
     int64_t each = mmi_pieces(N, pieces);
     return round_up(each > 1 ? each : 1, 8);
 }
@@ -109,8 +112,8 @@ int64_t mmi_rows_per_piece(int64_t N, int64_t K)
 static void gemv(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const float *X, int64_t ldx, const void *W,
                  int32_t dtype, int64_t ldw, float *Y, int64_t ldy)
 {
-    rows r = { x, X, W, Y, NULL, M, N, K, ldx, ldw, ldy, mmi_rows_per_piece(N, K), dtype };
-    if (N > 0 && N * K <= 2 * ELEMENTS_PER_PIECE) /* read before another thread has woken */
+    rows r = { x, X, W, Y, NULL, M, N, K, ldx, ldw, ldy, mmi_rows_per_piece(N, K, dtype), dtype };
+    if (N > 0 && N * K <= ALONE)
         r.step = N;
     mmi_pool_run(x->pool, mmi_pieces(N, r.step), multiply_rows, &r);
 }
@@ -144,7 +147,7 @@ void mmi_gemm(const mmi_exec *x, bool ta, bool tb, int64_t M, int64_t N, int64_t
         begin_slice(&p, 0, M, 0, N);
         x->k.gemm_tile(C, ldc, A, 0, 1, B, 0, M, N, 0, from != NULL);
     } else if (M <= FEW_ROWS && !tb && exact) {
-        p.cut.cols = round_up(mmi_rows_per_piece(N, K), STEP_COLS);
+        p.cut.cols = round_up(mmi_rows_per_piece(N, K, MM_F32), STEP_COLS);
         mmi_pool_run(x->pool, mmi_pieces(N, p.cut.cols), multiply_columns, &p);
     } else if (blas && mmi_blas_takes(M, N, K, lda, ldb, ldc)) {
         mmi_product_cut(&p, STEP_ROWS, STEP_COLS);
@@ -188,7 +191,7 @@ static void gemm_words(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const
         mmi_product_by_panels(&p, x->compute == MM_F32);
         return;
     }
-    rows r = { x, X, W, Y, panel, M, N, K, ldx, K, ldy, mmi_rows_per_piece(N, K), dtype };
+    rows r = { x, X, W, Y, panel, M, N, K, ldx, K, ldy, mmi_rows_per_piece(N, K, dtype), dtype };
     mmi_pool_run(x->pool, mmi_pieces(N, r.step), widen_rows, &r);
     mmi_gemm(x, false, true, M, N, K, X, ldx, panel, K, NULL, Y, ldy);
 }

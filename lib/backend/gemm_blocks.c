@@ -71,7 +71,7 @@ static void multiply_few_rows(blocks *b)
 {
     b->quantized = (unsigned char *)mmi_exec_scratch(b->x, 0);
     b->quantize_rows = b->rows;
-    b->few_cols = mmi_rows_per_piece(b->N, b->K);
+    b->few_cols = mmi_rows_per_piece(b->N, b->K, b->dtype);
     quantize_rows(b, 0, 0);
     mmi_pool_run(b->x->pool, mmi_pieces(b->N, b->few_cols), multiply_few, b);
 }

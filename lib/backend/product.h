@@ -116,6 +116,6 @@ void mmi_product_of_blocks(const mmi_exec *x, int64_t M, int64_t N, int64_t K, c
                            const void *W, int32_t dtype, float *panel, float *Y, int64_t ldy);
 
 /* Rows of W, or columns of B, that are read as one piece where few rows meet them. */
-int64_t mmi_rows_per_piece(int64_t N, int64_t K);
+int64_t mmi_rows_per_piece(int64_t N, int64_t K, int32_t dtype);
 
 #endif
