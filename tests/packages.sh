@@ -134,6 +134,8 @@ configure() {
     if [ -f "$directory/build.ninja" ]; then
         meson setup --reconfigure "$directory" "$source" "$@" >"$log" 2>&1
     else
+        # What a configuration that was broken off leaves, Meson takes for a whole one.
+        rm -rf "$directory/meson-private"
         meson setup "$directory" "$source" "$@" >"$log" 2>&1
     fi || { cat "$log" >&2; return 1; }
 }
