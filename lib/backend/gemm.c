@@ -41,7 +41,7 @@ void mmi_product_cut(product *p, int64_t step_rows, int64_t step_cols)
 #define STEP_ROWS 12
 #define STEP_COLS 16
 
-/* OpenBLAS adds to C alone. */
+/* OpenBLAS and gemm_tile() add to C alone: what it begins with is copied there, a slice right before it is used. */
 static void begin_slice(const product *p, int64_t i, int64_t i_end, int64_t j, int64_t j_end)
 {
     if (p->from && p->from != p->c)

@@ -82,8 +82,8 @@ static void multiply_many_rows(blocks *b, float *panel)
     b->quantized = (unsigned char *)panel;
     b->quantize_rows = mmi_pieces(QUANTIZED_PER_PIECE, b->K > 0 ? b->K : 1);
     mmi_pool_run(b->x->pool, mmi_pieces(b->rows, b->quantize_rows), quantize_rows, b);
-    int64_t down = mmi_pieces(b->rows, BLOCK_SLICE_ROWS),
-            wanted = mmi_pieces(b->rows < MANY_BLOCK_ROWS ? WANTED_SLICES : MANY_SLICES, down);
+    int64_t slices = b->rows < MANY_BLOCK_ROWS ? WANTED_SLICES : MANY_SLICES;
+    int64_t down = mmi_pieces(b->rows, BLOCK_SLICE_ROWS), wanted = mmi_pieces(slices, down);
     int64_t cols = round_up(mmi_pieces(b->N, wanted), BLOCK_STEP_COLS);
     b->cut = (cut){ .M = b->rows, .N = b->N, .rows = part(b->rows, down, 1), .cols = least(cols, BLOCK_SLICE_COLS) };
     cut_finish(&b->cut, b->K, 1, BLOCK_STEP_COLS);
