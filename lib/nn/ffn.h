@@ -14,8 +14,8 @@ typedef struct mmi_ffn {
 /* Floats per row of `inner`: what the gate and up products gave. */
 int64_t mmi_ffn_inner(const mmi_ffn *f);
 
-/* y [N, C] = from + the network of h [N, C]; `from` may be y. inner [N, mmi_ffn_inner] is kept for the backward pass;
- * mid [N, F] and delta [N, C] are scratch. */
+/* y [N, C] = from + the network of h [N, C]; `from` may be y, or NULL: 0. inner [N, mmi_ffn_inner] is kept for the
+ * backward pass; mid [N, F] and delta [N, C] are scratch. */
 void mmi_ffn_forward(const mmi_exec *x, float *y, const float *from, float *inner, float *mid, const float *h,
                      const mmi_ffn *f, int64_t N, float *panel, float *delta);
 

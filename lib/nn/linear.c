@@ -107,6 +107,10 @@ void mmi_linear_add(const mmi_exec *x, float *y, const float *from, const float 
                     int64_t N, float *panel, float *delta)
 {
     int64_t C = w.w.rows;
+    if (!from) {
+        mmi_linear_forward(x, y, C, in, w.w.cols, w, b, N, panel);
+        return;
+    }
     if (w.w.dtype == MM_F32 && N > FEW_ROWS) {
         mmi_gemm(x, false, true, N, C, w.w.cols, in, w.w.cols, w.w.data, w.w.cols, from, y, C);
     } else { /* the products for few rows, and those through a panel, can't add */

@@ -21,8 +21,8 @@ bool mmi_param_join(mmi_param *joined, const mmi_param *parts, int count);
 void mmi_linear_forward(const mmi_exec *x, float *y, int64_t ldy, const float *in, int64_t ldin, mmi_param w,
                         mmi_param b, int64_t N, float *panel);
 
-/* y [N, out] = from + in · Wᵀ + b, rows without gaps: how a block joins the residual stream. `from` may be y; `delta`
- * [N, out] is scratch. */
+/* y [N, out] = from + in · Wᵀ + b, rows without gaps: how a block joins the residual stream. `from` may be y, or
+ * NULL: 0. `delta` [N, out] is scratch. */
 void mmi_linear_add(const mmi_exec *x, float *y, const float *from, const float *in, mmi_param w, mmi_param b,
                     int64_t N, float *panel, float *delta);
 

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "nn/vector.h"
 
 #define ROWS 32 /* tokens per piece */
 
@@ -170,11 +169,10 @@ void mmi_moe_forward(const mmi_exec *x, float *out, float *inner, float *y, floa
     int64_t C = router->weight.w.cols, rows = N * router->k, ld = mmi_ffn_inner(&experts[0]);
     job j = { .x = x, .out = hg, .in = h, .y = y, .r = r, .router = router, .N = N, .C = C };
     run_rows(&j, gather, rows);
-    mmi_vector_zero(x, y, rows * C);
     for (int64_t e = 0; e < router->E; e++) {
         int64_t at = r->first[e], n = r->first[e + 1] - at;
         if (n > 0)
-            mmi_ffn_forward(x, y + at * C, y + at * C, inner + at * ld, mid, hg + at * C, &experts[e], n, panel, delta);
+            mmi_ffn_forward(x, y + at * C, NULL, inner + at * ld, mid, hg + at * C, &experts[e], n, panel, delta);
     }
     mmi_dropout_apply(x, y, rows * C, dropout);
     j.out = out;

@@ -32,9 +32,7 @@ static void dense_forward(mm_context *ctx, const mmi_pass *pass, int64_t l)
     mmi_dropout dropout = mmi_context_dropout(ctx, pass, MMI_SITE_MLP, l, 0);
     float *to = next_input(ctx, l);
     if (dropout.p > 0) {
-        mmi_vector_zero(&ctx->exec, p->branch, n);
-        mmi_ffn_forward(&ctx->exec, p->branch, p->branch, kept->inner, p->mid, p->h, &network, pass->N, p->panel,
-                        p->delta);
+        mmi_ffn_forward(&ctx->exec, p->branch, NULL, kept->inner, p->mid, p->h, &network, pass->N, p->panel, p->delta);
         mmi_vector_copy(&ctx->exec, to, kept->x_mid, n);
         mmi_block_add(ctx, to, p->branch, n, dropout);
     } else {

@@ -362,11 +362,35 @@ START_TEST(products_of_any_number_of_rows_have_the_bits_of_the_portable_kernel)
 }
 END_TEST
 
+START_TEST(large_products_whose_last_slices_are_cut_again_have_the_same_bits)
+{
+    static const int64_t shapes[][3] = { { 520, 170, 1024 }, { 200, 2100, 448 } }; /* into rows, into columns */
+    test_rng rng = { 48 };
+    mmi_kernels c;
+    mmi_kernels_init_c(&c);
+    for (int s = 0; s < 2; s++) {
+        int64_t M = shapes[s][0], N = shapes[s][1], K = shapes[s][2];
+        float *x = edge_random(0, M * K, &rng, 1), *exact = edge_random(1, N * K, &rng, 1);
+        float *panel = edge_floats(2, N * K), *y = edge_floats(3, M * N), *want = edge_floats(4, M * N);
+        unsigned char *w = edge_place(5, (int64_t)mmi_dtype_bytes(MM_Q8_0, N * K)), *q = quantized(&c, 6, x, M, K);
+        c.narrow(w, exact, MM_Q8_0, N * K);
+        c.gemv_blocks(want, N, q, w, MM_Q8_0, M, N, K);
+        for (int32_t p = 0; p < mmi_path_count(); p++) {
+            for (int64_t i = 0; i < M * N; i++)
+                y[i] = NAN;
+            weight_product(y, mmi_path_get(p), 3, M, N, K, x, w, MM_Q8_0, panel);
+            expect(memcmp(y, want, (size_t)(M * N) * sizeof *y) == 0, "%s, shape %d", mmi_path_get(p)->name, s);
+        }
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("backend/blocks");
     TCase *tests = tcase_create("all");
     tcase_set_timeout(tests, 120);
+    tcase_add_test(tests, large_products_whose_last_slices_are_cut_again_have_the_same_bits);
     tcase_add_test(tests, blocks_lie_as_gguf_has_them);
     tcase_add_test(tests, what_comes_back_is_within_half_a_step);
     tcase_add_test(tests, whole_numbers_of_a_power_of_two_come_back_exactly);

@@ -170,6 +170,47 @@ START_TEST(products_have_the_same_bits_for_any_number_of_threads)
 }
 END_TEST
 
+#define STRIP 64 /* rows of C, so few that no slice of them is cut again */
+
+/* Whole numbers, so that sums are exact in any order. */
+static void fill_whole(float *x, int64_t n, test_rng *rng)
+{
+    for (int64_t i = 0; i < n; i++)
+        x[i] = (float)rng_between(rng, -3, 3);
+}
+
+START_TEST(large_products_whose_last_slices_are_cut_again_are_those_of_strips)
+{
+    static const int64_t shapes[][3] = { { 1100, 520, 130 }, { 200, 1300, 200 }, { 1030, 300, 250 } };
+    static const int variants[] = { 2 + 4 * NOTHING, 1 + 4 * ITSELF, 4 * ANOTHER };
+    test_rng rng = { 8 };
+    EACH_PATH (path) {
+        mmi_exec x;
+        make_exec(&x, path, 3);
+        for (int s = 0; s < 3; s++)
+            for (int v = 0; v < 3; v++) {
+                problem p = make_problem(variants[v], shapes[s][0], shapes[s][1], shapes[s][2], &rng), strip = p;
+                fill_whole(p.a, extent(p.ta ? p.K : p.M, p.lda, p.ta ? p.M : p.K), &rng);
+                fill_whole(p.b, extent(p.tb ? p.N : p.K, p.ldb, p.tb ? p.K : p.N), &rng);
+                fill_whole(p.c, extent(p.M, p.ldc, p.N), &rng);
+                float *c = solve(&p, &x);
+                for (int64_t i = 0; i < p.M; i += STRIP) {
+                    strip.M = p.M - i < STRIP ? p.M - i : STRIP;
+                    strip.a = p.a + i * (p.ta ? 1 : p.lda);
+                    strip.c = p.c + i * p.ldc;
+                    float *want = solve(&strip, &x);
+                    expect(memcmp(c + i * p.ldc, want, (size_t)extent(strip.M, p.ldc, p.N) * sizeof *c) == 0,
+                           "%s: variant %d of shape %d, rows from %d on", path->name, variants[v], s, (int)i);
+                    free(want);
+                }
+                free(c);
+                free_problem(&p);
+            }
+        free_exec(&x);
+    }
+}
+END_TEST
+
 START_TEST(products_with_weights_of_every_dtype_agree)
 {
     static const int64_t shapes[][3] = { { 1, 77, 64 },    { 8, 200, 33 }, { 9, 40, 50 },
@@ -312,6 +353,7 @@ int main(void)
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, products_of_every_kind_agree_with_double_precision);
     tcase_add_test(tests, products_have_the_same_bits_for_any_number_of_threads);
+    tcase_add_test(tests, large_products_whose_last_slices_are_cut_again_are_those_of_strips);
     tcase_add_test(tests, products_with_weights_of_every_dtype_agree);
     tcase_add_test(tests, many_rows_meet_weights_of_two_bytes_as_they_do_the_same_numbers_in_four);
     tcase_add_test(tests, blas_is_held_at_one_thread_and_given_back);
