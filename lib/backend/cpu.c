@@ -1,4 +1,6 @@
 /* What this processor has of what this build can use. */
+#define _DEFAULT_SOURCE /* syscall */
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +22,26 @@ static unsigned saved_state(void)
     return low;
 }
 
-static unsigned processor_flags(void)
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Linux saves 8 KiB of tiles only for a process that has asked, and from then on wants alternate signal stacks to have
+ * room for them: it refuses where one in use has not. */
+static bool may_use_tiles(void)
+{
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+}
+#else
+static bool may_use_tiles(void)
+{
+    return false;
+}
+#endif
+
+/* `wanted`: what is not is not asked for. */
+static unsigned processor_flags(unsigned wanted)
 {
     unsigned a, b, c, d;
     if (!__get_cpuid(1, &a, &b, &c, &d) || !bit(c, 27)) /* OSXSAVE */
@@ -32,14 +53,16 @@ static unsigned processor_flags(void)
         return 0;
     unsigned flags = MMI_CPU_AVX2;
 #if MM_EMULATE_AVX512
-    return flags | MMI_CPU_AVX512 | MMI_CPU_VNNI | MMI_CPU_BF16;
+    (void)wanted;
+    return flags | MMI_CPU_AVX512 | MMI_CPU_VNNI | MMI_CPU_BF16 | MMI_CPU_AMX;
 #endif
     if (bit(b, 16) && bit(b, 17) && bit(b, 30) && bit(b, 31) && (saved & 0xE6) == 0xE6) { /* F, DQ, BW, VL */
         flags |= MMI_CPU_AVX512;
         if (bit(c, 11)) {
             flags |= MMI_CPU_VNNI;
+            unsigned tiles = bit(d, 24) && bit(d, 22) && bit(d, 25) && (saved & 0x60000) == 0x60000; /* bf16, bytes */
             if (a > 0 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && bit(a, 5)) /* a: the last subleaf */
-                flags |= MMI_CPU_BF16;
+                flags |= MMI_CPU_BF16 | (tiles && wanted & MMI_CPU_AMX && may_use_tiles() ? MMI_CPU_AMX : 0u);
         }
     }
     return flags;
@@ -64,13 +87,15 @@ static int has_dot(void)
 }
 #endif
 
-static unsigned processor_flags(void)
+static unsigned processor_flags(unsigned wanted)
 {
+    (void)wanted;
     return MMI_CPU_NEON | (has_dot() ? MMI_CPU_DOT : 0u); /* NEON is part of the architecture */
 }
 #else
-static unsigned processor_flags(void)
+static unsigned processor_flags(unsigned wanted)
 {
+    (void)wanted;
     return 0;
 }
 #endif
@@ -87,6 +112,7 @@ static unsigned cap(void)
         { "avx2", MMI_CPU_AVX2 | MMI_CPU_NEON },
         { "avx512", MMI_CPU_AVX2 | MMI_CPU_AVX512 | MMI_CPU_NEON },
         { "vnni", MMI_CPU_AVX2 | MMI_CPU_AVX512 | MMI_CPU_VNNI | MMI_CPU_NEON },
+        { "bf16", MMI_CPU_AVX2 | MMI_CPU_AVX512 | MMI_CPU_VNNI | MMI_CPU_BF16 | MMI_CPU_NEON },
         { "neon", MMI_CPU_AVX2 | MMI_CPU_NEON },
     };
     const char *name = getenv("MM_CPU");
@@ -111,11 +137,15 @@ unsigned mmi_cpu_flags(void)
 #if MM_HAVE_BF16
     built |= MMI_CPU_BF16;
 #endif
+#if MM_HAVE_AMX
+    built |= MMI_CPU_AMX;
+#endif
 #if MM_HAVE_NEON
     built |= MMI_CPU_NEON;
 #endif
 #if MM_HAVE_DOT
     built |= MMI_CPU_DOT;
 #endif
-    return processor_flags() & built & cap();
+    unsigned wanted = built & cap();
+    return processor_flags(wanted) & wanted;
 }

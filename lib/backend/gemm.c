@@ -142,7 +142,7 @@ void mmi_gemm(const mmi_exec *x, bool ta, bool tb, int64_t M, int64_t N, int64_t
                   .brs = tb ? 1 : ldb,
                   .bcs = tb ? ldb : 1,
                   .from = from };
-    bool blas = exact && x->blas && (ta || !x->k.in_place_beats_blas);
+    bool blas = exact && x->blas && x->k.beats_blas < (ta ? MMI_BEATS_BLAS_ALWAYS : MMI_BEATS_BLAS_IN_PLACE);
     if (K <= 0) {
         begin_slice(&p, 0, M, 0, N);
         x->k.gemm_tile(C, ldc, A, 0, 1, B, 0, M, N, 0, from != NULL);
@@ -155,7 +155,7 @@ void mmi_gemm(const mmi_exec *x, bool ta, bool tb, int64_t M, int64_t N, int64_t
         mmi_pool_run(x->pool, cut_pieces(&p.cut), multiply_blas, &p);
         mmi_blas_leave();
     } else {
-        mmi_product_by_panels(&p, exact && (!ta || lda == 1));
+        mmi_product_by_panels(&p, x->k.gemm_in_place && exact && (!ta || lda == 1));
     }
 }
 
@@ -173,7 +173,7 @@ static void widen_rows(void *arg, int64_t piece, int worker)
 static void gemm_words(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const float *X, int64_t ldx, const void *W,
                        int32_t dtype, float *panel, float *Y, int64_t ldy)
 {
-    bool own = x->compute == MM_BF16 || (x->compute == MM_F32 && (!x->blas || x->k.in_place_beats_blas));
+    bool own = x->compute == MM_BF16 || (x->compute == MM_F32 && (!x->blas || x->k.beats_blas));
     if (K > 0 && dtype == MM_BF16 && own) {
         product p = { .x = x,
                       .a = X,
@@ -188,7 +188,7 @@ static void gemm_words(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const
                       .acs = 1,
                       .brs = 1,
                       .bcs = K };
-        mmi_product_by_panels(&p, x->compute == MM_F32);
+        mmi_product_by_panels(&p, x->k.gemm_in_place && x->compute == MM_F32);
         return;
     }
     rows r = { x, X, W, Y, panel, M, N, K, ldx, K, ldy, mmi_rows_per_piece(N, K, dtype), dtype };

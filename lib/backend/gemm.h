@@ -11,14 +11,17 @@ int64_t mmi_gemm_panels(void);
  * K] row-major with rows lda apart, or with `ta` [K, M]. Likewise op(B) [K, N], with `tb` B is [N, K]. The same bits
  * for any number of threads.
  *
- * With x->blas the slices go to OpenBLAS, except where our own kernel was measured to be faster: few rows, and kernels
- * with `in_place_beats_blas` when A is not transposed. It holds OpenBLAS at one thread meanwhile, as mmi_blas_enter()
- * does; a caller with many products enters once around all of them.
+ * With x->blas the slices go to OpenBLAS, except where our own kernel was measured to be faster: few rows, and what
+ * the table's `beats_blas` says. It holds OpenBLAS at one thread meanwhile, as mmi_blas_enter() does; a caller with
+ * many products enters once around all of them.
  *
  * With x->compute bf16 or f16 both operands are rounded to that type on their way into the kernel, which is then always
  * our own; sums are float32. */
 void mmi_gemm(const mmi_exec *x, bool ta, bool tb, int64_t M, int64_t N, int64_t K, const float *A, int64_t lda,
               const float *B, int64_t ldb, const float *from, float *C, int64_t ldc);
+
+/* Floats of scratch per worker that any product needs. */
+int64_t mmi_gemm_own_scratch(const mmi_kernels *k);
 
 /* Floats of scratch per worker that mmi_gemm_weight needs for weights in blocks whose rows have up to K numbers. */
 int64_t mmi_gemm_blocks_scratch(const mmi_kernels *k, int64_t K);

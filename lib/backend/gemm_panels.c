@@ -28,18 +28,25 @@ typedef struct stage {
     bool own_columns; /* each piece is the only one to read its columns of B, and packs them itself */
 } stage;
 
-static void set_operand(operand *o, float *panels, int64_t count, int64_t K, int64_t width, int64_t depth)
+/* Floats of the panels of `count` rows or columns, a multiple of a panel's, of K numbers. */
+static int64_t panel_floats(const product *p, int64_t count, int64_t K)
 {
+    return p->x->k.gemm_panel(count, K, p->x->compute);
+}
+
+static void set_operand(operand *o, const product *p, float *panels, int64_t count, int64_t width)
+{
+    int64_t K = p->K, depth = p->x->k.gemm_depth;
     *o = (operand){ .panels = panels, .count = count, .width = width };
-    o->depth_floats = mmi_panel(round_up(count, width), depth);
+    o->depth_floats = panel_floats(p, round_up(count, width), depth);
     o->per_piece = round_up(mmi_pieces(FLOATS_PER_PIECE, least(K, depth)), width);
     o->pieces = mmi_pieces(count, o->per_piece);
 }
 
 /* The panels from row `first` on, of K numbers from number k on. */
-static float *panel_at(const operand *o, int64_t first, int64_t k, int64_t K, int64_t depth)
+static float *panel_at(const product *p, const operand *o, int64_t first, int64_t k, int64_t K)
 {
-    return o->panels + k / depth * o->depth_floats + mmi_panel(first, K);
+    return o->panels + k / p->x->k.gemm_depth * o->depth_floats + panel_floats(p, first, K);
 }
 
 /* Rows, or columns, [first, last) of an operand, from number k on. */
@@ -48,7 +55,7 @@ static void pack_part(const stage *s, const operand *o, int64_t first, int64_t l
     const product *p = &s->p;
     const mmi_kernels *kernels = &p->x->k;
     int64_t depth = kernels->gemm_depth, K = least(depth, p->K - k), count = last - first;
-    float *to = panel_at(o, first, k, K, depth);
+    float *to = panel_at(p, o, first, k, K);
     if (o == &s->a)
         kernels->gemm_pack_a(to, p->a + first * p->ars + k * p->acs, p->ars, p->acs, count, K, p->x->compute);
     else if (p->b_dtype == MM_F32)
@@ -85,11 +92,11 @@ static void multiply_slice(void *arg, int64_t piece, int worker)
     for (int64_t k = 0; k < p->K; k += depth) {
         int64_t K = least(depth, p->K - k);
         float *c = p->c + i * p->ldc + j;
-        const float *a = s->in_place ? p->a + i * p->ars + k : panel_at(&s->a, i, k, K, depth);
+        const float *a = s->in_place ? p->a + i * p->ars + k : panel_at(p, &s->a, i, k, K);
         if (s->own_columns)
             pack_part(s, &s->b, j, j_end, k);
-        p->x->k.gemm_multiply(c, p->ldc, a, s->in_place ? p->ars : 0, panel_at(&s->b, j, k, K, depth), i_end - i,
-                              j_end - j, K, k > 0 ? c : product_from(p, i, j), p->x->compute);
+        p->x->k.gemm_multiply(c, p->ldc, a, s->in_place ? p->ars : 0, panel_at(p, &s->b, j, k, K), i_end - i, j_end - j,
+                              K, k > 0 ? c : product_from(p, i, j), p->x->compute);
     }
 }
 
@@ -98,8 +105,8 @@ static void run_stage(stage *s)
     product *p = &s->p;
     const mmi_kernels *k = &p->x->k;
     mmi_product_cut(p, k->gemm_a_rows, k->gemm_b_cols);
-    set_operand(&s->b, p->x->panels, p->N, p->K, k->gemm_b_cols, k->gemm_depth);
-    set_operand(&s->a, p->x->panels + PANEL_FLOATS, s->in_place ? 0 : p->M, p->K, k->gemm_a_rows, k->gemm_depth);
+    set_operand(&s->b, p, p->x->panels, p->N, k->gemm_b_cols);
+    set_operand(&s->a, p, p->x->panels + PANEL_FLOATS, s->in_place ? 0 : p->M, k->gemm_a_rows);
     s->own_columns = p->cut.rows >= p->M;
     if (packing_pieces(s) > 0)
         mmi_pool_run(p->x->pool, packing_pieces(s) * mmi_pieces(p->K, k->gemm_depth), pack_piece, s);
@@ -107,20 +114,24 @@ static void run_stage(stage *s)
 }
 
 /* Rows or columns of a stage, so that `depth` numbers of each fit. */
-static int64_t stage_part(int64_t count, int64_t width, int64_t depth)
+static int64_t stage_part(const product *p, int64_t count, int64_t width)
 {
-    int64_t most = PANEL_FLOATS / mmi_panel(width, depth) * width;
+    int64_t most = PANEL_FLOATS / panel_floats(p, width, p->x->k.gemm_depth) * width;
     return part(count, mmi_pieces(count, most), width);
 }
 
 void mmi_product_by_panels(const product *p, bool in_place)
 {
     const mmi_kernels *k = &p->x->k;
-    int64_t depth = k->gemm_depth, rows = in_place ? p->M : stage_part(p->M, k->gemm_a_rows, depth);
-    int64_t cols = stage_part(p->N, k->gemm_b_cols, depth);
-    int64_t most = PANEL_FLOATS / mmi_panel(round_up(cols, k->gemm_b_cols), depth);
+    if (k->gemm_own_lines) {
+        mmi_product_by_own_panels(p);
+        return;
+    }
+    int64_t depth = k->gemm_depth, rows = in_place ? p->M : stage_part(p, p->M, k->gemm_a_rows);
+    int64_t cols = stage_part(p, p->N, k->gemm_b_cols);
+    int64_t most = PANEL_FLOATS / panel_floats(p, round_up(cols, k->gemm_b_cols), depth);
     if (!in_place)
-        most = least(most, PANEL_FLOATS / mmi_panel(round_up(rows, k->gemm_a_rows), depth));
+        most = least(most, PANEL_FLOATS / panel_floats(p, round_up(rows, k->gemm_a_rows), depth));
     int64_t along = part(p->K, mmi_pieces(p->K, most * depth), depth);
     for (int64_t i = 0; i < p->M; i += rows)
         for (int64_t j = 0; j < p->N; j += cols)

@@ -28,6 +28,10 @@ void mmi_kernels_init(mmi_kernels *k, unsigned cpu)
     if (cpu & MMI_CPU_BF16)
         mmi_kernels_init_bf16(k);
 #endif
+#if MM_HAVE_AMX
+    if (cpu & MMI_CPU_AMX)
+        mmi_kernels_init_amx(k);
+#endif
 #if MM_HAVE_NEON
     if (cpu & MMI_CPU_NEON)
         mmi_kernels_init_neon(k);
@@ -40,6 +44,7 @@ void mmi_kernels_init(mmi_kernels *k, unsigned cpu)
 
 #define AVX512 (MMI_CPU_AVX2 | MMI_CPU_AVX512)
 #define VNNI (AVX512 | MMI_CPU_VNNI)
+#define BF16 (VNNI | MMI_CPU_BF16)
 
 /* Slowest first. OpenBLAS comes with whatever else the processor has, so its rows differ in that only. */
 static const mmi_path paths[] = {
@@ -47,7 +52,8 @@ static const mmi_path paths[] = {
     { "avx2", MMI_CPU_AVX2, 0 },
     { "avx512", AVX512, 0 },
     { "vnni", VNNI, 0 },
-    { "bf16", VNNI | MMI_CPU_BF16, 0 },
+    { "bf16", BF16, 0 },
+    { "amx", BF16 | MMI_CPU_AMX, 0 },
     { "neon", MMI_CPU_NEON, 0 },
     { "dot", MMI_CPU_NEON | MMI_CPU_DOT, 0 },
 #if MM_HAVE_OPENBLAS
@@ -55,7 +61,8 @@ static const mmi_path paths[] = {
     { "openblas", MMI_CPU_AVX2, 1 },
     { "openblas", AVX512, 1 },
     { "openblas", VNNI, 1 },
-    { "openblas", VNNI | MMI_CPU_BF16, 1 },
+    { "openblas", BF16, 1 },
+    { "openblas", BF16 | MMI_CPU_AMX, 1 },
     { "openblas", MMI_CPU_NEON, 1 },
     { "openblas", MMI_CPU_NEON | MMI_CPU_DOT, 1 },
 #endif

@@ -16,15 +16,16 @@ enum {
     MMI_CPU_AVX2 = 1,   /* with FMA */
     MMI_CPU_AVX512 = 2, /* F, VL, DQ, BW */
     MMI_CPU_NEON = 4,
-    MMI_CPU_VNNI = 8, /* AVX-512's: four products of bytes added to a sum */
-    MMI_CPU_DOT = 16, /* NEON's of the same */
-    MMI_CPU_BF16 = 32 /* AVX-512's: two products of bf16 numbers added to a sum; comes with VNNI */
+    MMI_CPU_VNNI = 8,  /* AVX-512's: four products of bytes added to a sum */
+    MMI_CPU_DOT = 16,  /* NEON's of the same */
+    MMI_CPU_BF16 = 32, /* AVX-512's: two products of bf16 numbers added to a sum; comes with VNNI */
+    MMI_CPU_AMX = 64   /* tiles, with products of bf16 and of bytes; comes with BF16 */
 };
 unsigned mmi_cpu_flags(void);
 
 /* How a matrix is read: element (i, j) at p + i * rs + j * cs. */
 typedef struct mmi_kernels {
-    const char *name; /* "c", "avx2", "avx512", "vnni", "bf16", "neon", "dot" */
+    const char *name; /* "c", "avx2", "avx512", "vnni", "bf16", "amx", "neon", "dot" */
 
     /* --- Vectors of n --- */
     void (*add)(float *y, const float *x, int64_t n);           /* y += x */
@@ -92,16 +93,17 @@ typedef struct mmi_kernels {
     /* The same with every number of both operands rounded to `round` first (bf16 or f16: to nearest, ties to even;
      * beyond f16's 65504 to infinity; NaN stays NaN); products of such numbers are exact, sums are float32. What has
      * fewer bits already stays as it is. A processor's own products of bf16 take numbers, and sums, below 2^-126 for
-     * 0. */
+     * 0; on tiles those of float32 are made of them, so that a sum may miss that much of each product. */
     void (*gemv_rows_rounded)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype,
                               int64_t ldw, int64_t M, int64_t N, int64_t K, int32_t round);
 
     /* Large products, in steps that gemm_panels.c deals out. Up to gemm_depth of K's numbers of op(A)'s rows, or
      * op(B)'s columns, are laid out anew in panels of gemm_a_rows rows, or gemm_b_cols columns, as gemm_multiply reads
-     * them; rounded as above, or with `round` MM_F32 as they are. A panel takes mmi_panel() floats, one lies behind the
-     * other, and what is missing of the last is filled up. Number p of row (or column) i is at from + i * across + p *
-     * along. */
+     * them; rounded as above, or with `round` MM_F32 as they are. One panel lies behind the other, and what is missing
+     * of the last is filled up: gemm_panel() says how many floats the panels of `count` rows (or columns) take, a
+     * multiple of what one has. Number p of row (or column) i is at from + i * across + p * along. */
     int64_t gemm_depth, gemm_a_rows, gemm_b_cols;
+    int64_t (*gemm_panel)(int64_t count, int64_t K, int32_t round);
     void (*gemm_pack_a)(float *to, const float *a, int64_t across, int64_t along, int64_t count, int64_t K,
                         int32_t round);
     void (*gemm_pack_b)(float *to, const float *b, int64_t across, int64_t along, int64_t count, int64_t K,
@@ -110,7 +112,8 @@ typedef struct mmi_kernels {
      * kept. `round` is MM_F32 or MM_BF16. */
     void (*gemm_pack_bf16)(float *to, const void *w, int64_t across, int64_t count, int64_t K, int32_t round);
     /* C[M, N] = op(A) · op(B) of such panels, K numbers along, K > 0, or `from` + it: C itself, or rows ldc apart, too.
-     * With ars > 0, and nothing rounded, A is not packed: its rows of contiguous numbers are ars apart. */
+     * With ars > 0, nothing rounded, and gemm_in_place, A is not packed: its rows of contiguous numbers are ars apart.
+     */
     void (*gemm_multiply)(float *c, int64_t ldc, const float *a, int64_t ars, const float *b, int64_t M, int64_t N,
                           int64_t K, const float *from, int32_t round);
 
@@ -137,14 +140,12 @@ typedef struct mmi_kernels {
     void (*adamw)(float *w, float *m, float *v, const float *g, int64_t n, double grad_scale, double lr, double beta1,
                   double beta2, double eps, double decay, double correction1, double correction2);
 
-    int32_t in_place_beats_blas; /* measured: large products are faster than OpenBLAS's if A is read in place */
+    int32_t gemm_in_place;  /* gemm_multiply reads rows of A where they lie */
+    int32_t gemm_own_lines; /* how gemm_own.c deals out work is faster than how gemm_panels.c does; a_rows = b_cols */
+    int32_t beats_blas;    /* measured: which large products are faster than OpenBLAS's */
 } mmi_kernels;
 
-/* Floats of a panel of `width` rows or columns. */
-static inline int64_t mmi_panel(int64_t width, int64_t K)
-{
-    return width * (K + 1);
-}
+enum { MMI_BEATS_BLAS_NEVER = 0, MMI_BEATS_BLAS_IN_PLACE = 1, MMI_BEATS_BLAS_ALWAYS = 2 };
 
 static inline int64_t mmi_quantized_row(int64_t K)
 {

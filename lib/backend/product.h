@@ -111,6 +111,9 @@ void mmi_product_cut(product *p, int64_t step_rows, int64_t step_cols);
 /* By our own kernels; `in_place`: acs is 1, and A is not rounded. */
 void mmi_product_by_panels(const product *p, bool in_place);
 
+/* The same where the table says `gemm_own_lines`. */
+void mmi_product_by_own_panels(const product *p);
+
 /* Y = X · Wᵀ with W in blocks: see mmi_gemm_weight(). */
 void mmi_product_of_blocks(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const float *X, int64_t ldx,
                            const void *W, int32_t dtype, float *panel, float *Y, int64_t ldy);

@@ -269,8 +269,10 @@ static void place_scratch(mmi_plan *p, mmi_carve *c, const mmi_arch *a, const mm
     int64_t attention = mmi_attention_scratch(a->H, a->G, a->D);
     int64_t heads = a->H * a->D; /* a row of heads in their norm's backward pass */
     int64_t blocks = limits->weights.blocks ? mmi_gemm_blocks_scratch(&k, longest_row(layout)) : 0;
+    int64_t own = mmi_gemm_own_scratch(&k);
     int64_t most = attention > heads ? attention : heads;
     most = most > blocks ? most : blocks;
+    most = most > own ? most : own;
     p->scratch_stride = (int64_t)(mmi_align_up((size_t)most * sizeof(float)) / sizeof(float));
     p->scratch = floats(c, limits->threads, p->scratch_stride);
     p->panels = floats(c, 1, mmi_gemm_panels());

@@ -99,10 +99,12 @@ static int prepare(bench *t, const char *kernels)
     mmi_kernels_init(&t->own.k, path->cpu);
     int64_t floats = 4096 * 6400;
     t->own.panels = mmi_alloc((size_t)mmi_gemm_panels(), sizeof(float));
+    t->own.scratch_stride = mmi_gemm_own_scratch(&t->own.k);
+    t->own.scratch = mmi_calloc((size_t)(t->threads * t->own.scratch_stride + 1), sizeof(float));
     t->a = mmi_calloc((size_t)floats, sizeof(float));
     t->b = mmi_calloc((size_t)floats, sizeof(float));
     t->c = mmi_calloc((size_t)floats, sizeof(float));
-    if (!t->own.panels || !t->a || !t->b || !t->c)
+    if (!t->own.panels || !t->own.scratch || !t->a || !t->b || !t->c)
         return 0;
     for (int64_t i = 0; i < floats; i++)
         t->a[i] = t->b[i] = (float)(i % 17 - 8) * 0.01f;

@@ -52,10 +52,9 @@ float *edge_random(int slot, int64_t n, test_rng *rng, float scale)
     return x;
 }
 
-/* Panels for `count` rows or columns, as large as promised, and full of NaNs. */
-static float *panels(int slot, int64_t count, int64_t width, int64_t K)
+float *panels_of(const mmi_kernels *k, int slot, int64_t count, int64_t width, int64_t K, int32_t round)
 {
-    int64_t floats = mmi_panel((count + width - 1) / width * width, K);
+    int64_t floats = k->gemm_panel((count + width - 1) / width * width, K, round);
     return memset(edge_floats(slot, floats), 0xFF, (size_t)floats * sizeof(float));
 }
 
@@ -63,9 +62,11 @@ void multiply_by_panels(const mmi_kernels *k, float *c, int64_t ldc, const float
                         const float *b, int64_t brs, int64_t bcs, int64_t M, int64_t N, int64_t K, const float *from,
                         int32_t round, int in_place)
 {
+    in_place = in_place && k->gemm_in_place;
     for (int64_t p = 0; p < K; p += k->gemm_depth) {
         int64_t n = K - p < k->gemm_depth ? K - p : k->gemm_depth;
-        float *packed_a = panels(8, M, k->gemm_a_rows, n), *packed_b = panels(9, N, k->gemm_b_cols, n);
+        float *packed_a = panels_of(k, 8, M, k->gemm_a_rows, n, round),
+              *packed_b = panels_of(k, 9, N, k->gemm_b_cols, n, round);
         k->gemm_pack_b(packed_b, b + p * brs, bcs, brs, N, n, round);
         if (!in_place)
             k->gemm_pack_a(packed_a, a + p * acs, ars, acs, M, n, round);

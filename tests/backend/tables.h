@@ -10,7 +10,7 @@
 #include "support.h"
 
 /* One table for each instruction set that this build and processor have, portable C first; how many. */
-#define MOST_TABLES 7
+#define MOST_TABLES 8
 int all_tables(mmi_kernels tables[MOST_TABLES]);
 
 /* for (each table k) … */
@@ -33,9 +33,12 @@ static inline float *edge_floats(int slot, int64_t n)
 /* The same with random contents, uniform in ±scale. */
 float *edge_random(int slot, int64_t n, test_rng *rng, float scale);
 
+/* Panels of `width` for `count` rows or columns, as large as promised, and full of NaNs. */
+float *panels_of(const mmi_kernels *k, int slot, int64_t count, int64_t width, int64_t K, int32_t round);
+
 /* C[M, N] = from + op(A) · op(B) (from NULL: 0) as gemm.c does it, alone: packed and multiplied, gemm_depth of K at a
  * time, with panels in slots 8 and 9. Element (i, p) of op(A) at a + i * ars + p * acs; `in_place`: not packed, acs
- * being 1. */
+ * being 1, where the table can do without. */
 void multiply_by_panels(const mmi_kernels *k, float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs,
                         const float *b, int64_t brs, int64_t bcs, int64_t M, int64_t N, int64_t K, const float *from,
                         int32_t round, int in_place);

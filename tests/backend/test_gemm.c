@@ -4,26 +4,12 @@
 
 #include "backend/gemm.h"
 #include "base/memory.h"
+#include "../nn/exec.h"
 #include "tables.h"
 
 #if MM_HAVE_OPENBLAS
 #include <cblas.h>
 #endif
-
-static void make_exec(mmi_exec *x, const mmi_path *path, int threads)
-{
-    *x = (mmi_exec){ .blas = path->blas != 0 };
-    mmi_kernels_init(&x->k, path->cpu);
-    ck_ok(mmi_pool_create(threads, &x->pool));
-    x->panels = mmi_alloc((size_t)mmi_gemm_panels(), sizeof(float));
-    ck_assert_ptr_nonnull(x->panels);
-}
-
-static void free_exec(mmi_exec *x)
-{
-    mmi_pool_free(x->pool);
-    mmi_free(x->panels);
-}
 
 #define EACH_PATH(path)                                                                                                \
     const mmi_path *path = mmi_path_get(0);                                                                            \
@@ -118,7 +104,7 @@ START_TEST(products_of_every_kind_agree_with_double_precision)
     test_rng rng = { 1 };
     EACH_PATH (path) {
         mmi_exec x;
-        make_exec(&x, path, 2);
+        x = exec_create(path, 2, FOR_PRODUCTS);
         for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
             for (int variant = 0; variant < VARIANTS; variant++) {
                 problem p = make_problem(variant, shapes[s][0], shapes[s][1], shapes[s][2], &rng);
@@ -127,7 +113,7 @@ START_TEST(products_of_every_kind_agree_with_double_precision)
                 free(c);
                 free_problem(&p);
             }
-        free_exec(&x);
+        exec_free(&x);
     }
 }
 END_TEST
@@ -157,7 +143,7 @@ START_TEST(products_have_the_same_bits_for_any_number_of_threads)
     EACH_PATH (path) {
         mmi_exec x[THREAD_COUNTS];
         for (int t = 0; t < THREAD_COUNTS; t++)
-            make_exec(&x[t], path, threads[t]);
+            x[t] = exec_create(path, threads[t], FOR_PRODUCTS);
         for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
             for (int variant = 0; variant < VARIANTS; variant++) {
                 problem p = make_problem(variant, shapes[s][0], shapes[s][1], shapes[s][2], &rng);
@@ -165,7 +151,7 @@ START_TEST(products_have_the_same_bits_for_any_number_of_threads)
                 free_problem(&p);
             }
         for (int t = 0; t < THREAD_COUNTS; t++)
-            free_exec(&x[t]);
+            exec_free(&x[t]);
     }
 }
 END_TEST
@@ -186,7 +172,7 @@ START_TEST(large_products_whose_last_slices_are_cut_again_are_those_of_strips)
     test_rng rng = { 8 };
     EACH_PATH (path) {
         mmi_exec x;
-        make_exec(&x, path, 3);
+        x = exec_create(path, 3, FOR_PRODUCTS);
         for (int s = 0; s < 3; s++)
             for (int v = 0; v < 3; v++) {
                 problem p = make_problem(variants[v], shapes[s][0], shapes[s][1], shapes[s][2], &rng), strip = p;
@@ -206,7 +192,7 @@ START_TEST(large_products_whose_last_slices_are_cut_again_are_those_of_strips)
                 free(c);
                 free_problem(&p);
             }
-        free_exec(&x);
+        exec_free(&x);
     }
 }
 END_TEST
@@ -218,7 +204,7 @@ START_TEST(products_with_weights_of_every_dtype_agree)
     test_rng rng = { 2 };
     EACH_PATH (path) {
         mmi_exec x;
-        make_exec(&x, path, 2);
+        x = exec_create(path, 2, FOR_PRODUCTS);
         for (int32_t dtype = MM_F32; dtype <= MM_F16; dtype++)
             for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
                 int64_t M = shapes[s][0], N = shapes[s][1], K = shapes[s][2];
@@ -239,7 +225,7 @@ START_TEST(products_with_weights_of_every_dtype_agree)
                 free(c);
                 free_problem(&p);
             }
-        free_exec(&x);
+        exec_free(&x);
     }
 }
 END_TEST
@@ -255,7 +241,7 @@ START_TEST(many_rows_meet_weights_of_two_bytes_as_they_do_the_same_numbers_in_fo
             const int64_t *shape = shapes[at / 6], M = shape[0], N = shape[1], K = shape[2];
             int32_t dtype = at % 2 ? MM_BF16 : MM_F16;
             mmi_exec x;
-            make_exec(&x, path, 2);
+            x = exec_create(path, 2, FOR_PRODUCTS);
             x.compute = computes[at / 2 % 3];
             float *a = random_floats(M * K, &rng), *w = random_floats(N * K, &rng), *panel = random_floats(N * K, &rng);
             float *got = random_floats(M * N, &rng), *want = random_floats(M * N, &rng);
@@ -273,7 +259,7 @@ START_TEST(many_rows_meet_weights_of_two_bytes_as_they_do_the_same_numbers_in_fo
             free(got);
             free(want);
             free(narrow);
-            free_exec(&x);
+            exec_free(&x);
         }
 }
 END_TEST
@@ -310,12 +296,12 @@ START_TEST(a_product_leaves_the_hosts_blas_setting_alone)
     int before = openblas_get_num_threads();
     EACH_PATH (path) {
         mmi_exec x;
-        make_exec(&x, path, 2);
+        x = exec_create(path, 2, FOR_PRODUCTS);
         problem p = make_problem(0, 64, 64, 64, &rng);
         free(solve(&p, &x));
         ck_assert_int_eq(openblas_get_num_threads(), before);
         free_problem(&p);
-        free_exec(&x);
+        exec_free(&x);
     }
 #endif
 }

@@ -49,7 +49,7 @@ START_TEST(every_table_has_every_slot_and_the_name_of_its_path)
         } table;
         memset(&table, 0, sizeof table);
         mmi_kernels_init(&table.k, path->cpu);
-        for (size_t slot = 0; slot < offsetof(mmi_kernels, in_place_beats_blas) / sizeof(void *); slot++)
+        for (size_t slot = 0; slot < offsetof(mmi_kernels, gemm_in_place) / sizeof(void *); slot++)
             ck_assert_msg(table.slots[slot] != NULL, "%s: slot %d is empty", path->name, (int)slot);
         if (!path->blas)
             ck_assert_str_eq(table.k.name, path->name);
@@ -74,8 +74,10 @@ START_TEST(mm_cpu_pretends_a_lesser_processor)
     setenv("MM_CPU", "avx512", 1);
     ck_assert_uint_eq(mmi_cpu_flags(), all & (MMI_CPU_AVX2 | MMI_CPU_AVX512 | MMI_CPU_NEON));
     setenv("MM_CPU", "vnni", 1);
-    ck_assert_uint_eq(mmi_cpu_flags(), all & ~(unsigned)(MMI_CPU_BF16 | MMI_CPU_DOT));
+    ck_assert_uint_eq(mmi_cpu_flags(), all & ~(unsigned)(MMI_CPU_BF16 | MMI_CPU_AMX | MMI_CPU_DOT));
     setenv("MM_CPU", "bf16", 1);
+    ck_assert_uint_eq(mmi_cpu_flags(), all & ~(unsigned)(MMI_CPU_AMX | MMI_CPU_DOT));
+    setenv("MM_CPU", "amx", 1);
     ck_assert_uint_eq(mmi_cpu_flags(), all);
     setenv("MM_CPU", "a processor from the future", 1);
     ck_assert_uint_eq(mmi_cpu_flags(), all);

@@ -200,6 +200,62 @@ START_TEST(a_nan_reaches_its_row_or_column_and_no_other)
 }
 END_TEST
 
+/* Tables that take float32 apart lose what is below 2^-126 of a number, and nothing else, whatever its size; what is
+ * too large for that, and infinities, they multiply in another way. */
+START_TEST(numbers_far_from_one_keep_their_digits)
+{
+    test_rng rng = { 8 };
+    EACH_TABLE (k)
+        for (int round = 0; round < 150; round++) {
+            int64_t M = rng_between(&rng, 1, 40), N = rng_between(&rng, 1, 40), K = rng_between(&rng, 1, 70);
+            problem p = make_problem(M, N, K, round % LAYOUTS, round / 3 % LAYOUTS, NOTHING, &rng);
+            int ea = rng_between(&rng, -90, 120), eb = rng_between(&rng, -90, ea > 0 ? 115 - ea : 115);
+            for (int64_t i = 0; i < M * K; i++)
+                p.a.p[i / K * p.a.rs + i % K * p.a.cs] = ldexpf(rng_between(&rng, -9999, 9999) / 8192.0f, ea);
+            for (int64_t i = 0; i < K * N; i++)
+                p.b.p[i / N * p.b.rs + i % N * p.b.cs] = ldexpf(rng_between(&rng, -9999, 9999) / 8192.0f, eb);
+            multiply_by_panels(k, p.c.p, p.c.rs, p.a.p, p.a.rs, p.a.cs, p.b.p, p.b.rs, p.b.cs, M, N, K, NULL, MM_F32,
+                               0);
+            for (int64_t i = 0; i < M * N; i++) {
+                double want = 0, sizes = 0;
+                for (int64_t q = 0; q < K; q++) {
+                    double product = (double)at(p.a, i / N, q) * at(p.b, q, i % N);
+                    want += product;
+                    sizes += fabs(product);
+                }
+                ck_near(at(p.c, i / N, i % N), want, product_error(K) * sizes + (double)K * 0x1p-126, k, "far", i);
+            }
+        }
+}
+END_TEST
+
+START_TEST(a_product_may_be_the_largest_float)
+{
+    EACH_TABLE (k) {
+        float a = 0x1.fffffep63f, b = 0x1p64f, c = 0;
+        multiply_by_panels(k, &c, 1, &a, 1, 1, &b, 1, 1, 1, 1, 1, NULL, MM_F32, 0);
+        expect(c == 0x1.fffffep127f, "%s: %a", k->name, (double)c);
+    }
+}
+END_TEST
+
+START_TEST(an_infinity_reaches_its_row_or_column_with_its_sign)
+{
+    test_rng rng = { 9 };
+    EACH_TABLE (k)
+        for (int way = TILE; way <= PANELS_IN_PLACE; way++)
+            for (int in_b = 0; in_b < 2; in_b++) {
+                problem p = make_problem(41, 45, 21, ROW_MAJOR, ROW_MAJOR, ITSELF, &rng);
+                if (in_b)
+                    p.b.p[20 * p.b.rs + 44] = INFINITY;
+                else
+                    p.a.p[40 * p.a.rs + 20] = -INFINITY;
+                try_way(k, &p, way);
+                check_problem(&p, k, "with infinity");
+            }
+}
+END_TEST
+
 START_TEST(few_rows_agree_with_double_precision_for_every_dtype)
 {
     test_rng rng = { 7 };
@@ -240,6 +296,9 @@ int main(void)
     tcase_add_test(tests, a_tile_with_nothing_to_sum_is_zero_or_what_was_there);
     tcase_add_test(tests, what_c_held_before_does_not_show_unless_asked_for);
     tcase_add_test(tests, a_nan_reaches_its_row_or_column_and_no_other);
+    tcase_add_test(tests, numbers_far_from_one_keep_their_digits);
+    tcase_add_test(tests, a_product_may_be_the_largest_float);
+    tcase_add_test(tests, an_infinity_reaches_its_row_or_column_with_its_sign);
     tcase_add_test(tests, few_rows_agree_with_double_precision_for_every_dtype);
     suite_add_tcase(suite, tests);
     return run_suite(suite);

@@ -11,9 +11,9 @@
 #include "base/memory.h"
 #include "support.h"
 
-#define FOR_PRODUCTS 0 /* scratch: none, mmi_gemm needs its panels alone */
+#define FOR_PRODUCTS 0 /* scratch: what mmi_gemm needs alone */
 
-/* `scratch` floats per worker, full of NaN, so that reading what was never written shows. */
+/* `scratch` floats per worker, and what products need, full of NaN, so that reading what was never written shows. */
 static inline mmi_exec exec_create(const mmi_path *path, int threads, int64_t scratch)
 {
     mmi_exec x = { .blas = path->blas };
@@ -22,7 +22,8 @@ static inline mmi_exec exec_create(const mmi_path *path, int threads, int64_t sc
     x.panels = mmi_alloc((size_t)mmi_gemm_panels(), sizeof(float));
     ck_assert_ptr_nonnull(x.panels);
     memset(x.panels, 0xFF, (size_t)mmi_gemm_panels() * sizeof(float));
-    x.scratch_stride = (scratch + 15) / 16 * 16;
+    int64_t own = mmi_gemm_own_scratch(&x.k);
+    x.scratch_stride = ((scratch > own ? scratch : own) + 15) / 16 * 16;
     x.scratch = mmi_alloc((size_t)(threads * x.scratch_stride), sizeof(float));
     ck_assert_ptr_nonnull(x.scratch);
     for (int64_t i = 0; i < threads * x.scratch_stride; i++)

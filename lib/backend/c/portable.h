@@ -19,6 +19,7 @@ float mmi_c_from_f16(uint16_t bits);
 uint16_t mmi_c_to_bf16(float x);
 uint16_t mmi_c_to_f16(float x);
 float mmi_c_round(float x, int32_t dtype); /* to dtype's nearest number and back */
+float mmi_c_number(const void *w, int32_t dtype, int64_t i); /* number i of float32, bf16 or f16 */
 void mmi_c_widen(float *y, const void *x, int32_t dtype, int64_t n);
 void mmi_c_narrow(void *y, const float *x, int32_t dtype, int64_t n);
 
@@ -54,6 +55,7 @@ void mmi_c_gemv_rows(float *y, int64_t ldy, const float *x, int64_t ldx, const v
 void mmi_c_gemv_rows_rounded(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype,
                              int64_t ldw, int64_t M, int64_t N, int64_t K, int32_t round);
 void mmi_c_gemm_shape(int64_t *depth, int64_t *a_rows, int64_t *b_cols);
+int64_t mmi_c_gemm_panel(int64_t count, int64_t K, int32_t round);
 void mmi_c_gemm_pack_a(float *to, const float *a, int64_t across, int64_t along, int64_t count, int64_t K,
                        int32_t round);
 void mmi_c_gemm_pack_b(float *to, const float *b, int64_t across, int64_t along, int64_t count, int64_t K,

@@ -22,7 +22,7 @@ void mmi_c_gemm_tile(float *c, int64_t ldc, const float *a, int64_t ars, int64_t
     }
 }
 
-static float element(const void *w, int32_t dtype, int64_t i)
+float mmi_c_number(const void *w, int32_t dtype, int64_t i)
 {
     if (dtype == MM_F32) {
         float x;
@@ -41,7 +41,7 @@ void mmi_c_gemv_rows_rounded(float *y, int64_t ldy, const float *x, int64_t ldx,
         for (int64_t i = 0; i < M; i++) {
             float sum = 0;
             for (int64_t p = 0; p < K; p++)
-                sum += mmi_c_round(x[i * ldx + p], round) * mmi_c_round(element(w, dtype, j * ldw + p), round);
+                sum += mmi_c_round(x[i * ldx + p], round) * mmi_c_round(mmi_c_number(w, dtype, j * ldw + p), round);
             y[i * ldy + j] = sum;
         }
 }
@@ -62,6 +62,18 @@ void mmi_c_gemm_shape(int64_t *depth, int64_t *a_rows, int64_t *b_cols)
     *a_rows = *b_cols = WIDTH;
 }
 
+/* Floats of panels of float32, whatever is rounded: K numbers for each row or column, and one to spare. */
+static int64_t panel(int64_t count, int64_t K)
+{
+    return count * (K + 1);
+}
+
+int64_t mmi_c_gemm_panel(int64_t count, int64_t K, int32_t round)
+{
+    (void)round;
+    return panel(count, K);
+}
+
 static int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -71,7 +83,7 @@ void mmi_c_gemm_pack_a(float *to, const float *a, int64_t across, int64_t along,
                        int32_t round)
 {
     for (int64_t i = 0; i < count; i++) {
-        float *row = to + mmi_panel(i / WIDTH * WIDTH, K) + i % WIDTH * K;
+        float *row = to + panel(i / WIDTH * WIDTH, K) + i % WIDTH * K;
         for (int64_t p = 0; p < K; p++)
             row[p] = mmi_c_round(a[i * across + p * along], round);
     }
@@ -82,9 +94,9 @@ static void pack_b(float *to, const void *b, int32_t dtype, int64_t across, int6
                    int32_t round)
 {
     for (int64_t j = 0; j < count; j++) {
-        float *column = to + mmi_panel(j / WIDTH * WIDTH, K) + j % WIDTH;
+        float *column = to + panel(j / WIDTH * WIDTH, K) + j % WIDTH;
         for (int64_t p = 0; p < K; p++)
-            column[p * WIDTH] = mmi_c_round(element(b, dtype, j * across + p * along), round);
+            column[p * WIDTH] = mmi_c_round(mmi_c_number(b, dtype, j * across + p * along), round);
     }
 }
 
@@ -108,8 +120,8 @@ void mmi_c_gemm_multiply(float *c, int64_t ldc, const float *a, int64_t ars, con
             memcpy(c + i * ldc, from + i * ldc, (size_t)N * sizeof *c);
     for (int64_t j = 0; j < N; j += WIDTH)
         for (int64_t i = 0; i < M; i += WIDTH) {
-            const float *rows = ars > 0 ? a + i * ars : a + mmi_panel(i, K);
-            mmi_c_gemm_tile(c + i * ldc + j, ldc, rows, ars > 0 ? ars : K, 1, b + mmi_panel(j, K), WIDTH,
+            const float *rows = ars > 0 ? a + i * ars : a + panel(i, K);
+            mmi_c_gemm_tile(c + i * ldc + j, ldc, rows, ars > 0 ? ars : K, 1, b + panel(j, K), WIDTH,
                             least(M - i, WIDTH), least(N - j, WIDTH), K, from != NULL);
         }
 }

@@ -26,6 +26,7 @@ void mmi_kernels_init_c(mmi_kernels *k)
         .gemm_tile = mmi_c_gemm_tile,
         .gemv_rows = mmi_c_gemv_rows,
         .gemv_rows_rounded = mmi_c_gemv_rows_rounded,
+        .gemm_panel = mmi_c_gemm_panel,
         .gemm_pack_a = mmi_c_gemm_pack_a,
         .gemm_pack_b = mmi_c_gemm_pack_b,
         .gemm_pack_bf16 = mmi_c_gemm_pack_bf16,
@@ -35,6 +36,7 @@ void mmi_kernels_init_c(mmi_kernels *k)
         .gemm_blocks = mmi_c_gemm_blocks,
         .gemm_blocks_scratch = 1, /* it needs none */
         .adamw = mmi_c_adamw,
+        .gemm_in_place = 1,
     };
     mmi_c_gemm_shape(&k->gemm_depth, &k->gemm_a_rows, &k->gemm_b_cols);
 }

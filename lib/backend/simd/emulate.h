@@ -183,4 +183,67 @@ static inline __m512 emulate_dpbf16_ps(__m512 sum, __m512i a, __m512i b)
     return _mm512_loadu_ps(sums);
 }
 
+/* Tiles, each thread's own: 16 rows of 64 bytes at most, as they were configured. */
+typedef struct emulate_tiles {
+    unsigned char config[64], rows[8][16][64];
+} emulate_tiles;
+static _Thread_local emulate_tiles emulated;
+
+static inline int emulate_tile_rows(int t)
+{
+    return emulated.config[48 + t];
+}
+static inline size_t emulate_tile_bytes(int t)
+{
+    uint16_t bytes;
+    memcpy(&bytes, emulated.config + 16 + 2 * t, sizeof bytes);
+    return bytes;
+}
+static inline void emulate_tile_zero(int t)
+{
+    memset(emulated.rows[t], 0, sizeof emulated.rows[t]);
+}
+static inline void emulate_tile_load(int t, const void *from, long stride)
+{
+    emulate_tile_zero(t);
+    for (int i = 0; i < emulate_tile_rows(t); i++)
+        memcpy(emulated.rows[t][i], (const unsigned char *)from + i * stride, emulate_tile_bytes(t));
+}
+static inline void emulate_tile_store(int t, void *to, long stride)
+{
+    for (int i = 0; i < emulate_tile_rows(t); i++)
+        memcpy((unsigned char *)to + i * stride, emulated.rows[t][i], emulate_tile_bytes(t));
+}
+
+/* Products with the lower and with the upper numbers add up apart, and to the sum last; subnormals are 0 throughout. */
+static inline void emulate_tile_dot_bf16(int c, int a, int b)
+{
+    for (int i = 0; i < emulate_tile_rows(c); i++)
+        for (size_t j = 0; j < emulate_tile_bytes(c) / 4; j++) {
+            float sum, halves[2] = { 0, 0 };
+            for (size_t k = 0; k < emulate_tile_bytes(a) / 4; k++)
+                for (size_t half = 0; half < 2; half++) {
+                    uint16_t x, y;
+                    memcpy(&x, emulated.rows[a][i] + 4 * k + 2 * half, sizeof x);
+                    memcpy(&y, emulated.rows[b][k] + 4 * j + 2 * half, sizeof y);
+                    halves[half] = emulate_flush(fmaf(emulate_from_bf16(x), emulate_from_bf16(y), halves[half]));
+                }
+            memcpy(&sum, emulated.rows[c][i] + 4 * j, sizeof sum);
+            sum = emulate_flush(emulate_flush(sum) + emulate_flush(halves[0] + halves[1]));
+            memcpy(emulated.rows[c][i] + 4 * j, &sum, sizeof sum);
+        }
+}
+#undef _tile_loadconfig
+#undef _tile_release
+#undef _tile_zero
+#undef _tile_loadd
+#undef _tile_stored
+#undef _tile_dpbf16ps
+#define _tile_loadconfig(from) memcpy(emulated.config, from, sizeof emulated.config)
+#define _tile_release() memset(&emulated, 0, sizeof emulated)
+#define _tile_zero emulate_tile_zero
+#define _tile_loadd emulate_tile_load
+#define _tile_stored emulate_tile_store
+#define _tile_dpbf16ps emulate_tile_dot_bf16
+
 #endif

@@ -20,6 +20,12 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+/* Floats of panels: those of the portable table. */
+static int64_t panel_floats(int64_t count, int64_t K)
+{
+    return count * (K + 1);
+}
+
 /* Of K numbers. */
 static int64_t steps_of(int64_t K)
 {
@@ -105,7 +111,7 @@ static void fetch_rows(const float *from, int64_t distance, int64_t count, int64
             __builtin_prefetch(from + p * distance + i);
 }
 
-/* Panels of `width` rows of A (or columns of B), each in mmi_panel() floats: panel[p * width + i]. Those rows are
+/* Panels of `width` rows of A (or columns of B), each in panel_floats() floats: panel[p * width + i]. Those rows are
  * `across` apart, and their K numbers `along`. What vectors write past the end of a panel's last step lies in its
  * spare one. */
 static ALWAYS_INLINE void pack_rounded(float *to, int64_t width, const float *from, int64_t across, int64_t along,
@@ -118,7 +124,7 @@ static ALWAYS_INLINE void pack_rounded(float *to, int64_t width, const float *fr
             fetch_rows(from + (p + n) * along, along, count, next);
         for (int64_t i = 0; i < count; i += width)
             for (int64_t g = 0; g < width; g += VL) {
-                float *panel = to + mmi_panel(i, K) + p / STEP * width + g;
+                float *panel = to + panel_floats(i, K) + p / STEP * width + g;
                 const float *first = from + (i + g) * across + p * along;
                 if (along == 1)
                     turn_rows(panel, width, first, MM_F32, across, count - i - g, n, round);
@@ -187,7 +193,7 @@ static void multiply_panels(block t, int64_t distance, int64_t M, int64_t N, int
     const float *a = t.a, *b = t.b, *from = t.from;
     for (int64_t j = 0; j < N; j += TILE_COLS) {
         int64_t cols = least(TILE_COLS, N - j);
-        t.b = b + mmi_panel(j, K);
+        t.b = b + panel_floats(j, K);
         for (int64_t i = 0; i < M; i += TILE_ROWS) {
             int64_t rows = least(TILE_ROWS, M - i);
             t.a = a + i * distance;
@@ -209,7 +215,7 @@ static void multiply(float *c, int64_t ldc, const float *a, int64_t ars, const f
                      int64_t K, const float *from)
 {
     bool in_place = ars > 0;
-    int64_t distance = in_place ? ars : mmi_panel(1, K);
+    int64_t distance = in_place ? ars : panel_floats(1, K);
     block t = { .b = b,
                 .ldc = ldc,
                 .ldb = TILE_COLS,
@@ -252,7 +258,7 @@ void SIMD(gemm_pack_bf16)(float *to, const void *w, int64_t across, int64_t coun
 {
     OTHERWISE(gemm_pack_bf16, to, w, across, count, K, round)
     for (int64_t j = 0; j < (count + TILE_COLS - 1) / TILE_COLS * TILE_COLS; j += VL) {
-        float *panel = to + mmi_panel(j / TILE_COLS * TILE_COLS, K) + j % TILE_COLS;
+        float *panel = to + panel_floats(j / TILE_COLS * TILE_COLS, K) + j % TILE_COLS;
         turn_rows(panel, TILE_COLS, (const uint16_t *)w + j * across, MM_BF16, across, count - j, K, MM_F32);
     }
 }

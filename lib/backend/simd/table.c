@@ -6,9 +6,9 @@
  * gemm.c: 1.00 to 1.15 times its speed when A is read in place, which OpenBLAS always copies first; 0.82 to 0.97 when A
  * has to be copied here too. Not measured elsewhere, so OpenBLAS has the say there. */
 #if ISA_IS(avx2)
-#define IN_PLACE_BEATS_BLAS 1
+#define BEATS_BLAS MMI_BEATS_BLAS_IN_PLACE
 #else
-#define IN_PLACE_BEATS_BLAS 0
+#define BEATS_BLAS MMI_BEATS_BLAS_NEVER
 #endif
 
 void SIMD(kernels_init)(mmi_kernels *k)
@@ -41,5 +41,5 @@ void SIMD(kernels_init)(mmi_kernels *k)
     k->gemm_multiply = SIMD(gemm_multiply);
     k->adamw = SIMD(adamw);
     SIMD(kernels_init_blocks)(k);
-    k->in_place_beats_blas = IN_PLACE_BEATS_BLAS;
+    k->beats_blas = BEATS_BLAS;
 }

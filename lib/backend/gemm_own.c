@@ -1,0 +1,125 @@
+/* Large products by kernels that need both operands laid out anew, and are so fast that what counts is how far away
+ * they lie. The lines (rows of op(A), columns of op(B)) of one operand are dealt out: who takes some lays them out
+ * for itself alone, in its scratch, and they stay in its core's own cache while they meet the other operand, which all
+ * threads have laid out before, and share. */
+#include "backend/gemm.h"
+#include "backend/product.h"
+
+/* A piece has at most so many lines, which fit into a second-level cache of a megabyte, and at least so many, or what
+ * is shared would be read too often. */
+#define MOST_LINES 256
+#define LEAST_LINES 128
+#define NUMBERS_PER_PIECE 32768
+
+int64_t mmi_gemm_own_scratch(const mmi_kernels *k)
+{
+    return k->gemm_own_lines ? k->gemm_panel(MOST_LINES, k->gemm_depth, MM_F32) : 0;
+}
+
+/* What is multiplied between two layings out of what is shared. */
+typedef struct stage {
+    product p;      /* of this stage alone */
+    bool own_rows;  /* of A; else columns of B */
+    int64_t lines;  /* of a piece */
+    int64_t shared; /* lines of what is shared */
+    int64_t packed_at_once;
+} stage;
+
+/* Floats of `lines` lines of K numbers. */
+static int64_t floats_of(const product *p, int64_t lines, int64_t K)
+{
+    return p->x->k.gemm_panel(round_up(lines, p->x->k.gemm_a_rows), K, p->x->compute);
+}
+
+/* What is shared, from number k of its first line on. */
+static float *shared_at(const stage *s, int64_t k)
+{
+    const int64_t depth = s->p.x->k.gemm_depth;
+    return s->p.x->panels + k / depth * floats_of(&s->p, s->shared, depth);
+}
+
+/* K numbers of `count` rows of A (or columns of B), from number k of line `first` on. */
+static void pack_lines(const stage *s, float *to, bool rows, int64_t first, int64_t count, int64_t k, int64_t K)
+{
+    const product *p = &s->p;
+    const mmi_kernels *kernels = &p->x->k;
+    if (rows)
+        kernels->gemm_pack_a(to, p->a + first * p->ars + k * p->acs, p->ars, p->acs, count, K, p->x->compute);
+    else if (p->b_dtype == MM_F32)
+        kernels->gemm_pack_b(to, product_b(p, k, first), p->bcs, p->brs, count, K, p->x->compute);
+    else
+        kernels->gemm_pack_bf16(to, product_b(p, k, first), p->bcs, count, K, p->x->compute);
+}
+
+static void pack_piece(void *arg, int64_t piece, int worker)
+{
+    const stage *s = arg;
+    const int64_t depth = s->p.x->k.gemm_depth, each = mmi_pieces(s->shared, s->packed_at_once);
+    int64_t first, last, k = piece / each * depth, K = least(depth, s->p.K - k);
+    (void)worker;
+    mmi_piece_rows(piece % each, s->packed_at_once, s->shared, &first, &last);
+    pack_lines(s, shared_at(s, k) + floats_of(&s->p, first, K), !s->own_rows, first, last - first, k, K);
+}
+
+static void multiply_piece(void *arg, int64_t piece, int worker)
+{
+    const stage *s = arg;
+    const product *p = &s->p;
+    const int64_t depth = p->x->k.gemm_depth;
+    float *own = mmi_exec_scratch(p->x, worker);
+    int64_t first, last;
+    mmi_piece_rows(piece, s->lines, s->own_rows ? p->M : p->N, &first, &last);
+    const int64_t i = s->own_rows ? first : 0, j = s->own_rows ? 0 : first;
+    float *c = p->c + i * p->ldc + j;
+    for (int64_t k = 0; k < p->K; k += depth) {
+        int64_t K = least(depth, p->K - k);
+        pack_lines(s, own, s->own_rows, first, last - first, k, K);
+        p->x->k.gemm_multiply(c, p->ldc, s->own_rows ? own : shared_at(s, k), 0, s->own_rows ? shared_at(s, k) : own,
+                              s->own_rows ? last - first : p->M, s->own_rows ? p->N : last - first, K,
+                              k > 0 ? c : product_from(p, i, j), p->x->compute);
+    }
+}
+
+static void run_stage(stage *s)
+{
+    const product *p = &s->p;
+    const int64_t depth = p->x->k.gemm_depth, lines = s->own_rows ? p->M : p->N;
+    s->packed_at_once = round_up(mmi_pieces(NUMBERS_PER_PIECE, least(p->K, depth)), p->x->k.gemm_a_rows);
+    mmi_pool_run(p->x->pool, mmi_pieces(s->shared, s->packed_at_once) * mmi_pieces(p->K, depth), pack_piece, s);
+    mmi_pool_run(p->x->pool, mmi_pieces(lines, s->lines), multiply_piece, s);
+}
+
+/* The longer side is dealt out, in pieces of the same size. */
+static int64_t lines_of_piece(int64_t lines, int64_t width)
+{
+    int64_t pieces = mmi_pieces(lines, MOST_LINES), most = lines / LEAST_LINES;
+    if (pieces < WANTED_SLICES)
+        pieces = least(WANTED_SLICES, most > pieces ? most : pieces);
+    return part(lines, pieces, width);
+}
+
+void mmi_product_by_own_panels(const product *p)
+{
+    const mmi_kernels *k = &p->x->k;
+    const int64_t depth = k->gemm_depth, width = k->gemm_a_rows, room = mmi_gemm_panels();
+    const bool own_rows = p->M >= p->N;
+    const int64_t shared = own_rows ? p->N : p->M;
+    const int64_t lines = part(shared, mmi_pieces(shared, room / floats_of(p, width, depth) * width), width);
+    const int64_t depths = room / floats_of(p, lines, depth);
+    const int64_t along = part(p->K, mmi_pieces(p->K, depths * depth), depth);
+    stage s = { *p, .own_rows = own_rows, .lines = lines_of_piece(own_rows ? p->M : p->N, width) };
+    for (int64_t first = 0; first < shared; first += lines)
+        for (int64_t q = 0; q < p->K; q += along) {
+            const int64_t i = own_rows ? 0 : first, j = own_rows ? first : 0;
+            s.p = *p;
+            s.shared = least(lines, shared - first);
+            s.p.a += i * p->ars + q * p->acs;
+            s.p.b = product_b(p, q, j);
+            s.p.c += i * p->ldc + j;
+            s.p.M = own_rows ? p->M : s.shared;
+            s.p.N = own_rows ? s.shared : p->N;
+            s.p.K = least(along, p->K - q);
+            s.p.from = q > 0 ? s.p.c : product_from(p, i, j);
+            run_stage(&s);
+        }
+}

@@ -1,0 +1,48 @@
+/* Tiles: eight registers of 16 rows of 64 bytes, and the products of two of them. */
+#ifndef MMI_BACKEND_SIMD_AMX_H
+#define MMI_BACKEND_SIMD_AMX_H
+
+#include <string.h>
+
+#include "backend/simd/vf.h"
+
+#define TILE_LINES 16 /* rows of a tile, and 32-bit numbers in each */
+#define TILE_BYTES (TILE_LINES * 64)
+
+/* As the processor reads it. */
+typedef struct tile_config {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+} tile_config;
+
+/* Every tile is whole. Until tiles_end() this thread's tiles are in use, and are saved when another thread runs. (Not a
+ * local variable: compilers take only its first bytes for being read.) */
+static const tile_config whole_tiles = {
+    .palette = 1,
+    .row_bytes = { 64, 64, 64, 64, 64, 64, 64, 64 },
+    .rows = { TILE_LINES, TILE_LINES, TILE_LINES, TILE_LINES, TILE_LINES, TILE_LINES, TILE_LINES, TILE_LINES },
+};
+
+static inline void tiles_begin(void)
+{
+    _tile_loadconfig(&whole_tiles);
+}
+
+static inline void tiles_end(void)
+{
+    _tile_release();
+}
+
+/* amx_panels.c */
+int64_t SIMD(gemm_panel)(int64_t count, int64_t K, int32_t round);
+void SIMD(gemm_shape)(int64_t *depth, int64_t *a_rows, int64_t *b_cols);
+void SIMD(gemm_pack_a)(float *to, const float *a, int64_t across, int64_t along, int64_t count, int64_t K,
+                       int32_t round);
+void SIMD(gemm_pack_b)(float *to, const float *b, int64_t across, int64_t along, int64_t count, int64_t K,
+                       int32_t round);
+void SIMD(gemm_pack_bf16)(float *to, const void *w, int64_t across, int64_t count, int64_t K, int32_t round);
+void SIMD(gemm_multiply)(float *c, int64_t ldc, const float *a, int64_t ars, const float *b, int64_t M, int64_t N,
+                         int64_t K, const float *from, int32_t round);
+
+#endif

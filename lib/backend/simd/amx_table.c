@@ -1,0 +1,17 @@
+#include "backend/simd/amx.h"
+#include "backend/simd/simd.h"
+
+/* All that tiles replace. */
+void mmi_kernels_init_amx(mmi_kernels *k)
+{
+    k->name = "amx";
+    SIMD(gemm_shape)(&k->gemm_depth, &k->gemm_a_rows, &k->gemm_b_cols);
+    k->gemm_panel = SIMD(gemm_panel);
+    k->gemm_pack_a = SIMD(gemm_pack_a);
+    k->gemm_pack_b = SIMD(gemm_pack_b);
+    k->gemm_pack_bf16 = SIMD(gemm_pack_bf16);
+    k->gemm_multiply = SIMD(gemm_multiply);
+    k->gemm_in_place = 0;
+    k->gemm_own_lines = 1;
+    k->beats_blas = MMI_BEATS_BLAS_ALWAYS;
+}
