@@ -159,11 +159,13 @@ static __m512i pack_tiles(unsigned char *to, const square *s, bool lines, __m512
     vf r[MOST_PARTS * TILE_LINES];
     bool by_lines = s->along == 1;
     if (by_lines) {
+        ROLLED
         for (int i = 0; i < TILE_LINES; i++) {
             const float *line = s->from + i * s->across;
             most = split(&r[i], vf_load(line), vf_load(line + VL), false, most, round);
         }
     } else {
+        ROLLED
         for (int i = 0; i < TILE_LINES; i++) {
             const float *both = s->from + 2 * i * s->along;
             most = split(&r[i], vf_load(both), vf_load(both + s->along), true, most, round);
@@ -279,6 +281,7 @@ static bool pack_words(unsigned char *panel, const uint16_t *w, int64_t across, 
     for (int64_t step = 0; step < steps_of(K); step++)
         for (int half = 0; half < 2; half++) {
             __m512 r[TILE_LINES];
+            ROLLED
             for (int64_t i = 0; i < TILE_LINES; i++) {
                 int64_t line = half * TILE_LINES + i, left = K - step * ALONG;
                 r[i] = line < lines ? get_words(w + line * across + step * ALONG, left) : vf_zero();
@@ -333,6 +336,7 @@ static const meeting three_with_one = { 3, 1, 3, { 0, A_PART + 1, A_PART + 2 } }
  * in the way: 1.55 for 1.85 · 10¹² operations a second. */
 static ALWAYS_INLINE void fetch(const unsigned char *p, int64_t lines)
 {
+    ROLLED
     for (int64_t i = 0; i < lines; i++)
         __builtin_prefetch(p + i * 64);
 }

@@ -87,7 +87,7 @@ static ALWAYS_INLINE void copy_rows(float *to, int64_t step, const float *from, 
 }
 
 /* to[p * step + i] = from[i * across + p * along], likewise. */
-static ALWAYS_INLINE void gather_rows(float *to, int64_t step, const float *from, int64_t across, int64_t along,
+static void gather_rows(float *to, int64_t step, const float *from, int64_t across, int64_t along,
                                       int64_t count, int64_t K, int32_t round)
 {
     for (int64_t p = 0; p < K; p += STEP) {
@@ -115,7 +115,7 @@ static void fetch_rows(const float *from, int64_t distance, int64_t count, int64
  * `across` apart, and their K numbers `along`. What vectors write past the end of a panel's last step lies in its
  * spare one. */
 static ALWAYS_INLINE void pack_rounded(float *to, int64_t width, const float *from, int64_t across, int64_t along,
-                                       int64_t count, int64_t K, const int32_t round)
+                                       int64_t count, int64_t K, int32_t round)
 {
     int64_t step = along == 1 ? K : ROWS_AT_ONCE;
     for (int64_t p = 0; p < K; p += step) {
@@ -139,10 +139,8 @@ static ALWAYS_INLINE void pack_rounded(float *to, int64_t width, const float *fr
 static void pack(float *to, int64_t width, const float *from, int64_t across, int64_t along, int64_t count, int64_t K,
                  int32_t round)
 {
-    if (STEP == 2 || round == MM_BF16)
-        pack_rounded(to, width, from, across, along, count, K, MM_BF16);
-    else if (round == MM_F16)
-        pack_rounded(to, width, from, across, along, count, K, MM_F16);
+    if (STEP == 2 || round != MM_F32)
+        pack_rounded(to, width, from, across, along, count, K, STEP == 2 ? MM_BF16 : round);
     else
         pack_rounded(to, width, from, across, along, count, K, MM_F32);
 }

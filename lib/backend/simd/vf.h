@@ -64,7 +64,9 @@
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
+#define ROLLED _Pragma("clang loop unroll(disable)")
 #else
+#define ROLLED
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
