@@ -182,7 +182,7 @@ START_TEST(products_are_those_of_the_quantized_numbers)
         EACH_DTYPE (dtype)
             for (int64_t M = 0; M <= 9; M++)
                 for (int round = 0; round < 12; round++) {
-                    int64_t N = rng_between(&rng, 0, 11), K = MMI_BLOCK * rng_between(&rng, 0, 9);
+                    int64_t N = rng_between(&rng, 0, 43), K = MMI_BLOCK * rng_between(&rng, 0, 9);
                     int64_t ldy = N + rng_between(&rng, 0, 3);
                     float *x = edge_random(0, M * K, &rng, 2), *exact = edge_random(1, N * K, &rng, 1);
                     unsigned char *w = edge_place(2, (int64_t)mmi_dtype_bytes(dtype, N * K));
@@ -280,7 +280,7 @@ END_TEST
 START_TEST(a_row_is_the_same_in_any_company)
 {
     test_rng rng = { 48 };
-    enum { M = 9, N = 11, K = 96 };
+    enum { M = 9, N = 43, K = 96 };
     EACH_TABLE (k)
         EACH_DTYPE (dtype) {
             float *x = edge_random(0, M * K, &rng, 2), *exact = edge_random(1, N * K, &rng, 1), y[M * N];

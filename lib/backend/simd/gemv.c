@@ -7,6 +7,25 @@
 #define W_ROWS 4
 #define X_ROWS 3
 
+/* How far ahead in each of these rows, and in what follows it, numbers are asked for; 0: that is left to the hardware.
+ * On Granite Rapids two threads read 105 MB at 58 GB/s for 53 without, 52 MB at 59 for 56; from 1 to 4 KiB are much
+ * alike. On Zen 3 asking gained nothing over streams that lie far apart. */
+#if ISA_IS_AVX512
+#define AHEAD 2048
+#else
+#define AHEAD 0
+#endif
+#define LINE 64
+
+/* Once for each line: what lies AHEAD of number p of a row, in those numbers that a step reads. */
+static ALWAYS_INLINE void ask_ahead(const unsigned char *row, int64_t p, int32_t dtype)
+{
+    const int64_t size = dtype == MM_F32 ? 4 : 2, at = p * size, step = NUMBERS * size;
+    if (AHEAD > 0 && at % LINE < step)
+        for (int64_t line = 0; line < step; line += LINE)
+            __builtin_prefetch(row + at + line + AHEAD);
+}
+
 /* y[i * ldy + j * apart] for m rows i of x and n rows j of W, `distance` bytes apart; m, n, dtype and round are
  * constants wherever this is used. */
 static ALWAYS_INLINE void dots(float *y, int64_t ldy, int64_t apart, const float *x, int64_t ldx,
@@ -22,6 +41,9 @@ static ALWAYS_INLINE void dots(float *y, int64_t ldy, int64_t apart, const float
     }
     for (int64_t p = 0; p < K; p += NUMBERS) {
         vf weights[W_ROWS];
+        UNROLL
+        for (int j = 0; j < n; j++)
+            ask_ahead(w + j * distance, p, dtype);
         UNROLL
         for (int j = 0; j < n; j++)
             weights[j] = get_weights(w + j * distance, p, K - p, dtype, round);
