@@ -13,31 +13,39 @@
 #include "base/files.h"
 #include "base/memory.h"
 
-/* How long a thread that has nothing to do looks around before it sleeps: a few times what waking it costs, and as long as the
- * caller's own work between two jobs takes. No longer, or a third program on the machine would wait for a thread that does nothing.
- * In seconds, for a pause instruction takes from 10 to 140 cycles. */
+/* How long a thread that has nothing to do looks around before it sleeps: a few times what waking it costs, and as long
+ * as the caller's own work between two jobs takes. No longer, or a third program on the machine would wait for a thread
+ * that does nothing. In seconds, for a pause instruction takes from 10 to 140 cycles. */
 #define SPIN_SECONDS 20e-6
 #define PAUSES_PER_LOOK_AT_THE_CLOCK 32
 
 /* The ticket is the job's number in the upper half and its next piece in the lower. One compare-and-swap both claims a
- * piece and proves that the job is still the one whose fields were read. */
+ * piece and proves that the job is still the one whose fields were read: what overwrites them is the next job but one,
+ * after the next one's number has been in the ticket. */
 #define PIECE_BITS 32
 #define PIECE_MASK (((uint64_t)1 << PIECE_BITS) - 1)
 
+typedef struct pool_job {
+    _Atomic(mmi_piece_fn) fn;
+    _Atomic(void *) arg;
+    atomic_int_fast64_t pieces;
+} pool_job;
+
+/* What a job needs lies in one cache line, and what comes back in another: each way from core to core takes as long as
+ * some kilobytes from memory. */
 struct mmi_pool {
+    _Alignas(64) atomic_uint_fast64_t ticket;
+    pool_job jobs[2];                       /* by the job's number */
+    _Alignas(64) atomic_uint_fast64_t done; /* pieces by other threads than the caller's, of all jobs so far */
+    _Alignas(64) atomic_int sleepers;
+    atomic_int caller_sleeps;
+    atomic_bool quit;
+    _Alignas(64) uint64_t expected; /* what `done` comes to with the last job; the caller's alone */
     int threads;
     int started;
     mmi_parallel_for_fn host; /* NULL: threads of its own */
     void *user;
     atomic_int numbered; /* workers that have begun */
-    _Alignas(64) atomic_uint_fast64_t ticket;
-    _Atomic(mmi_piece_fn) fn;
-    _Atomic(void *) arg;
-    atomic_int_fast64_t pieces;
-    _Alignas(64) atomic_int_fast64_t done;
-    _Alignas(64) atomic_int sleepers;
-    atomic_int caller_sleeps;
-    atomic_bool quit;
     pthread_mutex_t lock;
     pthread_cond_t wake;
     pthread_cond_t finished;
@@ -53,21 +61,26 @@ static inline void pause_briefly(void)
 #endif
 }
 
-/* Work on job `job` until it has no piece left. */
-static void work(mmi_pool *pool, uint64_t job, int worker)
+/* Claim pieces of job `number` and do them until it has none left; how many that were. */
+static int64_t work(mmi_pool *pool, uint64_t number, int worker)
 {
-    for (;;) {
+    pool_job *j = &pool->jobs[number % 2];
+    for (int64_t count = 0;;) {
         uint64_t ticket = atomic_load(&pool->ticket);
-        mmi_piece_fn fn = atomic_load(&pool->fn);
-        void *arg = atomic_load(&pool->arg);
-        int64_t pieces = atomic_load(&pool->pieces);
+        mmi_piece_fn fn = atomic_load_explicit(&j->fn, memory_order_acquire);
+        void *arg = atomic_load_explicit(&j->arg, memory_order_acquire);
+        int64_t pieces = atomic_load_explicit(&j->pieces, memory_order_acquire);
         int64_t piece = (int64_t)(ticket & PIECE_MASK);
-        if (ticket >> PIECE_BITS != job || piece >= pieces)
-            return;
+        if (ticket >> PIECE_BITS != number || piece >= pieces)
+            return count;
         if (!atomic_compare_exchange_weak(&pool->ticket, &ticket, ticket + 1))
             continue;
         fn(arg, piece, worker);
-        if (atomic_fetch_add(&pool->done, 1) + 1 == pieces && atomic_load(&pool->caller_sleeps)) {
+        count++;
+        if (worker == 0) /* the caller knows what it has done */
+            continue;
+        atomic_fetch_add(&pool->done, 1);
+        if (atomic_load(&pool->caller_sleeps)) {
             pthread_mutex_lock(&pool->lock);
             pthread_cond_signal(&pool->finished);
             pthread_mutex_unlock(&pool->lock);
@@ -107,6 +120,25 @@ static void *run_worker(void *arg)
         seen = job;
     }
     return NULL;
+}
+
+/* Wait until they have done all that is expected of them. */
+static void wait_for_others(mmi_pool *pool)
+{
+    if (atomic_load(&pool->done) == pool->expected)
+        return;
+    for (double end = mmi_now() + SPIN_SECONDS; mmi_now() < end;)
+        for (int i = 0; i < PAUSES_PER_LOOK_AT_THE_CLOCK; i++) {
+            if (atomic_load(&pool->done) == pool->expected)
+                return;
+            pause_briefly();
+        }
+    pthread_mutex_lock(&pool->lock);
+    atomic_store(&pool->caller_sleeps, 1);
+    while (atomic_load(&pool->done) != pool->expected)
+        pthread_cond_wait(&pool->finished, &pool->lock);
+    atomic_store(&pool->caller_sleeps, 0);
+    pthread_mutex_unlock(&pool->lock);
 }
 
 size_t mmi_pool_bytes(int threads)
@@ -187,33 +219,21 @@ void mmi_pool_run(mmi_pool *pool, int64_t pieces, mmi_piece_fn fn, void *arg)
         pool->host(pool->user, pieces, fn, arg);
         return;
     }
-    /* Close the old job first: a worker that is late must not claim one of its pieces by the new job's count. */
-    uint64_t old = atomic_fetch_or(&pool->ticket, PIECE_MASK) >> PIECE_BITS;
-    atomic_store(&pool->done, 0);
-    atomic_store(&pool->fn, fn);
-    atomic_store(&pool->arg, arg);
-    atomic_store(&pool->pieces, pieces);
-    uint64_t job = (old + 1) & PIECE_MASK;
-    atomic_store(&pool->ticket, job << PIECE_BITS);
+    uint64_t number = ((atomic_load_explicit(&pool->ticket, memory_order_relaxed) >> PIECE_BITS) + 1) & PIECE_MASK;
+    pool_job *j = &pool->jobs[number % 2];
+    atomic_store_explicit(&j->fn, fn, memory_order_release);
+    atomic_store_explicit(&j->arg, arg, memory_order_release);
+    atomic_store_explicit(&j->pieces, pieces, memory_order_release);
+    atomic_store(&pool->ticket, number << PIECE_BITS | 1); /* the caller has the first piece */
     if (atomic_load(&pool->sleepers) > 0) {
         pthread_mutex_lock(&pool->lock);
         pthread_cond_broadcast(&pool->wake);
         pthread_mutex_unlock(&pool->lock);
     }
-    work(pool, job, 0);
-
-    for (double end = mmi_now() + SPIN_SECONDS; mmi_now() < end;)
-        for (int i = 0; i < PAUSES_PER_LOOK_AT_THE_CLOCK; i++) {
-            if (atomic_load(&pool->done) == pieces)
-                return;
-            pause_briefly();
-        }
-    pthread_mutex_lock(&pool->lock);
-    atomic_store(&pool->caller_sleeps, 1);
-    while (atomic_load(&pool->done) != pieces)
-        pthread_cond_wait(&pool->finished, &pool->lock);
-    atomic_store(&pool->caller_sleeps, 0);
-    pthread_mutex_unlock(&pool->lock);
+    fn(arg, 0, 0);
+    int64_t own = 1 + work(pool, number, 0);
+    pool->expected += (uint64_t)(pieces - own);
+    wait_for_others(pool);
 }
 
 int mmi_processor_count(void)
