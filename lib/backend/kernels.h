@@ -140,9 +140,10 @@ typedef struct mmi_kernels {
     void (*adamw)(float *w, float *m, float *v, const float *g, int64_t n, double grad_scale, double lr, double beta1,
                   double beta2, double eps, double decay, double correction1, double correction2);
 
-    int32_t gemm_in_place;  /* gemm_multiply reads rows of A where they lie */
-    int32_t gemm_own_lines; /* how gemm_own.c deals out work is faster than how gemm_panels.c does; a_rows = b_cols */
-    int32_t beats_blas;    /* measured: which large products are faster than OpenBLAS's */
+    int32_t gemm_in_place;   /* gemm_multiply reads rows of A where they lie */
+    int32_t gemm_own_lines;  /* how gemm_own.c deals out work is faster than how gemm_panels.c does; a_rows = b_cols */
+    int32_t beats_blas;      /* measured: which large products are faster than OpenBLAS's */
+    int64_t attention_worth; /* measured: so many products of queries with keys are worth another thread */
 } mmi_kernels;
 
 enum { MMI_BEATS_BLAS_NEVER = 0, MMI_BEATS_BLAS_IN_PLACE = 1, MMI_BEATS_BLAS_ALWAYS = 2 };

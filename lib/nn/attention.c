@@ -21,10 +21,6 @@
 #define ENOUGH_PIECES 16
 #define SPAN 512
 
-/* A thread is worth waking for so many multiplications of queries with keys, some ten microseconds: a token that sees
- * few keys, as in decoding, is left to the caller, and of many such tokens several make a piece. */
-#define WORTHWHILE 65536
-
 typedef enum wanted { WANT_Q = 1, WANT_KV = 2 } wanted;
 
 /* One worker's scratch. R rows, at most QUERY_ROWS rounded up to whole tokens. */
@@ -262,15 +258,16 @@ static void forward_group(void *arg, int64_t index, int worker)
         forward_piece(j, piece, worker);
 }
 
-/* Pieces that are together worth a thread. */
-static int64_t group_of(const mmi_attention *a, int64_t pieces)
+/* Pieces that are together worth a thread, by the table's measure: a token that sees few keys, as in decoding, is left
+ * to the caller, and of many such tokens several make a piece. */
+static int64_t group_of(const mmi_exec *x, const mmi_attention *a, int64_t pieces)
 {
     double work = 0;
     for (int64_t i = 0; i < a->segment_count; i++) {
         const mmi_segment *s = &a->segments[i];
         work += (double)s->count * (double)(s->past + s->count) * (double)(a->H * a->D);
     }
-    double group = work > 0 ? WORTHWHILE * (double)pieces / work : 1;
+    double group = work > 0 ? (double)x->k.attention_worth * (double)pieces / work : 1;
     return group < 1 ? 1 : group < (double)pieces ? (int64_t)group : pieces;
 }
 
@@ -288,7 +285,7 @@ void mmi_attention_forward(const mmi_exec *x, float *out, float *lse, const mmi_
     j.pieces = number_pieces(a, j.tokens);
     if (j.pieces == 0)
         return;
-    j.group = group_of(a, j.pieces);
+    j.group = group_of(x, a, j.pieces);
     mmi_pool_run(x->pool, mmi_pieces(j.pieces, j.group), forward_group, &j);
 }
 
