@@ -41,8 +41,7 @@ static void quantize_rows(void *arg, int64_t piece, int worker)
     int64_t i, i_end;
     (void)worker;
     mmi_piece_rows(piece, b->quantize_rows, b->rows, &i, &i_end);
-    for (; i < i_end; i++)
-        b->x->k.quantize(b->quantized + i * mmi_quantized_row(b->K), b->X + i * b->ldx, b->K);
+    b->x->k.quantize_rows(b->quantized + i * mmi_quantized_row(b->K), b->X + i * b->ldx, b->ldx, i_end - i, b->K);
 }
 
 static void multiply_few(void *arg, int64_t piece, int worker)
@@ -70,9 +69,9 @@ static void multiply_blocks(void *arg, int64_t piece, int worker)
 static void multiply_few_rows(blocks *b)
 {
     b->quantized = (unsigned char *)mmi_exec_scratch(b->x, 0);
-    b->quantize_rows = b->rows;
+    for (int64_t i = 0; i < b->rows; i++)
+        b->x->k.quantize(b->quantized + i * mmi_quantized_row(b->K), b->X + i * b->ldx, b->K);
     b->few_cols = mmi_rows_per_piece(b->N, b->K, b->dtype);
-    quantize_rows(b, 0, 0);
     mmi_pool_run(b->x->pool, mmi_pieces(b->N, b->few_cols), multiply_few, b);
 }
 
@@ -80,13 +79,14 @@ static void multiply_few_rows(blocks *b)
 static void multiply_many_rows(blocks *b, float *panel)
 {
     b->quantized = (unsigned char *)panel;
-    b->quantize_rows = mmi_pieces(QUANTIZED_PER_PIECE, b->K > 0 ? b->K : 1);
+    const int64_t together = b->x->k.gemm_blocks_rows;
+    b->quantize_rows = round_up(mmi_pieces(QUANTIZED_PER_PIECE, b->K > 0 ? b->K : 1), together);
     mmi_pool_run(b->x->pool, mmi_pieces(b->rows, b->quantize_rows), quantize_rows, b);
     int64_t slices = b->rows < MANY_BLOCK_ROWS ? WANTED_SLICES : MANY_SLICES;
     int64_t down = mmi_pieces(b->rows, BLOCK_SLICE_ROWS), wanted = mmi_pieces(slices, down);
     int64_t cols = round_up(mmi_pieces(b->N, wanted), BLOCK_STEP_COLS);
-    b->cut = (cut){ .M = b->rows, .N = b->N, .rows = part(b->rows, down, 1), .cols = least(cols, BLOCK_SLICE_COLS) };
-    cut_finish(&b->cut, b->K, 1, BLOCK_STEP_COLS);
+    b->cut = (cut){ .M = b->rows, .N = b->N, .rows = part(b->rows, down, together), .cols = least(cols, BLOCK_SLICE_COLS) };
+    cut_finish(&b->cut, b->K, together, BLOCK_STEP_COLS);
     mmi_pool_run(b->x->pool, cut_pieces(&b->cut), multiply_blocks, b);
 }
 
@@ -94,6 +94,7 @@ void mmi_product_of_blocks(const mmi_exec *x, int64_t M, int64_t N, int64_t K, c
                            const void *W, int32_t dtype, float *panel, float *Y, int64_t ldy)
 {
     int64_t room = N * K * (int64_t)sizeof(float) / mmi_quantized_row(K > 0 ? K : MMI_BLOCK);
+    room -= room % x->k.gemm_blocks_rows; /* the last of these rows are there as a whole */
     int64_t most = room > FEW_BLOCK_ROWS ? room : FEW_BLOCK_ROWS;
     for (int64_t i = 0; i < M && N > 0; i += most) {
         int64_t count = M - i < most ? M - i : most;

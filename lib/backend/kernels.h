@@ -128,7 +128,12 @@ typedef struct mmi_kernels {
      * every table gives the same bits, whatever M and N. Reads W as it lies, for a few rows of x. */
     void (*gemv_blocks)(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
                         int64_t K);
-    /* The same for more of them, laying W out anew in `scratch` (gemm_blocks_scratch floats, whatever the shape). */
+    /* Rows of K numbers, ldx apart, for gemm_blocks: the same numbers in an order of the table's own, gemm_blocks_rows
+     * rows together, M · mmi_quantized_row() bytes with M rounded up to a multiple of those. */
+    void (*quantize_rows)(void *q, const float *x, int64_t ldx, int64_t M, int64_t K);
+    int64_t gemm_blocks_rows;
+    /* As gemv_blocks for more rows, x by quantize_rows() from a multiple of gemm_blocks_rows on. W is laid out anew in
+     * `scratch` (gemm_blocks_scratch floats, whatever the shape). */
     void (*gemm_blocks)(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
                         int64_t K, float *scratch);
     int64_t gemm_blocks_scratch;

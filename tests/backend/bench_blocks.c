@@ -15,7 +15,7 @@ enum { N = 1408, K = 512, MOST_ROWS = 512, WAYS = 5 };
 typedef struct bench {
     mmi_kernels k;
     float *x, *y, *w, *scratch;
-    unsigned char *quantized, *blocks[2];
+    unsigned char *quantized, *together, *blocks[2]; /* x by quantize() and by quantize_rows() */
 } bench;
 
 static const int32_t dtypes[2] = { MM_Q8_0, MM_Q4_0 };
@@ -31,7 +31,8 @@ static int prepare(bench *t, const char *kernels)
     t->y = mmi_calloc((size_t)MOST_ROWS * N, sizeof(float));
     t->scratch = mmi_calloc((size_t)mmi_gemm_blocks_scratch(&t->k, K), sizeof(float));
     t->quantized = mmi_calloc((size_t)MOST_ROWS, (size_t)mmi_quantized_row(K));
-    if (!t->x || !t->w || !t->y || !t->scratch || !t->quantized)
+    t->together = mmi_calloc((size_t)MOST_ROWS, (size_t)mmi_quantized_row(K));
+    if (!t->x || !t->w || !t->y || !t->scratch || !t->quantized || !t->together)
         return 0;
     for (int64_t i = 0; i < (int64_t)N * K; i++)
         t->w[i] = (float)(i * 7919 % 255 - 127) * 0.01f;
@@ -39,6 +40,7 @@ static int prepare(bench *t, const char *kernels)
         t->x[i] = (float)(i * 7919 % 251 - 125) * 0.01f;
     for (int64_t i = 0; i < MOST_ROWS; i++)
         t->k.quantize(t->quantized + i * mmi_quantized_row(K), t->x + i * K, K);
+    t->k.quantize_rows(t->together, t->x, K, MOST_ROWS, K);
     for (int d = 0; d < 2; d++) {
         t->blocks[d] = mmi_alloc(mmi_dtype_bytes(dtypes[d], (int64_t)N * K), 1);
         if (!t->blocks[d])
@@ -58,7 +60,7 @@ static void multiply(const bench *t, int64_t rows, int way)
     else if (way <= 2)
         k->gemv_blocks(t->y, N, t->quantized, t->blocks[d], dtypes[d], rows, N, K);
     else
-        k->gemm_blocks(t->y, N, t->quantized, t->blocks[d], dtypes[d], rows, N, K, t->scratch);
+        k->gemm_blocks(t->y, N, t->together, t->blocks[d], dtypes[d], rows, N, K, t->scratch);
 }
 
 int main(int argc, char **argv)
@@ -93,6 +95,7 @@ int main(int argc, char **argv)
     mmi_free(t.w);
     mmi_free(t.scratch);
     mmi_free(t.quantized);
+    mmi_free(t.together);
     mmi_free(t.blocks[0]);
     mmi_free(t.blocks[1]);
     return 0;

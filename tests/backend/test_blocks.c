@@ -148,6 +148,16 @@ static unsigned char *quantized(const mmi_kernels *k, int slot, const float *x, 
     return q;
 }
 
+/* x [M, K] as quantize_rows() leaves it for gemm_blocks(). */
+static unsigned char *rows_together(const mmi_kernels *k, int slot, const float *x, int64_t M, int64_t K)
+{
+    int64_t rows = (M + k->gemm_blocks_rows - 1) / k->gemm_blocks_rows * k->gemm_blocks_rows;
+    unsigned char *q = edge_place(slot, rows * mmi_quantized_row(K));
+    k->quantize_rows(q, x, K, M, K);
+    edge_check();
+    return q;
+}
+
 /* Row i of what quantize() left, as numbers. */
 static void read_back(double *x, const unsigned char *q, int64_t i, int64_t K)
 {
@@ -227,7 +237,7 @@ START_TEST(the_largest_whole_numbers_do_not_overflow)
             float want = 32.0f * 127.0f * (dtype == MM_Q8_0 ? 128.0f : 8.0f);
             expect(y == want, "%s: %g, not %g", label_of(k, dtype), (double)y, (double)want);
             float *scratch = edge_floats(0, k->gemm_blocks_scratch);
-            k->gemm_blocks(&y, 1, &q, w, dtype, 1, 1, MMI_BLOCK, scratch);
+            k->gemm_blocks(&y, 1, rows_together(k, 1, x, 1, MMI_BLOCK), w, dtype, 1, 1, MMI_BLOCK, scratch);
             expect(y == want, "%s: %g, not %g in a large product", label_of(k, dtype), (double)y, (double)want);
         }
 }
@@ -253,7 +263,7 @@ static void compare_products(const mmi_kernels *k, test_rng *rng, int32_t dtype,
     float *scratch = edge_floats(7, k->gemm_blocks_scratch);
     c.gemv_blocks(want, ldy, q, w, dtype, M, N, K);
     k->gemv_blocks(few, ldy, q, w, dtype, M, N, K);
-    k->gemm_blocks(many, ldy, q, w, dtype, M, N, K, scratch);
+    k->gemm_blocks(many, ldy, rows_together(k, 8, x, M, K), w, dtype, M, N, K, scratch);
     edge_check();
     for (int64_t i = 0; i < count; i++) {
         int nan = isnan(want[i]);

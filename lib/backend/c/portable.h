@@ -68,6 +68,7 @@ void mmi_c_gemm_multiply(float *c, int64_t ldc, const float *a, int64_t ars, con
 void mmi_c_widen_blocks(float *y, const void *x, int32_t dtype, int64_t n);
 void mmi_c_narrow_blocks(void *y, const float *x, int32_t dtype, int64_t n);
 void mmi_c_quantize(void *q, const float *x, int64_t K);
+void mmi_c_quantize_rows(void *q, const float *x, int64_t ldx, int64_t M, int64_t K);
 void mmi_c_gemv_blocks(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
                        int64_t K);
 void mmi_c_gemm_blocks(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,

@@ -121,6 +121,12 @@ void mmi_c_quantize(void *q, const float *x, int64_t K)
     }
 }
 
+void mmi_c_quantize_rows(void *q, const float *x, int64_t ldx, int64_t M, int64_t K)
+{
+    for (int64_t i = 0; i < M; i++)
+        mmi_c_quantize((unsigned char *)q + i * mmi_quantized_row(K), x + i * ldx, K);
+}
+
 static int32_t dot_block(const int8_t *a, const int8_t *b)
 {
     int32_t sum = 0;

@@ -1,5 +1,6 @@
 #include "backend/simd/amx.h"
 #include "backend/simd/simd.h"
+#include "backend/simd/table.h"
 
 /* All that tiles replace. */
 void mmi_kernels_init_amx(mmi_kernels *k)
@@ -13,5 +14,9 @@ void mmi_kernels_init_amx(mmi_kernels *k)
     k->gemm_multiply = SIMD(gemm_multiply);
     k->gemm_in_place = 0;
     k->gemm_own_lines = 1;
+    k->quantize_rows = SIMD(quantize_rows);
+    k->gemm_blocks = SIMD(gemm_blocks);
+    k->gemm_blocks_scratch = SIMD(gemm_blocks_scratch)();
+    k->gemm_blocks_rows = TILE_LINES;
     k->beats_blas = MMI_BEATS_BLAS_ALWAYS;
 }

@@ -65,6 +65,12 @@ void SIMD(quantize)(void *q, const float *x, int64_t K)
     }
 }
 
+void SIMD(quantize_rows)(void *q, const float *x, int64_t ldx, int64_t M, int64_t K)
+{
+    for (int64_t i = 0; i < M; i++)
+        SIMD(quantize)((unsigned char *)q + i * mmi_quantized_row(K), x + i * ldx, K);
+}
+
 static ALWAYS_INLINE __m256 scale_of(const unsigned char *block)
 {
     int16_t bits;

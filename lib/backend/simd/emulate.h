@@ -233,17 +233,30 @@ static inline void emulate_tile_dot_bf16(int c, int a, int b)
             memcpy(emulated.rows[c][i] + 4 * j, &sum, sizeof sum);
         }
 }
+static inline void emulate_tile_dot_bytes(int c, int a, int b)
+{
+    for (int i = 0; i < emulate_tile_rows(c); i++)
+        for (size_t j = 0; j < emulate_tile_bytes(c) / 4; j++) {
+            int32_t sum;
+            memcpy(&sum, emulated.rows[c][i] + 4 * j, sizeof sum);
+            for (size_t k = 0; k < emulate_tile_bytes(a); k++)
+                sum += (signed char)emulated.rows[a][i][k] * (signed char)emulated.rows[b][k / 4][4 * j + k % 4];
+            memcpy(emulated.rows[c][i] + 4 * j, &sum, sizeof sum);
+        }
+}
 #undef _tile_loadconfig
 #undef _tile_release
 #undef _tile_zero
 #undef _tile_loadd
 #undef _tile_stored
 #undef _tile_dpbf16ps
+#undef _tile_dpbssd
 #define _tile_loadconfig(from) memcpy(emulated.config, from, sizeof emulated.config)
 #define _tile_release() memset(&emulated, 0, sizeof emulated)
 #define _tile_zero emulate_tile_zero
 #define _tile_loadd emulate_tile_load
 #define _tile_stored emulate_tile_store
 #define _tile_dpbf16ps emulate_tile_dot_bf16
+#define _tile_dpbssd emulate_tile_dot_bytes
 
 #endif

@@ -67,6 +67,7 @@ void SIMD(gemm_shape)(int64_t *depth, int64_t *a_rows, int64_t *b_cols);
 /* blocks.c; the latter on x86 */
 void SIMD(widen_blocks)(float *y, const void *x, int32_t dtype, int64_t n);
 void SIMD(quantize)(void *q, const float *x, int64_t K);
+void SIMD(quantize_rows)(void *q, const float *x, int64_t ldx, int64_t M, int64_t K);
 
 /* table_blocks.c, gemv_blocks.c, gemm_blocks.c */
 void SIMD(kernels_init_blocks)(mmi_kernels *k);
