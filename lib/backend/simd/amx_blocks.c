@@ -148,7 +148,8 @@ static ALWAYS_INLINE void gather_scales(float scales[GROUP], const unsigned char
     vf_store(scales, _mm512_cvtph_ps(halves));
 }
 
-/* The block at w of `rows` rows, `distance` bytes apart; the last of them stands for those that are missing. */
+/* The block at w of `rows` rows, `distance` bytes apart; the last of them stands for those that are missing. `rows` is
+ * a constant where it is GROUP. */
 static ALWAYS_INLINE void lay_block(w_block *to, const unsigned char *w, int64_t distance, int64_t rows, int32_t dtype)
 {
     gather_scales(to->scales, w, distance, rows);
@@ -176,6 +177,7 @@ typedef struct part {
     int64_t block_step, row_step;
     const w_block *w;
     bool begun; /* y has the sum of earlier blocks */
+    const unsigned char *ahead, *ahead_end; /* what is read of W after this */
 } part;
 
 /* A block's sums, as a tile leaves them. */
@@ -274,14 +276,7 @@ static ALWAYS_INLINE void multiply_unit(vf total[GROUP], sums s[UNIT], const par
     }
 }
 
-/* Rows of y, up to GROUP of them from row i on, from or to what add_block() has. They are asked for before they are
- * written, as what waits for a store to memory are the next tiles'. */
-static ALWAYS_INLINE void fetch_rows(const part *p, int64_t i)
-{
-    for (int64_t j = i; j < least(i + GROUP, p->rows); j++)
-        __builtin_prefetch(p->y + j * p->ldy, 1);
-}
-
+/* Rows of y, up to GROUP of them from row i on, from or to what add_block() has. */
 static void read_totals(float total[GROUP][GROUP], const part *p, int64_t i)
 {
     vf rows[GROUP];
@@ -325,24 +320,28 @@ static ALWAYS_INLINE void end_totals(const part *p, int64_t i, const vf total[GR
     write_totals(p, i, all);
 }
 
+#define LINE 64
+
 static void multiply_part(const part *p)
 {
     _Alignas(64) sums s[UNIT];
     vf total[GROUP];
     cursor next = { p->x, 0 }, last = next;
     int64_t units = (p->rows + GROUP - 1) / GROUP * ((p->blocks + UNIT - 1) / UNIT), i = 0;
+    const unsigned char *ahead = p->ahead;
+    const int64_t lines = (p->ahead_end - ahead + LINE - 1) / LINE / units + 1;
     begin_totals(total, p, 0);
-    fetch_rows(p, 0);
     multiply_unit(total, s, p, next, true, last, false);
     go_on(&next, p);
     while (--units > 0) {
         multiply_unit(total, s, p, next, true, last, true);
         go_on(&next, p);
+        for (int64_t n = lines; n > 0 && ahead < p->ahead_end; n--, ahead += LINE)
+            __builtin_prefetch(ahead);
         if (go_on(&last, p)) {
             end_totals(p, i, total);
             i += GROUP;
             begin_totals(total, p, i);
-            fetch_rows(p, i);
         }
     }
     multiply_unit(total, s, p, next, false, last, true);
@@ -374,12 +373,21 @@ static ALWAYS_INLINE void multiply(float *y, int64_t ldy, const unsigned char *x
                 p.block_step = BLOCK_BYTES(MM_Q8_0);
                 p.row_step = distance;
             }
+            /* The same share of the next rows, which lie behind these. */
+            p.ahead = w + (j + GROUP) * distance + GROUP * b * BLOCK_BYTES(dtype);
+            p.ahead_end = p.ahead + GROUP * p.blocks * BLOCK_BYTES(dtype);
+            if (j + 2 * GROUP > N)
+                p.ahead_end = p.ahead;
             int64_t i = 0;
-            for (; i < p.blocks; i++)
+            for (; i < p.blocks; i++) {
+                const unsigned char *block = from + i * BLOCK_BYTES(dtype);
                 if (as_it_lies)
-                    gather_scales(laid[i].scales, from + i * BLOCK_BYTES(dtype), distance, p.cols);
+                    gather_scales(laid[i].scales, block, distance, GROUP);
+                else if (p.cols == GROUP)
+                    lay_block(&laid[i], block, distance, GROUP, dtype);
                 else
-                    lay_block(&laid[i], from + i * BLOCK_BYTES(dtype), distance, p.cols, dtype);
+                    lay_block(&laid[i], block, distance, p.cols, dtype);
+            }
             for (; i % UNIT != 0; i++)
                 memset(laid[i].scales, 0, sizeof laid[i].scales);
             tiles_written();
