@@ -92,12 +92,11 @@ static mmi_candidate median(mmi_candidate a, mmi_candidate b, mmi_candidate c)
     return (a > b) == (b > c) ? b : (b > a) == (a > c) ? a : c;
 }
 
-/* The likeliest of c [n] move to its front: as few as weigh `share`, at most `most`, in no order. How many, and in
- * *weight what they weigh. */
+/* The likeliest of c [n] move to its front: at most `most`, in no order, and as few as weigh `share` with the *weight of
+ * others, to which they are added. How many. */
 static int64_t likeliest(mmi_candidate *c, int64_t n, const float *p, int64_t most, double share, double *weight)
 {
     int64_t kept = 0;
-    *weight = 0;
     while (kept < n && kept < most && *weight < share) {
         mmi_candidate *part = c + kept;
         int64_t left = n - kept, last = left - 1, middle = left / 2;
@@ -115,33 +114,99 @@ static int64_t likeliest(mmi_candidate *c, int64_t n, const float *p, int64_t mo
     return kept;
 }
 
-/* A probability below which none is among those that top-p keeps: V tokens of less than (1 - top_p) / V each can't make
- * up the share that it leaves out. Half of that, for rounding. Of a trained model's vocabulary few tokens are left. */
-static float least_useful(int64_t V, const mm_sampling *s)
+/* Logits, none above 0, are sorted into bins by the upper bits of their magnitude: 32 bins for each power of two from
+ * 2^-11 to 2^7. The first one has all that lie closer to 0, the last one all others. */
+#define BIN_SHIFT 18
+#define FIRST_BIN ((127 - 11) << (23 - BIN_SHIFT))
+#define LAST_BIN ((127 + 7) << (23 - BIN_SHIFT))
+#define BINS (LAST_BIN - FIRST_BIN + 1)
+
+static int32_t bin_of(float logit)
 {
-    return (float)((1 - (double)s->top_p) / (double)V / 2);
+    uint32_t bits;
+    memcpy(&bits, &logit, sizeof bits);
+    int32_t bin = (int32_t)((bits & 0x7FFFFFFF) >> BIN_SHIFT);
+    bin = bin < FIRST_BIN ? FIRST_BIN : bin;
+    return (bin > LAST_BIN ? LAST_BIN : bin) - FIRST_BIN;
+}
+
+/* The bin of the last one among the likeliest `most`, and among as few as weigh `share`. *weight: of all before it. */
+static int32_t last_bin(const float *logits, const float *p, int64_t V, int64_t most, double share, double *weight)
+{
+    double weights[BINS] = { 0 };
+    int64_t counts[BINS] = { 0 }, count = 0;
+    for (int64_t i = 0; i < V; i++) {
+        int32_t at = bin_of(logits[i]);
+        weights[at] += (double)p[i];
+        counts[at]++;
+    }
+    int32_t bin = 0; /* has the likeliest: it is never empty */
+    *weight = 0;
+    for (int32_t next = 1; next < BINS && count + counts[bin] < most && *weight + weights[bin] < share; next++)
+        if (counts[next] > 0) {
+            count += counts[bin];
+            *weight += weights[bin];
+            bin = next;
+        }
+    return bin;
+}
+
+/* The logits in bins [first, last]; how many. */
+static int64_t find(mmi_candidate *candidates, const float *logits, int64_t V, int32_t first, int32_t last)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < V; i++) {
+        int32_t bin = bin_of(logits[i]);
+        candidates[n] = candidate(logits[i], i);
+        n += bin >= first && bin <= last;
+    }
+    return n;
+}
+
+static mmi_candidate least_of(const mmi_candidate *c, int64_t n)
+{
+    mmi_candidate least = c[0];
+    for (int64_t i = 1; i < n; i++)
+        least = c[i] < least ? c[i] : least;
+    return least;
 }
 
 /* The last of those that top-k and top-p keep. */
-static mmi_candidate last_kept(const float *logits, const float *p, int64_t V, const mm_sampling *s,
-                               mmi_candidate *candidates)
+static int64_t last_kept(const float *logits, const float *p, int64_t V, const mm_sampling *s,
+                         mmi_candidate *candidates)
 {
-    bool limited = s->top_k > 0 && s->top_k < V;
-    float least = limited ? 0 : least_useful(V, s);
-    int64_t n = 0;
-    for (int64_t i = 0; i < V; i++) {
-        candidates[n] = candidate(logits[i], i);
-        n += p[i] >= least;
+    double weight;
+    int64_t n;
+    if (s->top_k > 0 && s->top_k < V) {
+        n = find(candidates, logits, V, 0, last_bin(logits, p, V, s->top_k, INFINITY, &weight));
+        weight = 0;
+        n = likeliest(candidates, n, p, s->top_k, INFINITY, &weight);
+        if (s->top_p < 1) {
+            double share = s->top_p * weight;
+            weight = 0;
+            n = likeliest(candidates, n, p, n, share, &weight);
+        }
+    } else { /* together they weigh 1 */
+        int32_t bin = last_bin(logits, p, V, V, s->top_p, &weight);
+        n = find(candidates, logits, V, bin, bin);
+        n = likeliest(candidates, n, p, n, s->top_p, &weight);
     }
-    double all = 1, weight;
-    if (limited)
-        n = likeliest(candidates, n, p, s->top_k, INFINITY, &all);
-    if (s->top_p < 1)
-        n = likeliest(candidates, n, p, n, s->top_p * all, &weight);
-    mmi_candidate last = candidates[0];
-    for (int64_t i = 1; i < n; i++)
-        last = candidates[i] < last ? candidates[i] : last;
-    return last;
+    return (uint32_t)~least_of(candidates, n);
+}
+
+/* Logits below `least`, and probabilities below `least_p`, lose theirs; what is left is added to `weight`. */
+static void keep_from(const float *logits, float *p, int64_t n, float least, float least_p, double weight[LANES])
+{
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++) {
+            p[i + j] = (logits[i + j] >= least) & (p[i + j] >= least_p) ? p[i + j] : 0; /* without branches */
+            weight[j] += (double)p[i + j];
+        }
+    for (; i < n; i++) {
+        p[i] = logits[i] >= least && p[i] >= least_p ? p[i] : 0;
+        weight[0] += (double)p[i];
+    }
 }
 
 /* p [V], the probabilities of the logits, of which the likeliest is `top`: what is not kept loses its own. What the
@@ -150,24 +215,47 @@ static double keep(const float *logits, float *p, int64_t V, const mm_sampling *
                    mmi_candidate *candidates)
 {
     bool all = s->top_p == 1 && (s->top_k == 0 || s->top_k >= V);
-    mmi_candidate last = all ? 0 : last_kept(logits, p, V, s, candidates);
-    double least = (double)s->min_p * (double)p[top], weight[LANES] = { 0 };
-    for (int64_t i = 0; i < V; i++) {
-        bool kept = candidate(logits[i], i) >= last && (double)p[i] >= least;
-        p[i] = kept ? p[i] : 0;
-        weight[i % LANES] += (double)p[i];
-    }
+    int64_t last = all ? V - 1 : last_kept(logits, p, V, s, candidates), begin = last + 1;
+    float least = all ? -INFINITY : logits[last];
+    double wanted_p = (double)s->min_p * (double)p[top], weight[LANES] = { 0 };
+    float least_p = (float)wanted_p;
+    if ((double)least_p < wanted_p)
+        least_p = nextafterf(least_p, INFINITY);
+    keep_from(logits, p, begin, least, least_p, weight); /* of equal ones the lower ids come first */
+    keep_from(logits + begin, p + begin, V - begin, nextafterf(least, INFINITY), least_p, weight);
     for (int j = 1; j < LANES; j++)
         weight[0] += weight[j];
     return weight[0];
 }
 
+static double weight_of(const float *p, int64_t n)
+{
+    double weight[LANES] = { 0 };
+    for (int64_t i = 0; i < n; i += LANES)
+        for (int j = 0; j < LANES; j++)
+            weight[j] += (double)p[i + j];
+    for (int j = 1; j < LANES; j++)
+        weight[0] += weight[j];
+    return weight[0];
+}
+
+#define STRIDE (8 * LANES) /* tokens that are passed together */
+
 /* The token at `left` of what all weigh, in the order of their ids. */
 static int32_t walk(const float *p, int64_t V, double left)
 {
-    int64_t id = 0;
-    for (int64_t i = 0; i < V && left >= 0; i++) {
-        id = p[i] > 0 ? i : id; /* the last possible one, should rounding leave something */
+    int64_t i = 0;
+    for (; i + STRIDE <= V; i += STRIDE) {
+        double weight = weight_of(p + i, STRIDE);
+        if (left < weight)
+            break;
+        left -= weight;
+    }
+    int64_t id = i > 0 ? i - 1 : 0;
+    while (id > 0 && !(p[id] > 0)) /* the last possible one, should rounding leave something */
+        id--;
+    for (; i < V && left >= 0; i++) {
+        id = p[i] > 0 ? i : id;
         left -= (double)p[i];
     }
     return (int32_t)id;
@@ -186,7 +274,7 @@ static bool heat(float *logits, int64_t V, int32_t top, float temperature)
 {
     float most = logits[top];
     for (int64_t i = 0; i < V; i++)
-        logits[i] = (logits[i] - most) / temperature;
+        logits[i] = (logits[i] - most) / temperature + 0.0f; /* no -0, which would come after 0 */
     return isfinite(most);
 }
 

@@ -135,24 +135,31 @@ void SIMD(quantize_rows)(void *q, const float *x, int64_t ldx, int64_t M, int64_
 
 /* --- Rows of W --- */
 
-static ALWAYS_INLINE void gather_scales(float scales[GROUP], const unsigned char *w, int64_t distance, int64_t rows)
+/* Where GROUP rows begin; the last one stands for those that are missing. */
+typedef struct row_offsets {
+    __m512i low, high;
+} row_offsets;
+
+static ALWAYS_INLINE row_offsets offsets_of(int64_t distance, int64_t rows)
 {
-    uint64_t four[GROUP / 4] = { 0 }; /* put together outside the vector registers, which have enough to do */
-    UNROLL
-    for (int j = 0; j < GROUP; j++) {
-        uint16_t half;
-        memcpy(&half, w + least(j, rows - 1) * distance, sizeof half);
-        four[j / 4] |= (uint64_t)half << 16 * (j % 4);
-    }
-    __m256i halves = _mm256_setr_epi64x((int64_t)four[0], (int64_t)four[1], (int64_t)four[2], (int64_t)four[3]);
-    vf_store(scales, _mm512_cvtph_ps(halves));
+    int64_t at[GROUP];
+    for (int64_t j = 0; j < GROUP; j++)
+        at[j] = least(j, rows - 1) * distance;
+    return (row_offsets){ _mm512_loadu_si512(at), _mm512_loadu_si512(at + GROUP / 2) };
 }
 
-/* The block at w of `rows` rows, `distance` bytes apart; the last of them stands for those that are missing. `rows` is
- * a constant where it is GROUP. */
-static ALWAYS_INLINE void lay_block(w_block *to, const unsigned char *w, int64_t distance, int64_t rows, int32_t dtype)
+/* Of the block at w: a word of two halves each, of which the lower one is wanted. */
+static ALWAYS_INLINE void gather_scales(float scales[GROUP], const unsigned char *w, const row_offsets *rows)
 {
-    gather_scales(to->scales, w, distance, rows);
+    __m256i low = _mm512_i64gather_epi32(rows->low, (const void *)w, 1);
+    __m256i high = _mm512_i64gather_epi32(rows->high, (const void *)w, 1);
+    __m512i words = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+    vf_store(scales, _mm512_cvtph_ps(_mm512_cvtepi32_epi16(words)));
+}
+
+/* The numbers of the block at w of as many rows. `rows` is a constant where it is GROUP. */
+static ALWAYS_INLINE void lay_numbers(w_block *to, const unsigned char *w, int64_t distance, int64_t rows, int32_t dtype)
+{
     UNROLL
     for (int j = 0; j < GROUP; j++) {
         __m256i numbers = block_numbers(w + least(j, rows - 1) * distance, dtype);
@@ -378,15 +385,17 @@ static ALWAYS_INLINE void multiply(float *y, int64_t ldy, const unsigned char *x
             p.ahead_end = p.ahead + GROUP * p.blocks * BLOCK_BYTES(dtype);
             if (j + 2 * GROUP > N)
                 p.ahead_end = p.ahead;
+            const row_offsets offsets = offsets_of(distance, p.cols);
             int64_t i = 0;
             for (; i < p.blocks; i++) {
                 const unsigned char *block = from + i * BLOCK_BYTES(dtype);
+                gather_scales(laid[i].scales, block, &offsets);
                 if (as_it_lies)
-                    gather_scales(laid[i].scales, block, distance, GROUP);
-                else if (p.cols == GROUP)
-                    lay_block(&laid[i], block, distance, GROUP, dtype);
+                    continue;
+                if (p.cols == GROUP)
+                    lay_numbers(&laid[i], block, distance, GROUP, dtype);
                 else
-                    lay_block(&laid[i], block, distance, p.cols, dtype);
+                    lay_numbers(&laid[i], block, distance, p.cols, dtype);
             }
             for (; i % UNIT != 0; i++)
                 memset(laid[i].scales, 0, sizeof laid[i].scales);
