@@ -174,17 +174,20 @@ static ALWAYS_INLINE void lay_numbers(w_block *to, const unsigned char *w, int64
 /* Blocks that are on their way together, each with a tile for its sums, and with memory for them. */
 #define UNIT 4
 
-/* A group of rows of W, `blocks` blocks of it, and all rows of x. Blocks beyond them, up to a whole unit, are 0. */
+/* Groups of rows of W and groups of rows of x that meet, one pair after the other, in `blocks` blocks. Blocks beyond
+ * them, up to a whole unit, are 0. */
 typedef struct part {
-    float *y; /* [rows, cols] */
-    int64_t ldy, rows, cols, blocks;
-    const unsigned char *x; /* the first of the blocks of the first group */
-    int64_t group_step;
-    const unsigned char *numbers; /* of W, there or where they lie */
-    int64_t block_step, row_step;
-    const w_block *w;
-    bool begun; /* y has the sum of earlier blocks */
-    const unsigned char *ahead, *ahead_end; /* what is read of W after this */
+    int64_t pairs, blocks;
+    const unsigned char *x, *w; /* first blocks of the first pair; W's numbers */
+    int64_t x_step, w_step;     /* from pair to pair */
+    int64_t block_step, row_step; /* within W */
+    float *y; /* [rows, cols] of the first pair; the rows are those of all further ones, too */
+    int64_t ldy, y_step, rows, cols;
+    bool begun;          /* y has the sum of earlier blocks */
+    const w_block *laid; /* has the scales; NULL: they lie before the numbers */
+    row_offsets offsets; /* where they do */
+    const unsigned char *ahead, *ahead_end; /* what is read of W next, a share of it with each unit */
+    int64_t ahead_lines;
 } part;
 
 /* A block's sums, as a tile leaves them. */
@@ -201,30 +204,34 @@ static const _Alignas(64) x_block nothing;
 
 /* What comes next. */
 typedef struct cursor {
-    const unsigned char *group; /* of rows of x */
+    const unsigned char *x, *w; /* as in part, of one pair */
     int64_t b;
 } cursor;
 
 static ALWAYS_INLINE const x_block *x_at(const part *p, cursor c, int64_t at)
 {
-    return c.b + at < p->blocks ? (const x_block *)(const void *)c.group + c.b + at : &nothing;
+    return c.b + at < p->blocks ? (const x_block *)(const void *)c.x + c.b + at : &nothing;
 }
 
 static ALWAYS_INLINE const unsigned char *w_at(const part *p, cursor c, int64_t at)
 {
-    return p->numbers + (c.b + at < p->blocks ? c.b + at : 0) * p->block_step;
+    return c.w + (c.b + at < p->blocks ? c.b + at : 0) * p->block_step;
 }
 
-/* True: the group is done. */
+/* True: the pair is done. */
 static ALWAYS_INLINE bool go_on(cursor *c, const part *p)
 {
     c->b += UNIT;
     if (c->b < p->blocks)
         return false;
-    c->b = 0;
-    c->group += p->group_step;
+    *c = (cursor){ c->x + p->x_step, c->w + p->w_step, 0 };
     return true;
 }
+
+/* Scales of W in a unit. */
+typedef struct unit_scales {
+    float of[UNIT][GROUP];
+} unit_scales;
 
 #define MULTIPLY(sum, left, right, at)                                                                                 \
     do {                                                                                                               \
@@ -232,13 +239,24 @@ static ALWAYS_INLINE bool go_on(cursor *c, const part *p)
         _tile_loadd(right, x_at(p, next, at)->numbers, 64);                                                            \
         _tile_zero(sum);                                                                                               \
         _tile_dpbssd(sum, left, right);                                                                                \
+        if (lies)                                                                                                      \
+            get_scales(to->of[at], p, next, at);                                                                       \
     } while (0)
 
-static ALWAYS_INLINE void add_block(vf total[GROUP], const sums *s, const part *p, cursor c, int64_t at)
+static ALWAYS_INLINE void get_scales(float scales[GROUP], const part *p, cursor c, int64_t at)
+{
+    if (c.b + at < p->blocks)
+        gather_scales(scales, w_at(p, c, at) - 2, &p->offsets);
+    else
+        vf_store(scales, vf_zero());
+}
+
+static ALWAYS_INLINE void add_block(vf total[GROUP], const sums *s, const unit_scales *from, const part *p, cursor c,
+                                    int64_t at, const bool lies)
 {
     const vf scales = vf_load(x_at(p, c, at)->scales), back = vf_set(-BIAS);
     const __m512i bits = _mm512_castps_si512(vf_set(BIAS));
-    const float *w_scales = p->w[c.b + at].scales;
+    const float *w_scales = lies ? from->of[at] : p->laid[c.b + at].scales;
     UNROLL
     for (int j = 0; j < GROUP; j++) {
         vf exact = vf_add(as_floats(_mm512_add_epi32(_mm512_load_si512(s->of[j]), bits)), back);
@@ -247,23 +265,24 @@ static ALWAYS_INLINE void add_block(vf total[GROUP], const sums *s, const part *
 }
 
 /* Unit `next` begins, if there is one, while `last`, if there is one, is added up. Sums leave their tile two blocks after
- * they have begun, and are read two more after that. */
+ * they have begun, and are read two more after that. Where W lies, `to` and `from` have its scales. */
 static ALWAYS_INLINE void multiply_unit(vf total[GROUP], sums s[UNIT], const part *p, cursor next, const bool begins,
-                                        cursor last, const bool ends)
+                                        unit_scales *to, cursor last, const bool ends, const unit_scales *from,
+                                        const bool lies)
 {
     if (begins)
         MULTIPLY(0, 1, 2, 0);
     if (ends) {
         _tile_stored(6, &s[2], 64);
         tiles_stored();
-        add_block(total, &s[0], p, last, 0);
+        add_block(total, &s[0], from, p, last, 0, lies);
     }
     if (begins)
         MULTIPLY(3, 4, 5, 1);
     if (ends) {
         _tile_stored(7, &s[3], 64);
         tiles_stored();
-        add_block(total, &s[1], p, last, 1);
+        add_block(total, &s[1], from, p, last, 1, lies);
     }
     if (begins) {
         MULTIPLY(6, 1, 2, 2);
@@ -271,7 +290,7 @@ static ALWAYS_INLINE void multiply_unit(vf total[GROUP], sums s[UNIT], const par
     }
     if (ends) {
         tiles_stored();
-        add_block(total, &s[2], p, last, 2);
+        add_block(total, &s[2], from, p, last, 2, lies);
     }
     if (begins) {
         MULTIPLY(7, 4, 5, 3);
@@ -279,16 +298,17 @@ static ALWAYS_INLINE void multiply_unit(vf total[GROUP], sums s[UNIT], const par
     }
     if (ends) {
         tiles_stored();
-        add_block(total, &s[3], p, last, 3);
+        add_block(total, &s[3], from, p, last, 3, lies);
     }
 }
 
-/* Rows of y, up to GROUP of them from row i on, from or to what add_block() has. */
+/* Pair i's part of y, from or to what add_block() has. */
 static void read_totals(float total[GROUP][GROUP], const part *p, int64_t i)
 {
     vf rows[GROUP];
     for (int j = 0; j < GROUP; j++)
-        rows[j] = i + j < p->rows ? vf_load_tail(p->y + (i + j) * p->ldy, vf_tail(p->cols)) : vf_zero();
+        rows[j] = i * GROUP + j < p->rows ? vf_load_tail(p->y + i * p->y_step + j * p->ldy, vf_tail(p->cols)) :
+                                            vf_zero();
     vf_transpose(rows);
     for (int j = 0; j < GROUP; j++)
         vf_store(total[j], rows[j]);
@@ -296,12 +316,13 @@ static void read_totals(float total[GROUP][GROUP], const part *p, int64_t i)
 
 static void write_totals(const part *p, int64_t i, float total[GROUP][GROUP])
 {
+    int64_t count = p->laid ? p->rows - i * GROUP : p->rows;
     vf rows[GROUP];
     for (int j = 0; j < GROUP; j++)
         rows[j] = vf_load(total[j]);
     vf_transpose(rows);
-    for (int j = 0; j < GROUP && i + j < p->rows; j++)
-        vf_store_tail(p->y + (i + j) * p->ldy, vf_tail(p->cols), rows[j]);
+    for (int j = 0; j < GROUP && j < count; j++)
+        vf_store_tail(p->y + i * p->y_step + j * p->ldy, vf_tail(p->cols), rows[j]);
 }
 
 static ALWAYS_INLINE void begin_totals(vf total[GROUP], const part *p, int64_t i)
@@ -329,78 +350,105 @@ static ALWAYS_INLINE void end_totals(const part *p, int64_t i, const vf total[GR
 
 #define LINE 64
 
-static void multiply_part(const part *p)
+static ALWAYS_INLINE void multiply_part(const part *p, const bool lies)
 {
     _Alignas(64) sums s[UNIT];
+    unit_scales scales[2];
     vf total[GROUP];
-    cursor next = { p->x, 0 }, last = next;
-    int64_t units = (p->rows + GROUP - 1) / GROUP * ((p->blocks + UNIT - 1) / UNIT), i = 0;
+    cursor next = { p->x, p->w, 0 }, last = next;
     const unsigned char *ahead = p->ahead;
-    const int64_t lines = (p->ahead_end - ahead + LINE - 1) / LINE / units + 1;
+    const int64_t units = p->pairs * ((p->blocks + UNIT - 1) / UNIT);
+    int64_t i = 0;
     begin_totals(total, p, 0);
-    multiply_unit(total, s, p, next, true, last, false);
+    multiply_unit(total, s, p, next, true, &scales[0], last, false, NULL, lies);
     go_on(&next, p);
-    while (--units > 0) {
-        multiply_unit(total, s, p, next, true, last, true);
+    for (int64_t u = 1; u < units; u++) {
+        multiply_unit(total, s, p, next, true, &scales[u % 2], last, true, &scales[1 - u % 2], lies);
         go_on(&next, p);
-        for (int64_t n = lines; n > 0 && ahead < p->ahead_end; n--, ahead += LINE)
+        for (int64_t n = p->ahead_lines; n > 0 && ahead < p->ahead_end; n--, ahead += LINE)
             __builtin_prefetch(ahead);
         if (go_on(&last, p)) {
-            end_totals(p, i, total);
-            i += GROUP;
+            end_totals(p, i++, total);
             begin_totals(total, p, i);
         }
     }
-    multiply_unit(total, s, p, next, false, last, true);
+    multiply_unit(total, s, p, next, false, NULL, last, true, &scales[(units - 1) % 2], lies);
     end_totals(p, i, total);
+}
+
+static void multiply_laid(const part *p)
+{
+    multiply_part(p, false);
+}
+
+/* q8_0: all whole groups of rows of W against one group of rows of x. */
+static void multiply_lying(const part *p)
+{
+    multiply_part(p, true);
+}
+
+static ALWAYS_INLINE void lay(w_block *laid, const unsigned char *w, int64_t distance, int64_t rows, int64_t blocks,
+                              int32_t dtype)
+{
+    const row_offsets offsets = offsets_of(distance, rows);
+    int64_t i = 0;
+    for (; i < blocks; i++, w += BLOCK_BYTES(dtype)) {
+        gather_scales(laid[i].scales, w, &offsets);
+        if (rows == GROUP)
+            lay_numbers(&laid[i], w, distance, GROUP, dtype);
+        else
+            lay_numbers(&laid[i], w, distance, rows, dtype);
+    }
+    for (; i % UNIT != 0; i++)
+        vf_store(laid[i].scales, vf_zero());
 }
 
 static ALWAYS_INLINE void multiply(float *y, int64_t ldy, const unsigned char *x, const unsigned char *w, int32_t dtype,
                                    int64_t M, int64_t N, int64_t K, w_block *laid)
 {
     const int64_t blocks = K / MMI_BLOCK, distance = blocks * BLOCK_BYTES(dtype);
-    for (int64_t j = 0; j < N; j += GROUP)
+    part p = { .x_step = GROUP * mmi_quantized_row(K), .ldy = ldy, .rows = M };
+    int64_t j = 0;
+    if (dtype == MM_Q8_0 && M <= GROUP && N >= GROUP) {
+        j = N - N % GROUP;
+        p.pairs = N / GROUP;
+        p.blocks = blocks;
+        p.x = x;
+        p.x_step = 0;
+        p.w = w + 2;
+        p.w_step = GROUP * distance;
+        p.block_step = BLOCK_BYTES(dtype);
+        p.row_step = distance;
+        p.y = y;
+        p.y_step = p.cols = GROUP;
+        p.offsets = offsets_of(distance, GROUP);
+        p.ahead = w + GROUP * distance;
+        p.ahead_end = w + j * distance;
+        p.ahead_lines = GROUP * UNIT * BLOCK_BYTES(dtype) / LINE + 1;
+        multiply_lying(&p);
+    }
+    p.x_step = GROUP * mmi_quantized_row(K);
+    p.pairs = (M + GROUP - 1) / GROUP;
+    p.w = (const unsigned char *)laid->numbers;
+    p.w_step = 0;
+    p.block_step = sizeof *laid;
+    p.row_step = MMI_BLOCK;
+    p.y_step = GROUP * ldy;
+    p.laid = laid;
+    for (; j < N; j += GROUP)
         for (int64_t b = 0; b < blocks; b += MOST_BLOCKS) {
-            const unsigned char *from = w + j * distance + b * BLOCK_BYTES(dtype);
-            part p = { .y = y + j,
-                       .ldy = ldy,
-                       .rows = M,
-                       .cols = least(GROUP, N - j),
-                       .blocks = least(MOST_BLOCKS, blocks - b),
-                       .x = x + b * (int64_t)sizeof(x_block),
-                       .group_step = GROUP * mmi_quantized_row(K),
-                       .numbers = (const unsigned char *)laid->numbers,
-                       .block_step = sizeof *laid,
-                       .row_step = MMI_BLOCK,
-                       .w = laid,
-                       .begun = b > 0 };
-            const bool as_it_lies = dtype == MM_Q8_0 && M <= GROUP && p.cols == GROUP;
-            if (as_it_lies) {
-                p.numbers = from + 2;
-                p.block_step = BLOCK_BYTES(MM_Q8_0);
-                p.row_step = distance;
-            }
+            p.cols = least(GROUP, N - j);
+            p.blocks = least(MOST_BLOCKS, blocks - b);
+            p.x = x + b * (int64_t)sizeof(x_block);
+            p.y = y + j;
+            p.begun = b > 0;
             /* The same share of the next rows, which lie behind these. */
             p.ahead = w + (j + GROUP) * distance + GROUP * b * BLOCK_BYTES(dtype);
-            p.ahead_end = p.ahead + GROUP * p.blocks * BLOCK_BYTES(dtype);
-            if (j + 2 * GROUP > N)
-                p.ahead_end = p.ahead;
-            const row_offsets offsets = offsets_of(distance, p.cols);
-            int64_t i = 0;
-            for (; i < p.blocks; i++) {
-                const unsigned char *block = from + i * BLOCK_BYTES(dtype);
-                gather_scales(laid[i].scales, block, &offsets);
-                if (as_it_lies)
-                    continue;
-                if (p.cols == GROUP)
-                    lay_numbers(&laid[i], block, distance, GROUP, dtype);
-                else
-                    lay_numbers(&laid[i], block, distance, p.cols, dtype);
-            }
-            for (; i % UNIT != 0; i++)
-                memset(laid[i].scales, 0, sizeof laid[i].scales);
+            p.ahead_end = p.ahead + (j + 2 * GROUP <= N ? GROUP * p.blocks * BLOCK_BYTES(dtype) : 0);
+            p.ahead_lines = GROUP * UNIT * BLOCK_BYTES(dtype) / LINE / p.pairs + 1;
+            lay(laid, w + j * distance + b * BLOCK_BYTES(dtype), distance, p.cols, p.blocks, dtype);
             tiles_written();
-            multiply_part(&p);
+            multiply_laid(&p);
         }
 }
 
