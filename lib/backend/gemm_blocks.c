@@ -85,7 +85,8 @@ static void multiply_many_rows(blocks *b, float *panel)
     int64_t slices = b->rows < MANY_BLOCK_ROWS ? WANTED_SLICES : MANY_SLICES;
     int64_t down = mmi_pieces(b->rows, BLOCK_SLICE_ROWS), wanted = mmi_pieces(slices, down);
     int64_t cols = round_up(mmi_pieces(b->N, wanted), BLOCK_STEP_COLS);
-    b->cut = (cut){ .M = b->rows, .N = b->N, .rows = part(b->rows, down, together), .cols = least(cols, BLOCK_SLICE_COLS) };
+    b->cut =
+        (cut){ .M = b->rows, .N = b->N, .rows = part(b->rows, down, together), .cols = least(cols, BLOCK_SLICE_COLS) };
     cut_finish(&b->cut, b->K, together, BLOCK_STEP_COLS);
     mmi_pool_run(b->x->pool, cut_pieces(&b->cut), multiply_blocks, b);
 }

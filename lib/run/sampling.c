@@ -92,8 +92,8 @@ static mmi_candidate median(mmi_candidate a, mmi_candidate b, mmi_candidate c)
     return (a > b) == (b > c) ? b : (b > a) == (a > c) ? a : c;
 }
 
-/* The likeliest of c [n] move to its front: at most `most`, in no order, and as few as weigh `share` with the *weight of
- * others, to which they are added. How many. */
+/* The likeliest of c [n] move to its front: at most `most`, in no order, and as few as weigh `share` with the *weight
+ * of others, to which they are added. How many. */
 static int64_t likeliest(mmi_candidate *c, int64_t n, const float *p, int64_t most, double share, double *weight)
 {
     int64_t kept = 0;

@@ -149,11 +149,11 @@ static unsigned char *quantized(const mmi_kernels *k, int slot, const float *x, 
 }
 
 /* x [M, K] as quantize_rows() leaves it for gemm_blocks(). */
-static unsigned char *rows_together(const mmi_kernels *k, int slot, const float *x, int64_t M, int64_t K)
+static unsigned char *rows_together(const mmi_kernels *k, int slot, const float *x, int64_t ldx, int64_t M, int64_t K)
 {
     int64_t rows = (M + k->gemm_blocks_rows - 1) / k->gemm_blocks_rows * k->gemm_blocks_rows;
     unsigned char *q = edge_place(slot, rows * mmi_quantized_row(K));
-    k->quantize_rows(q, x, K, M, K);
+    k->quantize_rows(q, x, ldx, M, K);
     edge_check();
     return q;
 }
@@ -237,7 +237,7 @@ START_TEST(the_largest_whole_numbers_do_not_overflow)
             float want = 32.0f * 127.0f * (dtype == MM_Q8_0 ? 128.0f : 8.0f);
             expect(y == want, "%s: %g, not %g", label_of(k, dtype), (double)y, (double)want);
             float *scratch = edge_floats(0, k->gemm_blocks_scratch);
-            k->gemm_blocks(&y, 1, rows_together(k, 1, x, 1, MMI_BLOCK), w, dtype, 1, 1, MMI_BLOCK, scratch);
+            k->gemm_blocks(&y, 1, rows_together(k, 1, x, MMI_BLOCK, 1, MMI_BLOCK), w, dtype, 1, 1, MMI_BLOCK, scratch);
             expect(y == want, "%s: %g, not %g in a large product", label_of(k, dtype), (double)y, (double)want);
         }
 }
@@ -249,21 +249,34 @@ static void compare_products(const mmi_kernels *k, test_rng *rng, int32_t dtype,
     mmi_kernels c;
     mmi_kernels_init_c(&c);
     int64_t ldy = N + rng_between(rng, 0, 3), count = M > 0 ? (M - 1) * ldy + N : 0;
-    float *x = edge_random(0, M * K, rng, 2), *exact = edge_random(1, N * K, rng, 1);
-    for (int bad = 0; bad < 2 && M * N * K > 0 && rng_between(rng, 0, 3) == 0; bad++)
-        (bad ? exact : x)[rng_between(rng, 0, (int)((bad ? N : M) * K) - 1)] = bad ? NAN : INFINITY;
+    int64_t ldx = K + rng_between(rng, 0, 3);
+    float *x = edge_random(0, M > 0 ? (M - 1) * ldx + K : 0, rng, 2), *exact = edge_random(1, N * K, rng, 1);
+    if (M * N * K > 0 && rng_between(rng, 0, 3) == 0)
+        x[rng_between(rng, 0, (int)M - 1) * ldx + rng_between(rng, 0, (int)K - 1)] =
+            rng_between(rng, 0, 1) ? NAN : -INFINITY;
+    if (M * N * K > 0 && rng_between(rng, 0, 3) == 0) /* often in a first block */
+        exact[rng_between(rng, 0, (int)N - 1) * K + rng_between(rng, 0, 1) * rng_between(rng, 0, (int)K - 1)] = NAN;
+    if (M * N * K > 0 && rng_between(rng, 0, 3) == 0) { /* scales that are 0, or too small to divide by */
+        float tiny = rng_between(rng, 0, 1) ? 1e-38f : 0;
+        for (int64_t p = 0; p < MMI_BLOCK; p++)
+            x[rng_between(rng, 0, (int)M - 1) * ldx + p] = x[p] = tiny;
+    }
     unsigned char *w = edge_place(2, (int64_t)mmi_dtype_bytes(dtype, N * K)),
                   *q = edge_place(3, M * mmi_quantized_row(K));
     c.narrow(w, exact, dtype, N * K);
+    if (N * K > 0 && rng_between(rng, 0, 3) == 0) { /* a file may say that a scale is infinite */
+        static const uint16_t infinity = 0x7C00;
+        memcpy(w + mmi_dtype_bytes(dtype, rng_between(rng, 0, (int)N - 1) * K), &infinity, sizeof infinity);
+    }
     for (int64_t i = 0; i < M; i++)
-        c.quantize(q + i * mmi_quantized_row(K), x + i * K, K);
+        c.quantize(q + i * mmi_quantized_row(K), x + i * ldx, K);
     float *want = edge_random(4, count, rng, 1), *few = edge_floats(5, count), *many = edge_floats(6, count);
     memcpy(few, want, (size_t)count * sizeof *few);
     memcpy(many, want, (size_t)count * sizeof *many);
     float *scratch = edge_floats(7, k->gemm_blocks_scratch);
     c.gemv_blocks(want, ldy, q, w, dtype, M, N, K);
     k->gemv_blocks(few, ldy, q, w, dtype, M, N, K);
-    k->gemm_blocks(many, ldy, rows_together(k, 8, x, M, K), w, dtype, M, N, K, scratch);
+    k->gemm_blocks(many, ldy, rows_together(k, 8, x, ldx, M, K), w, dtype, M, N, K, scratch);
     edge_check();
     for (int64_t i = 0; i < count; i++) {
         int nan = isnan(want[i]);
@@ -284,6 +297,21 @@ START_TEST(every_table_has_the_bits_of_the_portable_one)
                     int64_t M = rng_between(&rng, 0, (int)most[kind][0]), N = rng_between(&rng, 0, (int)most[kind][1]);
                     compare_products(k, &rng, dtype, M, N, MMI_BLOCK * rng_between(&rng, 0, (int)most[kind][2]));
                 }
+}
+END_TEST
+
+/* Tiles have 16 rows of each side; four blocks are on their way together, and 24 are laid out at a time. */
+START_TEST(products_around_the_size_of_tiles_have_the_bits_of_the_portable_one)
+{
+    static const int64_t rows[] = { 1, 15, 16, 17, 32, 33, 49 }, cols[] = { 1, 15, 16, 17, 32, 33, 64 };
+    static const int64_t blocks[] = { 1, 2, 3, 4, 5, 8, 23, 24, 25, 28, 49 };
+    test_rng rng = { 49 };
+    EACH_TABLE (k)
+        EACH_DTYPE (dtype)
+            for (int m = 0; m < 7; m++)
+                for (int n = 0; n < 7; n++)
+                    for (int b = 0; b < 11; b++)
+                        compare_products(k, &rng, dtype, rows[m], cols[n], blocks[b] * MMI_BLOCK);
 }
 END_TEST
 
@@ -410,6 +438,7 @@ int main(void)
     tcase_add_test(tests, products_are_those_of_the_quantized_numbers);
     tcase_add_test(tests, the_largest_whole_numbers_do_not_overflow);
     tcase_add_test(tests, every_table_has_the_bits_of_the_portable_one);
+    tcase_add_test(tests, products_around_the_size_of_tiles_have_the_bits_of_the_portable_one);
     tcase_add_test(tests, a_row_is_the_same_in_any_company);
     tcase_add_test(tests, a_nan_in_either_reaches_its_row_or_column_and_no_other);
     tcase_add_test(tests, products_of_any_number_of_rows_have_the_bits_of_the_portable_kernel);

@@ -157,15 +157,16 @@ static ALWAYS_INLINE void gather_scales(float scales[GROUP], const unsigned char
     vf_store(scales, _mm512_cvtph_ps(_mm512_cvtepi32_epi16(words)));
 }
 
-/* The numbers of the block at w of as many rows. `rows` is a constant where it is GROUP. */
-static ALWAYS_INLINE void lay_numbers(w_block *to, const unsigned char *w, int64_t distance, int64_t rows, int32_t dtype)
+/* The numbers of the block at w of `rows` rows. */
+static ALWAYS_INLINE void lay_numbers(w_block *to, const unsigned char *w, int64_t distance, int64_t rows,
+                                      int32_t dtype)
 {
-    UNROLL
-    for (int j = 0; j < GROUP; j++) {
-        __m256i numbers = block_numbers(w + least(j, rows - 1) * distance, dtype);
+    for (int64_t j = 0; j < GROUP; j++) {
+        __m256i numbers = block_numbers(w, dtype);
         if (dtype == MM_Q4_0)
             numbers = _mm256_sub_epi8(numbers, _mm256_set1_epi8(8));
         _mm256_storeu_si256((void *)to->numbers[j], numbers);
+        w += j + 1 < rows ? distance : 0;
     }
 }
 
@@ -178,14 +179,14 @@ static ALWAYS_INLINE void lay_numbers(w_block *to, const unsigned char *w, int64
  * them, up to a whole unit, are 0. */
 typedef struct part {
     int64_t pairs, blocks;
-    const unsigned char *x, *w; /* first blocks of the first pair; W's numbers */
-    int64_t x_step, w_step;     /* from pair to pair */
+    const unsigned char *x, *w;   /* first blocks of the first pair; W's numbers */
+    int64_t x_step, w_step;       /* from pair to pair */
     int64_t block_step, row_step; /* within W */
-    float *y; /* [rows, cols] of the first pair; the rows are those of all further ones, too */
+    float *y;                     /* [rows, cols] of the first pair; the rows are those of all further ones, too */
     int64_t ldy, y_step, rows, cols;
-    bool begun;          /* y has the sum of earlier blocks */
-    const w_block *laid; /* has the scales; NULL: they lie before the numbers */
-    row_offsets offsets; /* where they do */
+    bool begun;                             /* y has the sum of earlier blocks */
+    const w_block *laid;                    /* has the scales; NULL: they lie before the numbers */
+    row_offsets offsets;                    /* where they do */
     const unsigned char *ahead, *ahead_end; /* what is read of W next, a share of it with each unit */
     int64_t ahead_lines;
 } part;
@@ -264,8 +265,8 @@ static ALWAYS_INLINE void add_block(vf total[GROUP], const sums *s, const unit_s
     }
 }
 
-/* Unit `next` begins, if there is one, while `last`, if there is one, is added up. Sums leave their tile two blocks after
- * they have begun, and are read two more after that. Where W lies, `to` and `from` have its scales. */
+/* Unit `next` begins, if there is one, while `last`, if there is one, is added up. Sums leave their tile two blocks
+ * after they have begun, and are read two more after that. Where W lies, `to` and `from` have its scales. */
 static ALWAYS_INLINE void multiply_unit(vf total[GROUP], sums s[UNIT], const part *p, cursor next, const bool begins,
                                         unit_scales *to, cursor last, const bool ends, const unit_scales *from,
                                         const bool lies)
@@ -307,8 +308,8 @@ static void read_totals(float total[GROUP][GROUP], const part *p, int64_t i)
 {
     vf rows[GROUP];
     for (int j = 0; j < GROUP; j++)
-        rows[j] = i * GROUP + j < p->rows ? vf_load_tail(p->y + i * p->y_step + j * p->ldy, vf_tail(p->cols)) :
-                                            vf_zero();
+        rows[j] =
+            i * GROUP + j < p->rows ? vf_load_tail(p->y + i * p->y_step + j * p->ldy, vf_tail(p->cols)) : vf_zero();
     vf_transpose(rows);
     for (int j = 0; j < GROUP; j++)
         vf_store(total[j], rows[j]);
@@ -376,13 +377,14 @@ static ALWAYS_INLINE void multiply_part(const part *p, const bool lies)
     end_totals(p, i, total);
 }
 
-static void multiply_laid(const part *p)
+/* Of each kind one copy of the code is enough. */
+static __attribute__((noinline)) void multiply_laid(const part *p)
 {
     multiply_part(p, false);
 }
 
 /* q8_0: all whole groups of rows of W against one group of rows of x. */
-static void multiply_lying(const part *p)
+static __attribute__((noinline)) void multiply_lying(const part *p)
 {
     multiply_part(p, true);
 }
@@ -394,10 +396,7 @@ static ALWAYS_INLINE void lay(w_block *laid, const unsigned char *w, int64_t dis
     int64_t i = 0;
     for (; i < blocks; i++, w += BLOCK_BYTES(dtype)) {
         gather_scales(laid[i].scales, w, &offsets);
-        if (rows == GROUP)
-            lay_numbers(&laid[i], w, distance, GROUP, dtype);
-        else
-            lay_numbers(&laid[i], w, distance, rows, dtype);
+        lay_numbers(&laid[i], w, distance, rows, dtype);
     }
     for (; i % UNIT != 0; i++)
         vf_store(laid[i].scales, vf_zero());
