@@ -200,7 +200,7 @@ static void keep_from(const float *logits, float *p, int64_t n, float least, flo
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES)
         for (int j = 0; j < LANES; j++) {
-            p[i + j] = (logits[i + j] >= least) & (p[i + j] >= least_p) ? p[i + j] : 0; /* without branches */
+            p[i + j] = ((logits[i + j] >= least) & (p[i + j] >= least_p)) ? p[i + j] : 0; /* without branches */
             weight[j] += (double)p[i + j];
         }
     for (; i < n; i++) {

@@ -267,8 +267,8 @@ static ALWAYS_INLINE void add_block(vf total[GROUP], const sums *s, const unit_s
 
 /* Unit `next` begins, if there is one, while `last`, if there is one, is added up. Sums leave their tile two blocks
  * after they have begun, and are read two more after that. Where W lies, `to` and `from` have its scales. */
-static ALWAYS_INLINE void multiply_unit(vf total[GROUP], sums s[UNIT], const part *p, cursor next, const bool begins,
-                                        unit_scales *to, cursor last, const bool ends, const unit_scales *from,
+static ALWAYS_INLINE void multiply_unit(vf total[GROUP], sums s[UNIT], const part *p, cursor next, bool begins,
+                                        unit_scales *to, cursor last, bool ends, const unit_scales *from,
                                         const bool lies)
 {
     if (begins)
@@ -361,20 +361,17 @@ static ALWAYS_INLINE void multiply_part(const part *p, const bool lies)
     const int64_t units = p->pairs * ((p->blocks + UNIT - 1) / UNIT);
     int64_t i = 0;
     begin_totals(total, p, 0);
-    multiply_unit(total, s, p, next, true, &scales[0], last, false, NULL, lies);
-    go_on(&next, p);
-    for (int64_t u = 1; u < units; u++) {
-        multiply_unit(total, s, p, next, true, &scales[u % 2], last, true, &scales[1 - u % 2], lies);
+    for (int64_t u = 0; u <= units; u++) {
+        multiply_unit(total, s, p, next, u<units, &scales[u % 2], last, u> 0, &scales[1 - u % 2], lies);
         go_on(&next, p);
         for (int64_t n = p->ahead_lines; n > 0 && ahead < p->ahead_end; n--, ahead += LINE)
             __builtin_prefetch(ahead);
-        if (go_on(&last, p)) {
+        if (u > 0 && go_on(&last, p)) {
             end_totals(p, i++, total);
-            begin_totals(total, p, i);
+            if (i < p->pairs)
+                begin_totals(total, p, i);
         }
     }
-    multiply_unit(total, s, p, next, false, NULL, last, true, &scales[(units - 1) % 2], lies);
-    end_totals(p, i, total);
 }
 
 /* Of each kind one copy of the code is enough. */

@@ -6,10 +6,10 @@
 #include "backend/simd/vi.h"
 
 /* A register block: X_ROWS rows of x by PANEL rows of W. */
-#if ISA_IS_AVX512
+#if ISA_IS(vnni)
 #define X_ROWS 8
 #define PANEL_VECS 2
-#elif ISA_IS(avx2)
+#elif ISA_IS_X86
 #define X_ROWS 4
 #define PANEL_VECS 2
 #else

@@ -126,10 +126,8 @@ void SIMD(gemv_rows)(float *y, int64_t ldy, const float *x, int64_t ldx, const v
 void SIMD(gemv_rows_rounded)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype,
                              int64_t ldw, int64_t M, int64_t N, int64_t K, int32_t round)
 {
-    if (round == MM_BF16)
-        rows_rounded(y, ldy, x, ldx, w, dtype, ldw, MM_BF16, M, N, K);
-    else
-        rows_rounded(y, ldy, x, ldx, w, dtype, ldw, MM_F16, M, N, K);
+    if (round != MM_F32) /* one piece of code for both ways of rounding */
+        rows_rounded(y, ldy, x, ldx, w, dtype, ldw, round, M, N, K);
 }
 
 #endif
