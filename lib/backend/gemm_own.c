@@ -38,19 +38,6 @@ static float *shared_at(const stage *s, int64_t k)
     return s->p.x->panels + k / depth * floats_of(&s->p, s->shared, depth);
 }
 
-/* K numbers of `count` rows of A (or columns of B), from number k of line `first` on. */
-static void pack_lines(const stage *s, float *to, bool rows, int64_t first, int64_t count, int64_t k, int64_t K)
-{
-    const product *p = &s->p;
-    const mmi_kernels *kernels = &p->x->k;
-    if (rows)
-        kernels->gemm_pack_a(to, p->a + first * p->ars + k * p->acs, p->ars, p->acs, count, K, p->x->compute);
-    else if (p->b_dtype == MM_F32)
-        kernels->gemm_pack_b(to, product_b(p, k, first), p->bcs, p->brs, count, K, p->x->compute);
-    else
-        kernels->gemm_pack_bf16(to, product_b(p, k, first), p->bcs, count, K, p->x->compute);
-}
-
 static void pack_piece(void *arg, int64_t piece, int worker)
 {
     const stage *s = arg;
@@ -58,7 +45,7 @@ static void pack_piece(void *arg, int64_t piece, int worker)
     int64_t first, last, k = piece / each * depth, K = least(depth, s->p.K - k);
     (void)worker;
     mmi_piece_rows(piece % each, s->packed_at_once, s->shared, &first, &last);
-    pack_lines(s, shared_at(s, k) + floats_of(&s->p, first, K), !s->own_rows, first, last - first, k, K);
+    product_pack(&s->p, shared_at(s, k) + floats_of(&s->p, first, K), !s->own_rows, first, last - first, k, K);
 }
 
 static void multiply_piece(void *arg, int64_t piece, int worker)
@@ -73,7 +60,7 @@ static void multiply_piece(void *arg, int64_t piece, int worker)
     float *c = p->c + i * p->ldc + j;
     for (int64_t k = 0; k < p->K; k += depth) {
         int64_t K = least(depth, p->K - k);
-        pack_lines(s, own, s->own_rows, first, last - first, k, K);
+        product_pack(p, own, s->own_rows, first, last - first, k, K);
         p->x->k.gemm_multiply(c, p->ldc, s->own_rows ? own : shared_at(s, k), 0, s->own_rows ? shared_at(s, k) : own,
                               s->own_rows ? last - first : p->M, s->own_rows ? p->N : last - first, K,
                               k > 0 ? c : product_from(p, i, j), p->x->compute);

@@ -53,15 +53,8 @@ static float *panel_at(const product *p, const operand *o, int64_t first, int64_
 static void pack_part(const stage *s, const operand *o, int64_t first, int64_t last, int64_t k)
 {
     const product *p = &s->p;
-    const mmi_kernels *kernels = &p->x->k;
-    int64_t depth = kernels->gemm_depth, K = least(depth, p->K - k), count = last - first;
-    float *to = panel_at(p, o, first, k, K);
-    if (o == &s->a)
-        kernels->gemm_pack_a(to, p->a + first * p->ars + k * p->acs, p->ars, p->acs, count, K, p->x->compute);
-    else if (p->b_dtype == MM_F32)
-        kernels->gemm_pack_b(to, product_b(p, k, first), p->bcs, p->brs, count, K, p->x->compute);
-    else
-        kernels->gemm_pack_bf16(to, product_b(p, k, first), p->bcs, count, K, p->x->compute);
+    int64_t K = least(p->x->k.gemm_depth, p->K - k);
+    product_pack(p, panel_at(p, o, first, k, K), o == &s->a, first, last - first, k, K);
 }
 
 /* Pieces of packing, for each `depth` numbers. */

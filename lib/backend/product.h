@@ -105,6 +105,19 @@ static inline const void *product_b(const product *t, int64_t p, int64_t j)
     return (const unsigned char *)t->b + (p * t->brs + j * t->bcs) * (t->b_dtype == MM_F32 ? 4 : 2);
 }
 
+/* Rows of op(A), or columns of op(B), from `first` on, `count` of them with K numbers from number k on, in panels. */
+static inline void product_pack(const product *p, float *to, bool rows, int64_t first, int64_t count, int64_t k,
+                                int64_t K)
+{
+    const mmi_kernels *kernels = &p->x->k;
+    if (rows)
+        kernels->gemm_pack_a(to, p->a + first * p->ars + k * p->acs, p->ars, p->acs, count, K, p->x->compute);
+    else if (p->b_dtype == MM_F32)
+        kernels->gemm_pack_b(to, product_b(p, k, first), p->bcs, p->brs, count, K, p->x->compute);
+    else
+        kernels->gemm_pack_bf16(to, product_b(p, k, first), p->bcs, count, K, p->x->compute);
+}
+
 /* Slices that begin at multiples of the steps. */
 void mmi_product_cut(product *p, int64_t step_rows, int64_t step_cols);
 

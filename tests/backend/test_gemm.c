@@ -103,8 +103,7 @@ START_TEST(products_of_every_kind_agree_with_double_precision)
     };
     test_rng rng = { 1 };
     EACH_PATH (path) {
-        mmi_exec x;
-        x = exec_create(path, 2, FOR_PRODUCTS);
+        mmi_exec x = exec_create(path, 2, FOR_PRODUCTS);
         for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
             for (int variant = 0; variant < VARIANTS; variant++) {
                 problem p = make_problem(variant, shapes[s][0], shapes[s][1], shapes[s][2], &rng);
@@ -167,13 +166,19 @@ static void fill_whole(float *x, int64_t n, test_rng *rng)
 
 START_TEST(large_products_whose_last_slices_are_cut_again_are_those_of_strips)
 {
-    static const int64_t shapes[][3] = { { 1100, 520, 130 }, { 200, 1300, 200 }, { 1030, 300, 250 } };
+    static const int64_t shapes[][3] = { /* the last two are more than panels have room for, in both directions */
+                                         { 1100, 520, 130 },
+                                         { 200, 1300, 200 },
+                                         { 1030, 300, 250 },
+                                         { 700, 720, 600 },
+                                         { 672, 700, 1100 }
+    };
+    const int shape_count = (int)(sizeof shapes / sizeof shapes[0]);
     static const int variants[] = { 2 + 4 * NOTHING, 1 + 4 * ITSELF, 4 * ANOTHER };
     test_rng rng = { 8 };
     EACH_PATH (path) {
-        mmi_exec x;
-        x = exec_create(path, 3, FOR_PRODUCTS);
-        for (int s = 0; s < 3; s++)
+        mmi_exec x = exec_create(path, 3, FOR_PRODUCTS);
+        for (int s = 0; s < shape_count; s++)
             for (int v = 0; v < 3; v++) {
                 problem p = make_problem(variants[v], shapes[s][0], shapes[s][1], shapes[s][2], &rng), strip = p;
                 fill_whole(p.a, extent(p.ta ? p.K : p.M, p.lda, p.ta ? p.M : p.K), &rng);
@@ -203,8 +208,7 @@ START_TEST(products_with_weights_of_every_dtype_agree)
                                          { 100, 130, 65 }, { 0, 4, 4 },    { 4, 0, 4 } };
     test_rng rng = { 2 };
     EACH_PATH (path) {
-        mmi_exec x;
-        x = exec_create(path, 2, FOR_PRODUCTS);
+        mmi_exec x = exec_create(path, 2, FOR_PRODUCTS);
         for (int32_t dtype = MM_F32; dtype <= MM_F16; dtype++)
             for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
                 int64_t M = shapes[s][0], N = shapes[s][1], K = shapes[s][2];
@@ -240,8 +244,7 @@ START_TEST(many_rows_meet_weights_of_two_bytes_as_they_do_the_same_numbers_in_fo
         for (int at = 0; at < 2 * 3 * 4; at++) {
             const int64_t *shape = shapes[at / 6], M = shape[0], N = shape[1], K = shape[2];
             int32_t dtype = at % 2 ? MM_BF16 : MM_F16;
-            mmi_exec x;
-            x = exec_create(path, 2, FOR_PRODUCTS);
+            mmi_exec x = exec_create(path, 2, FOR_PRODUCTS);
             x.compute = computes[at / 2 % 3];
             float *a = random_floats(M * K, &rng), *w = random_floats(N * K, &rng), *panel = random_floats(N * K, &rng);
             float *got = random_floats(M * N, &rng), *want = random_floats(M * N, &rng);
@@ -295,8 +298,7 @@ START_TEST(a_product_leaves_the_hosts_blas_setting_alone)
     openblas_set_num_threads(2);
     int before = openblas_get_num_threads();
     EACH_PATH (path) {
-        mmi_exec x;
-        x = exec_create(path, 2, FOR_PRODUCTS);
+        mmi_exec x = exec_create(path, 2, FOR_PRODUCTS);
         problem p = make_problem(0, 64, 64, 64, &rng);
         free(solve(&p, &x));
         ck_assert_int_eq(openblas_get_num_threads(), before);
