@@ -123,11 +123,11 @@ void mmi_gemm(const mmi_exec *x, bool ta, bool tb, int64_t M, int64_t N, int64_t
 {
     if (M <= 0 || N <= 0)
         return;
-    if (M <= FEW_ROWS && !ta && tb && !from) {
+    bool exact = x->compute == MM_F32;
+    if (M <= (exact ? x->k.few_rows : FEW_ROWS) && !ta && tb && !from) {
         gemv(x, M, N, K, A, lda, B, MM_F32, ldb, C, ldc);
         return;
     }
-    bool exact = x->compute == MM_F32;
     product p = { .x = x,
                   .a = A,
                   .b = B,
@@ -203,7 +203,7 @@ void mmi_gemm_weight(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const f
         mmi_gemm(x, false, true, M, N, K, X, ldx, W, K, NULL, Y, ldy);
     else if (mmi_block_bytes(dtype) > 0)
         mmi_product_of_blocks(x, M, N, K, X, ldx, W, dtype, panel, Y, ldy);
-    else if (M <= FEW_ROWS)
+    else if (M <= (x->compute == MM_F32 ? x->k.few_rows : FEW_ROWS))
         gemv(x, M, N, K, X, ldx, W, dtype, K, Y, ldy);
     else if (N > 0)
         gemm_words(x, M, N, K, X, ldx, W, dtype, panel, Y, ldy);

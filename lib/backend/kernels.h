@@ -97,11 +97,11 @@ typedef struct mmi_kernels {
     void (*gemv_rows_rounded)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype,
                               int64_t ldw, int64_t M, int64_t N, int64_t K, int32_t round);
 
-    /* Large products, in steps that gemm_panels.c deals out. Up to gemm_depth of K's numbers of op(A)'s rows, or
-     * op(B)'s columns, are laid out anew in panels of gemm_a_rows rows, or gemm_b_cols columns, as gemm_multiply reads
-     * them; rounded as above, or with `round` MM_F32 as they are. One panel lies behind the other, and what is missing
-     * of the last is filled up: gemm_panel() says how many floats the panels of `count` rows (or columns) take, a
-     * multiple of what one has. Number p of row (or column) i is at from + i * across + p * along. */
+    /* Large products, in steps that gemm_panels.c or gemm_own.c deals out. Up to gemm_depth of K's numbers of op(A)'s
+     * rows, or op(B)'s columns, are laid out anew in panels of gemm_a_rows rows, or gemm_b_cols columns, as
+     * gemm_multiply reads them; rounded as above, or with `round` MM_F32 as they are. One panel lies behind the other,
+     * and what is missing of the last is filled up: gemm_panel() says how many floats the panels of `count` rows (or
+     * columns) take, a multiple of what one has. Number p of row (or column) i is at from + i * across + p * along. */
     int64_t gemm_depth, gemm_a_rows, gemm_b_cols;
     int64_t (*gemm_panel)(int64_t count, int64_t K, int32_t round);
     void (*gemm_pack_a)(float *to, const float *a, int64_t across, int64_t along, int64_t count, int64_t K,
@@ -148,6 +148,7 @@ typedef struct mmi_kernels {
     int32_t gemm_in_place;   /* gemm_multiply reads rows of A where they lie */
     int32_t gemm_own_lines;  /* how gemm_own.c deals out work is faster than how gemm_panels.c does; a_rows = b_cols */
     int32_t beats_blas;      /* measured: which large products are faster than OpenBLAS's */
+    int64_t few_rows;        /* measured: up to so many meet W as it lies, in float32 and in two bytes alike */
     int64_t attention_worth; /* measured: so many products of queries with keys are worth another thread */
 } mmi_kernels;
 

@@ -14,6 +14,9 @@ void mmi_kernels_init_amx(mmi_kernels *k)
     k->gemm_multiply = SIMD(gemm_multiply);
     k->gemm_in_place = 0;
     k->gemm_own_lines = 1;
+    /* Laying W out costs more than few rows gain from it: 16 sequences decoded together came to 1560 tokens/s for 940
+     * in float32 and 2440 for 2600 in bf16, whose bits are those of float32. */
+    k->few_rows = 16;
     k->quantize_rows = SIMD(quantize_rows);
     k->gemm_blocks = SIMD(gemm_blocks);
     k->gemm_blocks_scratch = SIMD(gemm_blocks_scratch)();
