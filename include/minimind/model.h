@@ -83,7 +83,8 @@ MM_API mm_status mm_model_cast(const mm_model *model, int32_t dtype, mm_model **
  * A second model whose matrices, embeddings and head included, are in blocks of 32 numbers with one scale: a quarter
  * (MM_Q8_0) or an eighth (MM_Q4_0) of the memory that float32 takes and, decoding, about as much less time. Vectors and
  * the router of experts stay float32. It is for evaluation and generation: products with it quantize what they multiply
- * to 8 bits as well. mm_model_cast() gives its weights back as float32.
+ * to 8 bits as well, or, many rows on a processor with AMX, round both to bf16. mm_model_cast() gives its weights back
+ * as float32.
  *
  * @param dtype  MM_Q8_0 or MM_Q4_0.
  * @param out    Yours: pair it with mm_model_free().

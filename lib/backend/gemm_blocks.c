@@ -91,9 +91,35 @@ static void multiply_many_rows(blocks *b, float *panel)
     mmi_pool_run(b->x->pool, cut_pieces(&b->cut), multiply_blocks, b);
 }
 
+/* As numbers in bf16, and X rounded to it. */
+static void multiply_rounded(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const float *X, int64_t ldx,
+                             const void *W, int32_t dtype, float *Y, int64_t ldy)
+{
+    mmi_exec rounding = *x;
+    rounding.compute = MM_BF16;
+    product p = { .x = &rounding,
+                  .a = X,
+                  .b = W,
+                  .c = Y,
+                  .b_dtype = dtype,
+                  .M = M,
+                  .N = N,
+                  .K = K,
+                  .ldc = ldy,
+                  .ars = ldx,
+                  .acs = 1,
+                  .brs = 1,
+                  .bcs = K };
+    mmi_product_by_panels(&p, false);
+}
+
 void mmi_product_of_blocks(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const float *X, int64_t ldx,
                            const void *W, int32_t dtype, float *panel, float *Y, int64_t ldy)
 {
+    if (x->k.round_blocks > 0 && M >= x->k.round_blocks && N > 0 && K > 0) {
+        multiply_rounded(x, M, N, K, X, ldx, W, dtype, Y, ldy);
+        return;
+    }
     int64_t room = N * K * (int64_t)sizeof(float) / mmi_quantized_row(K > 0 ? K : MMI_BLOCK);
     room -= room % x->k.gemm_blocks_rows; /* the last of these rows are there as a whole */
     int64_t most = room > FEW_BLOCK_ROWS ? room : FEW_BLOCK_ROWS;

@@ -111,6 +111,9 @@ typedef struct mmi_kernels {
     /* As gemm_pack_b, of numbers in bf16 that lie one behind the other along K: weights as they are
      * kept. `round` is MM_F32 or MM_BF16. */
     void (*gemm_pack_bf16)(float *to, const void *w, int64_t across, int64_t count, int64_t K, int32_t round);
+    /* As gemm_pack_b, rounded to bf16, of weights in blocks: K and `across` are multiples of 32. NULL where
+     * round_blocks is 0. */
+    void (*gemm_pack_blocks)(float *to, const void *w, int32_t dtype, int64_t across, int64_t count, int64_t K);
     /* C[M, N] = op(A) · op(B) of such panels, K numbers along, K > 0, or `from` + it: C itself, or rows ldc apart, too.
      * With ars > 0, nothing rounded, and gemm_in_place, A is not packed: its rows of contiguous numbers are ars apart.
      */
@@ -149,6 +152,7 @@ typedef struct mmi_kernels {
     int32_t gemm_own_lines;  /* how gemm_own.c deals out work is faster than how gemm_panels.c does; a_rows = b_cols */
     int32_t beats_blas;      /* measured: which large products are faster than OpenBLAS's */
     int64_t few_rows;        /* measured: up to so many meet W as it lies, in float32 and in two bytes alike */
+    int64_t round_blocks;    /* measured: so many rows meet blocks faster as bf16 numbers; 0: none do */
     int64_t attention_worth; /* measured: so many products of queries with keys are worth another thread */
 } mmi_kernels;
 

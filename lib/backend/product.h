@@ -5,6 +5,7 @@
 #include <minimind/view.h>
 
 #include "backend/exec.h"
+#include "base/dtype.h"
 
 static inline int64_t round_up(int64_t n, int64_t step)
 {
@@ -84,7 +85,7 @@ static inline void cut_finish(cut *c, int64_t K, int64_t step_rows, int64_t step
 typedef struct product {
     const mmi_exec *x;
     const float *a;
-    const void *b; /* float32; for our own kernels, where brs is 1, also bf16 */
+    const void *b; /* float32; for our own kernels, where brs is 1, also bf16, or blocks that are rounded to it */
     float *c;
     int32_t b_dtype;
     int64_t M, N, K, ldc;
@@ -102,7 +103,7 @@ static inline const float *product_from(const product *t, int64_t i, int64_t j)
 /* op(B) at (p, j). */
 static inline const void *product_b(const product *t, int64_t p, int64_t j)
 {
-    return (const unsigned char *)t->b + (p * t->brs + j * t->bcs) * (t->b_dtype == MM_F32 ? 4 : 2);
+    return (const unsigned char *)t->b + mmi_dtype_bytes(t->b_dtype, p * t->brs + j * t->bcs);
 }
 
 /* Rows of op(A), or columns of op(B), from `first` on, `count` of them with K numbers from number k on, in panels. */
@@ -114,6 +115,8 @@ static inline void product_pack(const product *p, float *to, bool rows, int64_t 
         kernels->gemm_pack_a(to, p->a + first * p->ars + k * p->acs, p->ars, p->acs, count, K, p->x->compute);
     else if (p->b_dtype == MM_F32)
         kernels->gemm_pack_b(to, product_b(p, k, first), p->bcs, p->brs, count, K, p->x->compute);
+    else if (mmi_block_bytes(p->b_dtype) > 0)
+        kernels->gemm_pack_blocks(to, product_b(p, k, first), p->b_dtype, p->bcs, count, K);
     else
         kernels->gemm_pack_bf16(to, product_b(p, k, first), p->bcs, count, K, p->x->compute);
 }

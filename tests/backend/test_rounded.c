@@ -5,6 +5,8 @@
 
 #include "backend/c/portable.h"
 #include "backend/gemm.h"
+#include "backend/product.h"
+#include "base/dtype.h"
 #include "base/memory.h"
 #include "../nn/exec.h"
 #include "tables.h"
@@ -213,6 +215,50 @@ START_TEST(weights_in_bf16_are_multiplied_as_their_numbers_are)
 }
 END_TEST
 
+START_TEST(weights_in_blocks_are_laid_out_as_their_rounded_numbers_are)
+{
+    static const int32_t dtypes[] = { MM_Q8_0, MM_Q4_0 };
+    test_rng rng = { 168 };
+    EACH_TABLE (k)
+        for (int round = 0; round < 120 && k->round_blocks > 0; round++) {
+            int32_t dtype = dtypes[round % 2];
+            int64_t N = rng_between(&rng, 1, 70), K = MMI_BLOCK * rng_between(&rng, 1, 16);
+            int64_t distance = K + MMI_BLOCK * rng_between(&rng, 0, 2), n = (N - 1) * distance + K;
+            float *numbers = edge_random(0, n, &rng, 2);
+            unsigned char *w = edge_place(1, (int64_t)mmi_dtype_bytes(dtype, n));
+            if (round % 8 < 2)
+                numbers[rng_between(&rng, 0, (int)n - 1)] = INFINITY;
+            k->narrow(w, numbers, dtype, n);
+            k->widen(numbers, w, dtype, n);
+            float *want = panels_of(k, 2, N, k->gemm_b_cols, K, MM_BF16);
+            float *got = panels_of(k, 3, N, k->gemm_b_cols, K, MM_BF16);
+            const size_t bytes = (size_t)k->gemm_panel(round_up(N, k->gemm_b_cols), K, MM_BF16) * sizeof *want;
+            memset(want, 0, bytes);
+            memset(got, 0, bytes);
+            k->gemm_pack_b(want, numbers, distance, 1, N, K, MM_BF16);
+            k->gemm_pack_blocks(got, w, dtype, distance, N, K);
+            edge_check();
+            if (round % 8 >= 2) { /* NaNs may differ in their bits */
+                expect(memcmp(got, want, bytes) == 0, "%s, %s: %lld x %lld", k->name, mm_dtype_name(dtype),
+                       (long long)N, (long long)K);
+                continue;
+            }
+            float one[512], *a = panels_of(k, 4, 1, k->gemm_a_rows, K, MM_BF16), *y = edge_floats(5, N);
+            for (int64_t p = 0; p < K; p++)
+                one[p] = 1;
+            k->gemm_pack_a(a, one, K, 1, 1, K, MM_BF16);
+            k->gemm_multiply(y, N, a, 0, got, 1, N, K, NULL, MM_BF16);
+            for (int64_t j = 0; j < N; j++) {
+                bool is_nan = false;
+                for (int64_t p = 0; p < K; p++)
+                    is_nan |= isnan(numbers[j * distance + p]);
+                expect(isnan(y[j]) == is_nan, "%s, %s: column %lld is %g", k->name, mm_dtype_name(dtype), (long long)j,
+                       (double)y[j]);
+            }
+        }
+}
+END_TEST
+
 START_TEST(few_rows_are_right_for_weights_of_every_dtype)
 {
     test_rng rng = { 4 };
@@ -362,6 +408,7 @@ int main(void)
     tcase_add_test(tests, panels_of_every_layout_and_size_are_right);
     tcase_add_test(tests, products_deeper_than_a_panel_are_right);
     tcase_add_test(tests, weights_in_bf16_are_multiplied_as_their_numbers_are);
+    tcase_add_test(tests, weights_in_blocks_are_laid_out_as_their_rounded_numbers_are);
     tcase_add_test(tests, few_rows_are_right_for_weights_of_every_dtype);
     tcase_add_test(tests, an_operand_beyond_float16_reaches_its_row_and_no_other);
     tcase_add_test(tests, products_of_every_kind_are_right_and_have_the_same_bits_on_any_number_of_threads);

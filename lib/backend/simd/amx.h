@@ -64,6 +64,7 @@ void SIMD(gemm_pack_a)(float *to, const float *a, int64_t across, int64_t along,
 void SIMD(gemm_pack_b)(float *to, const float *b, int64_t across, int64_t along, int64_t count, int64_t K,
                        int32_t round);
 void SIMD(gemm_pack_bf16)(float *to, const void *w, int64_t across, int64_t count, int64_t K, int32_t round);
+void SIMD(gemm_pack_blocks)(float *to, const void *w, int32_t dtype, int64_t across, int64_t count, int64_t K);
 void SIMD(gemm_multiply)(float *c, int64_t ldc, const float *a, int64_t ars, const float *b, int64_t M, int64_t N,
                          int64_t K, const float *from, int32_t round);
 

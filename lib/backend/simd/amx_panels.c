@@ -12,6 +12,7 @@
 
 #include "backend/c/portable.h"
 #include "backend/simd/amx.h"
+#include "backend/simd/blocks.h"
 #include "backend/simd/words.h"
 
 #define DEPTH 512
@@ -284,6 +285,7 @@ static bool pack_words(unsigned char *panel, const uint16_t *w, int64_t across, 
             ROLLED
             for (int64_t i = 0; i < TILE_LINES; i++) {
                 int64_t line = half * TILE_LINES + i, left = K - step * ALONG;
+                __builtin_prefetch(w + (line + SIDE) * across + step * ALONG); /* the next panel's */
                 r[i] = line < lines ? get_words(w + line * across + step * ALONG, left) : vf_zero();
                 __m512i magnitudes = _mm512_and_si512(_mm512_castps_si512(r[i]), _mm512_set1_epi16(0x7FFF));
                 most = _mm512_max_epu16(most, magnitudes);
@@ -309,6 +311,52 @@ void SIMD(gemm_pack_bf16)(float *to, const void *w, int64_t across, int64_t coun
     }
 }
 
+/* 32 numbers of a block, times its scale. */
+static ALWAYS_INLINE vf block_words(const unsigned char *block, int32_t dtype)
+{
+    __m256i numbers = block_numbers(block, dtype);
+    uint16_t bits;
+    memcpy(&bits, block, sizeof bits);
+    vf scale = _mm512_cvtph_ps(_mm256_set1_epi16((short)bits));
+    if (dtype == MM_Q4_0)
+        numbers = _mm256_sub_epi8(numbers, _mm256_set1_epi8(8));
+    vf first = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_castsi256_si128(numbers)));
+    vf second = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_extracti128_si256(numbers, 1)));
+    return _mm512_castsi512_ps(to_words(vf_mul(first, scale), vf_mul(second, scale)));
+}
+
+static ALWAYS_INLINE void pack_blocks(unsigned char *panel, const unsigned char *w, int64_t distance, int64_t lines,
+                                      int64_t K, int32_t dtype)
+{
+    for (int64_t step = 0; step < K / ALONG; step++)
+        for (int half = 0; half < 2; half++) {
+            __m512 r[TILE_LINES];
+            ROLLED
+            for (int64_t i = 0; i < TILE_LINES; i++) {
+                int64_t line = half * TILE_LINES + i;
+                __builtin_prefetch(w + (line + SIDE) * distance + step * BLOCK_BYTES(dtype)); /* the next panel's */
+                r[i] = line < lines ? block_words(w + line * distance + step * BLOCK_BYTES(dtype), dtype) : vf_zero();
+            }
+            vf_transpose(r);
+            for (int i = 0; i < TILE_LINES; i++)
+                _mm512_storeu_ps(panel + step * PART_BYTES + half * TILE_BYTES + i * 64, r[i]);
+        }
+}
+
+void SIMD(gemm_pack_blocks)(float *to, const void *w, int32_t dtype, int64_t across, int64_t count, int64_t K)
+{
+    const int64_t distance = across / MMI_BLOCK * BLOCK_BYTES(dtype);
+    for (int64_t j = 0; j < count; j += SIDE) {
+        unsigned char *panel = (unsigned char *)(to + SIMD(gemm_panel)(j, K, MM_BF16));
+        const unsigned char *first = (const unsigned char *)w + j * distance;
+        if (dtype == MM_Q8_0)
+            pack_blocks(panel, first, distance, count - j, K, MM_Q8_0);
+        else
+            pack_blocks(panel, first, distance, count - j, K, MM_Q4_0);
+        trailer_of(panel, K, MM_BF16)->kind = 1;
+    }
+}
+
 /* --- Multiplying --- */
 
 /* One block of C: SIDE × SIDE of it, or less at its edges. */
@@ -318,6 +366,7 @@ typedef struct tiles {
     const unsigned char *a, *b;
     int64_t ldc, K;
     int64_t rows, cols; /* of C that are wanted */
+    bool begun;         /* tiles begin with what C does, else at 0 */
 } tiles;
 
 /* Which parts meet in a step, beginning with A's first: each time one operand's next part is loaded, and meets what is
@@ -341,17 +390,30 @@ static ALWAYS_INLINE void fetch(const unsigned char *p, int64_t lines)
         __builtin_prefetch(p + i * 64);
 }
 
-/* Tiles 0 to 3, [high][wide], = A · B; tiles 4 and 5 are A's, 6 and 7 B's. */
+/* Tiles 0 to 3 with nothing in them, or a whole block of what C begins with. */
+static ALWAYS_INLINE void begin_tiles(const tiles *t)
+{
+    if (t->begun) {
+        const size_t ld = (size_t)t->ldc * sizeof *t->from;
+        _tile_loadd(0, t->from, ld);
+        _tile_loadd(1, t->from + VL, ld);
+        _tile_loadd(2, t->from + TILE_LINES * t->ldc, ld);
+        _tile_loadd(3, t->from + TILE_LINES * t->ldc + VL, ld);
+    } else {
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+    }
+}
+
+/* Tiles 0 to 3, [high][wide], += A · B; tiles 4 and 5 are A's, 6 and 7 B's. */
 static ALWAYS_INLINE void multiply_parts(const tiles *t, const meeting *m, const bool high, const bool wide)
 {
     const unsigned char *a = t->a, *b = t->b;
     const int64_t a_step = m->a_parts * PART_BYTES, b_step = m->b_parts * PART_BYTES;
     const int64_t a_lines = m->count > 1 ? a_step / 64 / m->count : 0,
                   b_lines = m->count > 1 ? b_step / 64 / m->count : 0;
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
     for (int64_t step = steps_of(t->K); step > 0; step--) {
         _tile_loadd(4, a, 64);
         if (high)
@@ -385,6 +447,7 @@ static ALWAYS_INLINE void multiply_parts(const tiles *t, const meeting *m, const
 
 static void multiply_tiles(const tiles *t, const meeting *m)
 {
+    begin_tiles(t);
     if (t->rows > TILE_LINES && t->cols > TILE_LINES)
         multiply_parts(t, m, true, true);
     else if (t->rows > TILE_LINES)
@@ -450,7 +513,7 @@ static void finish(const tiles *t, const float *whole)
         }
 }
 
-static void multiply_block(const tiles *t, int32_t round)
+static void multiply_block(tiles *t, int32_t round)
 {
     _Alignas(64) float whole[SIDE * SIDE];
     const int32_t a_kind = kind_of(t->a, t->K, round), b_kind = kind_of(t->b, t->K, round);
@@ -459,11 +522,14 @@ static void multiply_block(const tiles *t, int32_t round)
         finish(t, whole);
         return;
     }
+    /* Sums of float32 are made for themselves first: on the way they are rounded six times as often as C would be. */
+    const bool full = t->rows == SIDE && t->cols == SIDE;
+    t->begun = full && t->from && a_kind == 1 && b_kind == 1;
     multiply_tiles(t, a_kind == 1 ? &one_part :
                       a_kind == 2 ? &two_parts :
                       b_kind == 1 ? &three_with_one :
                                     &three_parts);
-    bool direct = !t->from && t->rows == SIDE && t->cols == SIDE;
+    bool direct = full && (t->begun || !t->from);
     float *to = direct ? t->c : whole;
     const int64_t ld = direct ? t->ldc : SIDE;
     _tile_stored(0, to, (size_t)ld * sizeof *to);
