@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/memory.h"
 
 /* A tile is QUERY_ROWS query rows (tokens x the heads that share a key head) by KEYS keys. Scores and one operand then
  * lie in the second-level cache, and turning a tile of keys costs little beside the products that read it. */
@@ -23,6 +24,13 @@
 
 typedef enum wanted { WANT_Q = 1, WANT_KV = 2 } wanted;
 
+/* Operands of rounded products, as gemm_multiply() reads them (backend/kernels.h). */
+typedef struct panels {
+    float *q, *dout;             /* [R, D], to be multiplied from the left */
+    float *q_right, *dout_right; /* the same from the right */
+    float *left, *right;         /* of a tile of keys: weights or their gradients, keys or values */
+} panels;
+
 /* One worker's scratch. R rows, at most QUERY_ROWS rounded up to whole tokens. */
 typedef struct tile {
     int64_t rows, keys; /* filled part */
@@ -33,6 +41,8 @@ typedef struct tile {
     float *s, *dp;  /* [R, KEYS] */
     float *kt, *vt; /* [D, KEYS] */
     float *m, *l;   /* [R] running maximum and sum; backward: lse and delta */
+    bool rounded;   /* products go by panels */
+    panels p;
 } tile;
 
 typedef struct job {
@@ -52,23 +62,86 @@ static int64_t tile_tokens(int64_t heads)
     return heads < QUERY_ROWS ? QUERY_ROWS / heads : 1;
 }
 
-int64_t mmi_attention_scratch(int64_t H, int64_t G, int64_t D)
+/* Room for panels of A lines of B numbers, or of B lines of A. */
+static float *take_panels(mmi_carve *c, const mmi_kernels *k, int64_t A, int64_t B, int64_t width)
 {
-    int64_t R = tile_tokens(H / G) * (H / G);
-    return 3 * R * D + 2 * R * KEYS + 2 * D * KEYS + 2 * R;
+    const int64_t one = k->gemm_panel(mmi_pieces(A, width) * width, B, MM_BF16);
+    const int64_t other = k->gemm_panel(mmi_pieces(B, width) * width, A, MM_BF16);
+    return mmi_carve_take(c, one > other ? one : other, sizeof(float));
+}
+
+/* What a tile is multiplied by goes into one panel's depth; where a table's are not so deep, nothing is rounded. */
+static bool can_round(const mmi_kernels *k, int64_t R, int64_t D)
+{
+    return k->gemm_depth >= R && k->gemm_depth >= D && k->gemm_depth >= KEYS;
+}
+
+static tile carve_tile(mmi_carve *c, const mmi_kernels *k, int64_t R, int64_t D, bool rounded)
+{
+    tile t = { .rows = 0 };
+    t.q = mmi_carve_take(c, R * D, sizeof(float));
+    t.out = mmi_carve_take(c, R * D, sizeof(float));
+    t.dout = mmi_carve_take(c, R * D, sizeof(float));
+    t.s = mmi_carve_take(c, R * KEYS, sizeof(float));
+    t.dp = mmi_carve_take(c, R * KEYS, sizeof(float));
+    t.kt = mmi_carve_take(c, D * KEYS, sizeof(float));
+    t.vt = mmi_carve_take(c, D * KEYS, sizeof(float));
+    t.m = mmi_carve_take(c, R, sizeof(float));
+    t.l = mmi_carve_take(c, R, sizeof(float));
+    if (rounded && can_round(k, R, D)) {
+        t.p.q = take_panels(c, k, R, D, k->gemm_a_rows);
+        t.p.dout = take_panels(c, k, R, D, k->gemm_a_rows);
+        t.p.left = take_panels(c, k, R, KEYS, k->gemm_a_rows);
+        t.p.q_right = take_panels(c, k, R, D, k->gemm_b_cols);
+        t.p.dout_right = take_panels(c, k, R, D, k->gemm_b_cols);
+        t.p.right = take_panels(c, k, KEYS, D, k->gemm_b_cols);
+    }
+    return t;
+}
+
+int64_t mmi_attention_scratch(const mmi_kernels *k, int64_t H, int64_t G, int64_t D, bool rounded)
+{
+    mmi_carve c = { NULL, 0, false };
+    carve_tile(&c, k, tile_tokens(H / G) * (H / G), D, rounded);
+    return (int64_t)(c.used / sizeof(float));
 }
 
 static tile tile_place(const job *j, int worker)
 {
-    int64_t R = j->tokens * j->heads, D = j->a->D;
-    float *p = mmi_exec_scratch(j->x, worker);
-    tile t = { .q = p, .out = p + R * D, .dout = p + 2 * R * D, .s = p + 3 * R * D };
-    t.dp = t.s + R * KEYS;
-    t.kt = t.dp + R * KEYS;
-    t.vt = t.kt + D * KEYS;
-    t.m = t.vt + D * KEYS;
-    t.l = t.m + R;
-    return t;
+    mmi_carve c = { (unsigned char *)mmi_exec_scratch(j->x, worker), 0, false };
+    return carve_tile(&c, &j->x->k, j->tokens * j->heads, j->a->D, j->a->rounded);
+}
+
+/* Begin a tile of `rows` rows: few are multiplied as they lie, in float32. */
+static void tile_rows(tile *t, const job *j, int64_t rows)
+{
+    t->rows = rows;
+    t->rounded = j->a->rounded && rows > FEW_ROWS && can_round(&j->x->k, j->tokens * j->heads, j->a->D);
+}
+
+/* --- Rounded products --- */
+
+/* Lines of K numbers each, number p of line i at from + i * across + p * along. */
+static const float *pack_left(const job *j, float *to, const float *from, int64_t across, int64_t along, int64_t count,
+                              int64_t K)
+{
+    j->x->k.gemm_pack_a(to, from, across, along, count, K, MM_BF16);
+    return to;
+}
+
+static const float *pack_right(const job *j, float *to, const float *from, int64_t across, int64_t along, int64_t count,
+                               int64_t K)
+{
+    j->x->k.gemm_pack_b(to, from, across, along, count, K, MM_BF16);
+    return to;
+}
+
+/* c [M, N] = or += left [M, K] · right [K, N]. */
+static void multiply(const job *j, float *c, int64_t ldc, const float *left, const float *right, int64_t M, int64_t N,
+                     int64_t K, bool accumulate)
+{
+    if (M > 0 && N > 0 && K > 0)
+        j->x->k.gemm_multiply(c, ldc, left, 0, right, M, N, K, accumulate ? c : NULL, MM_BF16);
 }
 
 /* A tile's keys (or values) of one head as float32. */
@@ -107,6 +180,16 @@ static void store_rows(float *to, int64_t ld, const float *tile_rows, const job 
         memcpy(to + (s->row + first + t) * ld + g * width, tile_rows + t * width, (size_t)width * sizeof(float));
 }
 
+/* The tile's queries of one key head, scaled. */
+static void load_queries(tile *t, const job *j, const mmi_segment *s, int64_t g, int64_t tokens)
+{
+    const mmi_attention *a = j->a;
+    load_rows(t->q, a->q, a->ldq, j, s, g, t->first_query, tokens);
+    j->x->k.scale(t->q, j->scale, t->rows * a->D);
+    if (t->rounded)
+        pack_left(j, t->p.q, t->q, a->D, 1, t->rows, a->D);
+}
+
 /* Keys that row r of the tile may see, of the tile's `keys`: none beyond the row's own position. */
 static int64_t visible(const tile *t, const job *j, const mmi_segment *s, int64_t row)
 {
@@ -137,7 +220,10 @@ static void scores(tile *t, const job *j, const mmi_segment *s, int64_t g, float
     const mmi_attention *a = j->a;
     const mmi_kernels *k = &j->x->k;
     operand keys = tile_of(t, j, s, g, a->k, room);
-    if (t->rows <= FEW_ROWS) {
+    if (t->rounded) {
+        const float *right = pack_right(j, t->p.right, keys.data, keys.ld, 1, t->keys, a->D);
+        multiply(j, t->s, KEYS, t->p.q, right, t->rows, t->keys, a->D, false);
+    } else if (t->rows <= FEW_ROWS) {
         k->gemv_rows(t->s, KEYS, t->q, a->D, keys.data, MM_F32, keys.ld, t->rows, t->keys, a->D);
     } else {
         k->transpose(t->kt, KEYS, keys.data, keys.ld, t->keys, a->D);
@@ -179,6 +265,12 @@ static void fold(tile *t, const job *j, const mmi_segment *s, int64_t g)
         drop(row, n, r, t, j, s, g);
     }
     operand values = tile_of(t, j, s, g, j->a->v, t->vt);
+    if (t->rounded) {
+        const float *left = pack_left(j, t->p.left, t->s, KEYS, 1, t->rows, t->keys);
+        const float *right = pack_right(j, t->p.right, values.data, 1, values.ld, D, t->keys);
+        multiply(j, t->out, D, left, right, t->rows, D, t->keys, true);
+        return;
+    }
     EACH_PART (p, t, j, s)
         k->gemm_tile(t->out + p.row * D, D, t->s + p.row * KEYS, KEYS, 1, values.data, values.ld, p.rows, D, p.keys, 1);
 }
@@ -232,9 +324,8 @@ static void forward_piece(const job *j, int64_t piece, int worker)
     /* the longest tiles first: the last pieces to be handed out are then the shortest */
     mmi_piece_rows(mmi_pieces(s->count, j->tokens) - 1 - local / a->G, j->tokens, s->count, &first, &last);
     t.first_query = first;
-    t.rows = (last - first) * j->heads;
-    load_rows(t.q, a->q, a->ldq, j, s, g, first, last - first);
-    j->x->k.scale(t.q, j->scale, t.rows * a->D);
+    tile_rows(&t, j, (last - first) * j->heads);
+    load_queries(&t, j, s, g, last - first);
     memset(t.out, 0, (size_t)(t.rows * a->D) * sizeof(float));
     for (int64_t r = 0; r < t.rows; r++) {
         t.m[r] = -INFINITY;
@@ -305,6 +396,26 @@ static void softmax_backward(tile *t, const job *j, const mmi_segment *s, int64_
     }
 }
 
+/* The rest of backward_tile() once there are scores, by panels; the tile's keys begin at `at`. */
+static void rounded_backward(tile *t, const job *j, const mmi_segment *s, int64_t g, wanted want, int64_t at)
+{
+    const mmi_attention *a = j->a;
+    const int64_t D = a->D, ld = a->ldk, rows = t->rows, keys = t->keys;
+    const float *k = (const float *)a->k + at, *v = (const float *)a->v + at;
+    multiply(j, t->dp, KEYS, t->p.dout, pack_right(j, t->p.right, v, ld, 1, keys, D), rows, keys, D, false);
+    softmax_backward(t, j, s, g);
+    if (want & WANT_KV) {
+        multiply(j, j->dv + at, ld, pack_left(j, t->p.left, t->s, 1, KEYS, keys, rows), t->p.dout_right, keys, D, rows,
+                 true);
+        multiply(j, j->dk + at, ld, pack_left(j, t->p.left, t->dp, 1, KEYS, keys, rows), t->p.q_right, keys, D, rows,
+                 true);
+    }
+    if (want & WANT_Q) {
+        const float *left = pack_left(j, t->p.left, t->dp, KEYS, 1, rows, keys);
+        multiply(j, t->out, D, left, pack_right(j, t->p.right, k, 1, ld, D, keys), rows, D, keys, true);
+    }
+}
+
 /* One tile of queries against one tile of keys. With P the probabilities: dV += Pᵀ dO, dP = dO Vᵀ, dS = P (dP - delta),
  * dQ += dS K / sqrt(D), dK += dSᵀ Q / sqrt(D); the factor is in t->q for dK and comes last for dQ. */
 static void backward_tile(tile *t, const job *j, const mmi_segment *s, int64_t g, wanted want)
@@ -314,6 +425,10 @@ static void backward_tile(tile *t, const job *j, const mmi_segment *s, int64_t g
     int64_t D = a->D, ld = a->ldk, at = (s->row + t->first_key) * ld + g * a->head_stride;
     const float *keys = a->k, *values = a->v;
     scores(t, j, s, g, NULL);
+    if (t->rounded) {
+        rounded_backward(t, j, s, g, want, at);
+        return;
+    }
     k->transpose(t->vt, KEYS, values + at, ld, t->keys, D);
     EACH_PART (p, t, j, s)
         k->gemm_tile(t->dp + p.row * KEYS, KEYS, t->dout + p.row * D, D, 1, t->vt, KEYS, p.rows, p.keys, D, 0);
@@ -333,14 +448,18 @@ static void load_backward_rows(tile *t, const job *j, const mmi_segment *s, int6
 {
     const mmi_attention *a = j->a;
     int64_t D = a->D, width = a->H * D;
-    load_rows(t->q, a->q, a->ldq, j, s, g, t->first_query, tokens);
-    j->x->k.scale(t->q, j->scale, t->rows * D);
+    load_queries(t, j, s, g, tokens);
     load_rows(t->dout, j->dout, width, j, s, g, t->first_query, tokens);
     memset(t->out, 0, (size_t)(t->rows * D) * sizeof(float));
     for (int64_t r = 0; r < t->rows; r++) {
         int64_t token = s->row + t->first_query + r / j->heads, head = g * j->heads + r % j->heads;
         t->m[r] = j->lse_in[token * a->H + head];
         t->l[r] = j->x->k.dot(t->dout + r * D, j->out_in + token * width + head * D, D); /* delta = Σ dP P */
+    }
+    if (t->rounded) {
+        pack_left(j, t->p.dout, t->dout, D, 1, t->rows, D);
+        pack_right(j, t->p.dout_right, t->dout, 1, D, D, t->rows);
+        pack_right(j, t->p.q_right, t->q, 1, D, D, t->rows);
     }
 }
 
@@ -349,7 +468,7 @@ static void backward_queries(tile *t, const job *j, const mmi_segment *s, int64_
                              int64_t key_first, int64_t key_last, wanted want)
 {
     t->first_query = first;
-    t->rows = (last - first) * j->heads;
+    tile_rows(t, j, (last - first) * j->heads);
     load_backward_rows(t, j, s, g, last - first);
     for (t->first_key = key_first; t->first_key < key_last && t->first_key < last; t->first_key += KEYS) {
         int64_t end = key_last < last ? key_last : last;

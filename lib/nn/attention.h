@@ -29,10 +29,11 @@ typedef struct mmi_attention {
     int64_t segment_count;
     int64_t *piece_first; /* [segment_count + 1]: scratch for the numbering of pieces */
     mmi_dropout dropout;  /* on the weights, after the softmax */
+    bool rounded;         /* products of more than a few rows are of operands rounded to bf16 */
 } mmi_attention;
 
-/* Floats of scratch per worker. */
-int64_t mmi_attention_scratch(int64_t H, int64_t G, int64_t D);
+/* Floats of scratch per worker; with `rounded` when that may be wanted. */
+int64_t mmi_attention_scratch(const mmi_kernels *k, int64_t H, int64_t G, int64_t D, bool rounded);
 
 /* out [N, H * D] = softmax(q · kᵀ / sqrt(D)) · v; lse [N, H], the scores' log Σ exp, is kept for the backward pass or
  * NULL. */

@@ -13,6 +13,14 @@ static int64_t row_width(const mmi_arch *a)
     return (a->H + 2 * a->G) * a->D;
 }
 
+/* Attention rounds what it multiplies where the products around it do, and where that is faster. */
+static bool attention_rounds(const mm_context *ctx, const mmi_pass *pass)
+{
+    const mmi_kernels *k = &ctx->exec.k;
+    bool blocks = ctx->limits.weights.blocks && k->round_blocks > 0 && pass->N >= k->round_blocks;
+    return k->round_attention && (ctx->exec.compute == MM_BF16 || blocks);
+}
+
 /* q, k, v of a layer as attention reads them: from its rows, or keys and values from the pass's cache. */
 static mmi_attention attention_of(const mm_context *ctx, const mmi_pass *pass, int64_t l)
 {
@@ -30,7 +38,8 @@ static mmi_attention attention_of(const mm_context *ctx, const mmi_pass *pass, i
                                 .segments = ctx->plan.segments,
                                 .segment_count = pass->segments,
                                 .piece_first = ctx->plan.piece_first,
-                                .dropout = mmi_context_dropout(ctx, pass, MMI_SITE_ATTENTION, l, 0) };
+                                .dropout = mmi_context_dropout(ctx, pass, MMI_SITE_ATTENTION, l, 0),
+                                .rounded = attention_rounds(ctx, pass) };
     if (pass->cache) {
         attention.k = mmi_cache_at(pass->cache, l, 0, 0, 0, 0);
         attention.v = mmi_cache_at(pass->cache, l, 1, 0, 0, 0);

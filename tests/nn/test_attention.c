@@ -29,6 +29,7 @@ typedef struct attention {
     probes by_q, by_k, by_v;
     float *out, *lse, *dq, *dk, *dv, *all, *all1;
     int64_t size;
+    bool rounded;
 } attention;
 
 static double loss(void *arg)
@@ -139,7 +140,7 @@ static mmi_attention as_given(attention *a)
     return (mmi_attention){ .q = a->q, .k = a->k, .v = a->v, .ldq = a->ldq, .ldk = a->ldk,
                             .head_stride = a->s.D, .sequence_stride = a->s.capacity * a->ldk, .H = a->s.H, .G = a->s.G, .D = a->s.D,
                             .segments = a->segment, .segment_count = a->segments,
-                            .piece_first = take(a->segments + 1, sizeof(int64_t)) };
+                            .piece_first = take(a->segments + 1, sizeof(int64_t)), .rounded = a->rounded };
 }
 
 static void work(void *arg, const mmi_exec *x)
@@ -196,11 +197,25 @@ static void same(void *arg, const char *label)
     ck_assert_msg(same_bits(a->all, a->all1, a->size), "%s: other bits than with one thread", label);
 }
 
+/* What any path needs, rounding or not. */
+static int64_t scratch_of(const shape *s)
+{
+    int64_t most = 0;
+    for (int32_t i = 0; i < mmi_path_count(); i++) {
+        mmi_kernels k;
+        mmi_kernels_init(&k, mmi_path_get(i)->cpu);
+        int64_t n = mmi_attention_scratch(&k, s->H, s->G, s->D, true);
+        ck_assert_int_ge(n, mmi_attention_scratch(&k, s->H, s->G, s->D, false));
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
 static void run_on_all(const shape *s, unsigned seed)
 {
     test_rng rng = { seed };
     attention a = prepare(s, &rng);
-    exec_on_all(&(exec_plan){ &a, mmi_attention_scratch(s->H, s->G, s->D), work, check, same });
+    exec_on_all(&(exec_plan){ &a, scratch_of(s), work, check, same });
 }
 
 /* Lengths round the tiles' 256 rows and 64 keys, and spans of 512; any number of heads; D that fills no vector. */
@@ -283,7 +298,7 @@ START_TEST(keys_and_values_in_fewer_bits_count_as_what_they_widen_to)
     int32_t dtype = dtypes[_i % 3];
     int64_t n = a.N * a.s.H * a.s.D;
     for (int32_t p = 0; p < mmi_path_count(); p++) {
-        mmi_exec x = exec_create(mmi_path_get(p), 2, mmi_attention_scratch(a.s.H, a.s.G, a.s.D));
+        mmi_exec x = exec_create(mmi_path_get(p), 2, scratch_of(&a.s));
         void *k, *v;
         float *wide_k, *wide_v, *expected = take_floats(n, 0);
         narrow_cache(&a, &x.k, dtype, &k, &wide_k, a.k);
@@ -318,7 +333,7 @@ START_TEST(rows_that_see_masked_keys_only_stay_finite_both_ways)
     a.segment[1].key_mask = second;
     rng_fill(&rng, a.weights, (size_t)(a.N * s.H * s.D), 1);
     for (int32_t p = 0; p < mmi_path_count(); p++) {
-        mmi_exec x = exec_create(mmi_path_get(p), 2, mmi_attention_scratch(s.H, s.G, s.D));
+        mmi_exec x = exec_create(mmi_path_get(p), 2, scratch_of(&s));
         work(&a, &x);
         ck_assert(all_finite(a.all, a.size));
         exec_free(&x);
@@ -336,7 +351,7 @@ START_TEST(large_scores_do_not_overflow)
         a.k[i] *= 1000;
     }
     for (int32_t p = 0; p < mmi_path_count(); p++) {
-        mmi_exec x = exec_create(mmi_path_get(p), 1, mmi_attention_scratch(s.H, s.G, s.D));
+        mmi_exec x = exec_create(mmi_path_get(p), 1, scratch_of(&s));
         work(&a, &x);
         ck_assert(all_finite(a.all, a.size));
         exec_free(&x);
@@ -348,7 +363,7 @@ START_TEST(nothing_is_kept_for_backward_when_it_is_not_wanted)
 {
     test_rng rng = { 202 };
     attention a = prepare(&shapes[3], &rng);
-    mmi_exec x = exec_create(mmi_path_get(0), 1, mmi_attention_scratch(a.s.H, a.s.G, a.s.D));
+    mmi_exec x = exec_create(mmi_path_get(0), 1, scratch_of(&a.s));
     mmi_attention given = as_given(&a);
     mmi_attention_forward(&x, a.out, NULL, &given);
     check_out(&a, "without lse");
@@ -358,8 +373,88 @@ END_TEST
 
 START_TEST(scratch_memory_does_not_grow_with_the_length)
 {
-    ck_assert_int_lt(mmi_attention_scratch(8, 2, 64) * (int64_t)sizeof(float), 512 << 10);
-    ck_assert_int_gt(mmi_attention_scratch(1, 1, 1), 0);
+    mmi_kernels k;
+    mmi_kernels_init(&k, 0);
+    ck_assert_int_lt(mmi_attention_scratch(&k, 8, 2, 64, false) * (int64_t)sizeof(float), 512 << 10);
+    ck_assert_int_gt(mmi_attention_scratch(&k, 1, 1, 1, false), 0);
+    ck_assert_int_lt(scratch_of(&(shape){ .H = 8, .G = 2, .D = 64 }) * (int64_t)sizeof(float), 1 << 20);
+}
+END_TEST
+
+/* ‖a - b‖ / ‖b‖ of `width` numbers of each row. */
+static double off_by(const float *a, const float *b, int64_t rows, int64_t ld, int64_t width)
+{
+    double off = 0, size = 0;
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t n = i * ld; n < i * ld + width; n++) {
+            off += ((double)a[n] - b[n]) * ((double)a[n] - b[n]);
+            size += (double)b[n] * b[n];
+        }
+    return size > 0 ? sqrt(off / size) : sqrt(off);
+}
+
+/* A number rounded to bf16 is off by 2^-9 at most. It is the scores that count, in their exponents: these are up to 12
+ * here. */
+#define ROUNDED_OFF 0.008
+
+static void check_rounded(const attention *a, const float *exact, const char *label)
+{
+    const int64_t wide = a->s.H * a->s.D, narrow = a->s.G * a->s.D;
+    const struct {
+        const float *got;
+        int64_t rows, ld, width;
+        const char *name;
+    } parts[] = { { a->out, a->N, wide, wide, "out" },
+                  { a->dq, a->N, a->ldq, wide, "dq" },
+                  { a->dk, a->keys, a->ldk, narrow, "dk" },
+                  { a->dv, a->keys, a->ldk, narrow, "dv" } };
+    for (int i = 0; i < (a->s.capacity ? 1 : 4); i++) {
+        double off = off_by(parts[i].got, exact + (parts[i].got - a->all), parts[i].rows, parts[i].ld, parts[i].width);
+        ck_assert_msg(off <= ROUNDED_OFF, "%s: %s is off by %g", label, parts[i].name, off);
+    }
+    for (int64_t i = 0; i < a->size; i++) /* what is not written, gaps between rows, stays so */
+        ck_assert_msg((a->all[i] == UNTOUCHED) == (exact[i] == UNTOUCHED), "%s: %lld", label, (long long)i);
+}
+
+static void rounded_on_all(const shape *s, unsigned seed)
+{
+    test_rng rng = { seed };
+    attention a = prepare(s, &rng);
+    const int64_t scratch = scratch_of(s);
+    int64_t longest = 0;
+    for (int64_t i = 0; i < a.segments; i++)
+        longest = a.segment[i].count > longest ? a.segment[i].count : longest;
+    for (int32_t p = 0; p < mmi_path_count(); p++) {
+        float *exact = NULL, *one = NULL;
+        for (int threads = 1; threads <= 3; threads++) {
+            mmi_exec x = exec_create(mmi_path_get(p), threads, scratch);
+            const char *name = mmi_path_get(p)->name;
+            if (threads == 1) {
+                work(&a, &x);
+                exact = take_copy(a.all, a.size);
+            }
+            a.rounded = true;
+            work(&a, &x);
+            a.rounded = false;
+            if (threads == 1)
+                one = take_copy(a.all, a.size);
+            check_rounded(&a, exact, name);
+            ck_assert_msg(same_bits(a.all, one, a.size), "%s: other bits than with one thread", name);
+            bool rounds = longest * (s->H / s->G) > 8 && x.k.gemm_depth >= 512;
+            ck_assert_msg(same_bits(one, exact, a.size) == !rounds, "%s: rounded %d", name, rounds);
+            exec_free(&x);
+        }
+    }
+}
+
+START_TEST(rounded_products_stay_near_and_have_the_same_bits_on_any_number_of_threads)
+{
+    if (_i < SHAPES)
+        rounded_on_all(&shapes[_i], 240 + (unsigned)_i);
+    else if (_i < SHAPES + MASKED)
+        rounded_on_all(&masked[_i - SHAPES], 240 + (unsigned)_i);
+    else
+        rounded_on_all(&cached[_i - SHAPES - MASKED], 240 + (unsigned)_i);
 }
 END_TEST
 
@@ -371,6 +466,8 @@ int main(void)
     tcase_add_loop_test(tests, masked_keys_are_seen_by_nobody_forward_and_backward, 0, MASKED);
     tcase_add_loop_test(tests, new_tokens_see_the_cached_ones_before_them, 0, CACHED);
     tcase_add_loop_test(tests, keys_and_values_in_fewer_bits_count_as_what_they_widen_to, 0, 6);
+    tcase_add_loop_test(tests, rounded_products_stay_near_and_have_the_same_bits_on_any_number_of_threads, 0,
+                        SHAPES + MASKED + CACHED);
     tcase_add_test(tests, rows_that_see_masked_keys_only_stay_finite_both_ways);
     tcase_add_test(tests, large_scores_do_not_overflow);
     tcase_add_test(tests, nothing_is_kept_for_backward_when_it_is_not_wanted);
