@@ -150,6 +150,24 @@ static unsigned char *quantized(const mmi_kernels *k, int slot, const float *x, 
     return q;
 }
 
+START_TEST(blocks_of_one_row_are_quantized_each_by_itself)
+{
+    static const float values[] = { 0.0f, 1e-45f, 1e-38f, 1.6e-36f, FLT_MAX, NAN, INFINITY, -INFINITY };
+    enum { VALUES = sizeof values / sizeof *values, MOST_BLOCKS = 9 };
+    test_rng rng = { 47 };
+    EACH_TABLE (k)
+        for (int64_t blocks = 1; blocks <= MOST_BLOCKS; blocks++)
+            for (int64_t at = 0; at < blocks; at++)
+                for (int v = 0; v < VALUES; v++) {
+                    float *x = edge_random(0, blocks * MMI_BLOCK, &rng, 1);
+                    for (int i = 0; i < MMI_BLOCK; i++)
+                        x[at * MMI_BLOCK + i] = i % 5 == v % 5 ? values[v] : 0;
+                    quantized(k, 1, x, 1, blocks * MMI_BLOCK);
+                    edge_check();
+                }
+}
+END_TEST
+
 /* x [M, K] as quantize_rows() leaves it for gemm_blocks(). */
 static unsigned char *rows_together(const mmi_kernels *k, int slot, const float *x, int64_t ldx, int64_t M, int64_t K)
 {
@@ -497,6 +515,7 @@ int main(void)
     tcase_add_test(tests, whole_numbers_of_a_power_of_two_come_back_exactly);
     tcase_add_test(tests, zeros_and_the_tiniest_numbers_become_finite);
     tcase_add_test(tests, a_nan_or_an_infinity_makes_its_block_nan_and_no_other);
+    tcase_add_test(tests, blocks_of_one_row_are_quantized_each_by_itself);
     tcase_add_test(tests, activations_are_quantized_alike_to_half_a_step);
     tcase_add_test(tests, products_are_those_of_the_quantized_numbers);
     tcase_add_test(tests, the_largest_whole_numbers_do_not_overflow);

@@ -6,6 +6,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdbool.h>
 
 static ALWAYS_INLINE float largest_of(__m256 v)
 {
@@ -33,35 +34,103 @@ static ALWAYS_INLINE __m256i bytes_of(const __m256 v[4], __m256 factor)
     return _mm256_permutevar8x32_epi32(words, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
+static ALWAYS_INLINE __m256i sums_of_fours(__m256i bytes)
+{
+    return _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes), _mm256_set1_epi16(1));
+}
+
 static ALWAYS_INLINE int32_t total_of(__m256i bytes)
 {
-    __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes),
-            fours = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+    __m256i fours = sums_of_fours(bytes);
     __m128i four = _mm_add_epi32(_mm256_castsi256_si128(fours), _mm256_extracti128_si256(fours, 1));
     __m128i two = _mm_add_epi32(four, _mm_unpackhi_epi64(four, four));
     return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 1)));
 }
 
+/* One block, as kernels.h has it. */
+static ALWAYS_INLINE void quantize_block(unsigned char *numbers, float *scale_out, int32_t *total, const float *x)
+{
+    __m256 v[4], most = _mm256_setzero_ps();
+    for (int i = 0; i < 4; i++) {
+        v[i] = _mm256_loadu_ps(x + 8 * i);
+        most = _mm256_max_ps(most, _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v[i]));
+    }
+    float scale = largest_of(most) / 127.0f, factor = scale >= FLT_MIN ? 1.0f / scale : 0.0f;
+    __m256i bytes = bytes_of(v, _mm256_set1_ps(factor));
+    if (not_finite(v)) {
+        scale = NAN;
+        bytes = _mm256_setzero_si256();
+    }
+    _mm256_storeu_si256((void *)numbers, bytes);
+    *scale_out = scale;
+    *total = total_of(bytes);
+}
+
+#define TOGETHER 4
+
+/* Four numbers across: lane j of what comes out is the largest, or the sum, of v[j]'s eight. */
+static ALWAYS_INLINE __m128i largest_across(const __m256i v[TOGETHER])
+{
+    __m256i a = _mm256_max_epi32(_mm256_unpacklo_epi32(v[0], v[1]), _mm256_unpackhi_epi32(v[0], v[1]));
+    __m256i b = _mm256_max_epi32(_mm256_unpacklo_epi32(v[2], v[3]), _mm256_unpackhi_epi32(v[2], v[3]));
+    __m256i both = _mm256_max_epi32(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
+    return _mm_max_epi32(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1));
+}
+
+static ALWAYS_INLINE __m128i sums_across(const __m256i v[TOGETHER])
+{
+    __m256i both = _mm256_hadd_epi32(_mm256_hadd_epi32(v[0], v[1]), _mm256_hadd_epi32(v[2], v[3]));
+    return _mm_add_epi32(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1));
+}
+
+/* TOGETHER blocks: their scales and totals are made side by side. False: one of them is not finite. */
+static ALWAYS_INLINE bool quantize_together(unsigned char *numbers, float *scales, int32_t *totals, const float *x)
+{
+    const __m256i magnitude = _mm256_set1_epi32(0x7FFFFFFF); /* magnitudes are ordered as their bits are */
+    __m256i most[TOGETHER], sums[TOGETHER];
+    UNROLL
+    for (int j = 0; j < TOGETHER; j++) {
+        const float *block = x + j * MMI_BLOCK;
+        most[j] = _mm256_and_si256(magnitude, _mm256_loadu_si256((const void *)block));
+        for (int i = 1; i < 4; i++)
+            most[j] = _mm256_max_epi32(most[j],
+                                       _mm256_and_si256(magnitude, _mm256_loadu_si256((const void *)(block + 8 * i))));
+    }
+    __m128i largest = largest_across(most);
+    if (_mm_movemask_epi8(_mm_cmpgt_epi32(largest, _mm_set1_epi32(0x7F7FFFFF))) != 0)
+        return false;
+    __m128 scale = _mm_div_ps(_mm_castsi128_ps(largest), _mm_set1_ps(127.0f));
+    __m128 factor = _mm_and_ps(_mm_cmpge_ps(scale, _mm_set1_ps(FLT_MIN)), _mm_div_ps(_mm_set1_ps(1.0f), scale));
+    float factors[TOGETHER];
+    _mm_storeu_ps(scales, scale);
+    _mm_storeu_ps(factors, factor);
+    UNROLL
+    for (int j = 0; j < TOGETHER; j++) {
+        __m256 v[4];
+        for (int i = 0; i < 4; i++)
+            v[i] = _mm256_loadu_ps(x + j * MMI_BLOCK + 8 * i);
+        __m256i bytes = bytes_of(v, _mm256_set1_ps(factors[j]));
+        _mm256_storeu_si256((void *)(numbers + j * MMI_BLOCK), bytes);
+        sums[j] = sums_of_fours(bytes);
+    }
+    _mm_storeu_si128((void *)totals, sums_across(sums));
+    return true;
+}
+
 void SIMD(quantize)(void *q, const float *x, int64_t K)
 {
+    const int64_t blocks = K / MMI_BLOCK;
     unsigned char *numbers = q;
     float *scales = (float *)(void *)(numbers + K);
-    int32_t *totals = (int32_t *)(void *)(scales + K / MMI_BLOCK);
-    for (int64_t b = 0; b < K / MMI_BLOCK; b++) {
-        __m256 v[4], most = _mm256_setzero_ps();
-        for (int i = 0; i < 4; i++) {
-            v[i] = _mm256_loadu_ps(x + b * MMI_BLOCK + 8 * i);
-            most = _mm256_max_ps(most, _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v[i]));
+    int32_t *totals = (int32_t *)(void *)(scales + blocks);
+    for (int64_t b = 0; b < blocks;) {
+        if (blocks - b >= TOGETHER &&
+            quantize_together(numbers + b * MMI_BLOCK, scales + b, totals + b, x + b * MMI_BLOCK)) {
+            b += TOGETHER;
+            continue;
         }
-        float scale = largest_of(most) / 127.0f, factor = scale >= FLT_MIN ? 1.0f / scale : 0.0f;
-        __m256i bytes = bytes_of(v, _mm256_set1_ps(factor));
-        if (not_finite(v)) {
-            scale = NAN;
-            bytes = _mm256_setzero_si256();
-        }
-        _mm256_storeu_si256((void *)(numbers + b * MMI_BLOCK), bytes);
-        scales[b] = scale;
-        totals[b] = total_of(bytes);
+        for (int64_t end = blocks - b < TOGETHER ? blocks : b + TOGETHER; b < end; b++)
+            quantize_block(numbers + b * MMI_BLOCK, scales + b, totals + b, x + b * MMI_BLOCK);
     }
 }
 
