@@ -72,7 +72,7 @@ static void multiply_few_rows(blocks *b)
     for (int64_t i = 0; i < b->rows; i++)
         b->x->k.quantize(b->quantized + i * mmi_quantized_row(b->K), b->X + i * b->ldx, b->K);
     b->few_cols = mmi_rows_per_piece(b->N, b->K, b->dtype);
-    mmi_pool_run(b->x->pool, mmi_pieces(b->N, b->few_cols), multiply_few, b);
+    mmi_pool_run_neighbours(b->x->pool, mmi_pieces(b->N, b->few_cols), multiply_few, b);
 }
 
 /* `panel` holds them quantized. */

@@ -28,8 +28,16 @@
 typedef struct pool_job {
     _Atomic(mmi_piece_fn) fn;
     _Atomic(void *) arg;
-    atomic_int_fast64_t pieces;
+    _Atomic(uint32_t) pieces;
+    _Atomic(uint32_t) run; /* so many neighbours are a thread's own; 0: all come from the one ticket */
 } pool_job;
+
+/* A ticket of a run's own, mostly asked for by one thread, in whose cache it then stays. With an older job's number
+ * nobody has begun with the run; when a job is done, each of its runs has its number and no piece left, so that whoever
+ * comes late can't claim. */
+typedef struct pool_run {
+    _Alignas(64) atomic_uint_fast64_t ticket;
+} pool_run;
 
 /* What a job needs lies in one cache line, and what comes back in another: each way from core to core takes as long as
  * some kilobytes from memory. */
@@ -49,7 +57,8 @@ struct mmi_pool {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     pthread_cond_t finished;
-    pthread_t handles[];
+    pthread_t *handles; /* [threads - 1], behind the runs */
+    pool_run runs[];    /* [threads] */
 };
 
 static inline void pause_briefly(void)
@@ -61,31 +70,84 @@ static inline void pause_briefly(void)
 #endif
 }
 
-/* Claim pieces of job `number` and do them until it has none left; how many that were. */
-static int64_t work(mmi_pool *pool, uint64_t number, int worker)
+/* A job's fields, as one finds them; what is claimed with its number proves them right. */
+typedef struct found_job {
+    mmi_piece_fn fn;
+    void *arg;
+    int64_t pieces, run;
+} found_job;
+
+static found_job find_job(mmi_pool *pool, uint64_t number)
 {
     pool_job *j = &pool->jobs[number % 2];
+    return (found_job){ .fn = atomic_load_explicit(&j->fn, memory_order_acquire),
+                        .arg = atomic_load_explicit(&j->arg, memory_order_acquire),
+                        .pieces = atomic_load_explicit(&j->pieces, memory_order_acquire),
+                        .run = atomic_load_explicit(&j->run, memory_order_acquire) };
+}
+
+/* So many pieces were done by another thread than the caller's, who knows what it has done. */
+static void report(mmi_pool *pool, int64_t count)
+{
+    atomic_fetch_add(&pool->done, (uint64_t)count);
+    if (atomic_load(&pool->caller_sleeps)) {
+        pthread_mutex_lock(&pool->lock);
+        pthread_cond_signal(&pool->finished);
+        pthread_mutex_unlock(&pool->lock);
+    }
+}
+
+/* Claim pieces of job `number` and do them until it has none left; how many that were. Each is reported at once: to
+ * see that none is left takes as long as that the caller hears of it. */
+static int64_t work_in_order(mmi_pool *pool, uint64_t number, int worker)
+{
     for (int64_t count = 0;;) {
         uint64_t ticket = atomic_load(&pool->ticket);
-        mmi_piece_fn fn = atomic_load_explicit(&j->fn, memory_order_acquire);
-        void *arg = atomic_load_explicit(&j->arg, memory_order_acquire);
-        int64_t pieces = atomic_load_explicit(&j->pieces, memory_order_acquire);
+        found_job j = find_job(pool, number);
         int64_t piece = (int64_t)(ticket & PIECE_MASK);
-        if (ticket >> PIECE_BITS != number || piece >= pieces)
+        if (ticket >> PIECE_BITS != number || piece >= j.pieces)
             return count;
         if (!atomic_compare_exchange_weak(&pool->ticket, &ticket, ticket + 1))
             continue;
-        fn(arg, piece, worker);
+        j.fn(j.arg, piece, worker);
         count++;
-        if (worker == 0) /* the caller knows what it has done */
-            continue;
-        atomic_fetch_add(&pool->done, 1);
-        if (atomic_load(&pool->caller_sleeps)) {
-            pthread_mutex_lock(&pool->lock);
-            pthread_cond_signal(&pool->finished);
-            pthread_mutex_unlock(&pool->lock);
-        }
+        if (worker != 0)
+            report(pool, 1);
     }
+}
+
+/* The same for those of run `index`, which are reported together. That the job is still this one is looked at last: the
+ * fields are then its own, and what else was read of it is proved by the claim. */
+static int64_t work_on_run(mmi_pool *pool, uint64_t number, int64_t index, int worker)
+{
+    atomic_uint_fast64_t *own = &pool->runs[index].ticket;
+    int64_t count = 0;
+    for (;;) {
+        uint64_t ticket = atomic_load(own);
+        found_job j = find_job(pool, number);
+        if (atomic_load(&pool->ticket) >> PIECE_BITS != number)
+            break;
+        int64_t nth = ticket >> PIECE_BITS == number ? (int64_t)(ticket & PIECE_MASK) : 0, piece = index * j.run + nth;
+        if (nth >= j.run || piece >= j.pieces)
+            break;
+        if (!atomic_compare_exchange_weak(own, &ticket, number << PIECE_BITS | (uint64_t)(nth + 1)))
+            continue;
+        j.fn(j.arg, piece, worker);
+        count++;
+    }
+    if (worker != 0 && count > 0)
+        report(pool, count);
+    return count;
+}
+
+/* All pieces there are for a worker: its own run first, then what is left of the others'. */
+static void work(mmi_pool *pool, uint64_t number, int worker)
+{
+    if (find_job(pool, number).run == 0)
+        work_in_order(pool, number, worker);
+    else
+        for (int i = 0; i < pool->threads; i++)
+            work_on_run(pool, number, (worker + i) % pool->threads, worker);
 }
 
 /* Wait until there is a job after `seen`; its number, or `seen` when the pool ends. */
@@ -143,7 +205,7 @@ static void wait_for_others(mmi_pool *pool)
 
 size_t mmi_pool_bytes(int threads)
 {
-    return sizeof(mmi_pool) + (size_t)(threads - 1) * sizeof(pthread_t);
+    return sizeof(mmi_pool) + (size_t)threads * sizeof(pool_run) + (size_t)(threads - 1) * sizeof(pthread_t);
 }
 
 mm_status mmi_pool_create_on(mmi_parallel_for_fn host, void *user, int threads, mmi_pool **out)
@@ -152,6 +214,7 @@ mm_status mmi_pool_create_on(mmi_parallel_for_fn host, void *user, int threads, 
     if (!pool)
         return mmi_fail_memory(mmi_pool_bytes(threads), "the thread pool");
     pool->threads = threads;
+    pool->handles = (pthread_t *)(void *)&pool->runs[threads];
     pool->host = host;
     pool->user = user;
     pthread_mutex_init(&pool->lock, NULL);
@@ -208,30 +271,59 @@ int mmi_pool_threads(const mmi_pool *pool)
     return pool->threads;
 }
 
-void mmi_pool_run(mmi_pool *pool, int64_t pieces, mmi_piece_fn fn, void *arg)
+/* Let the others know of a job, in runs of `run` pieces; its number. */
+static uint64_t post(mmi_pool *pool, int64_t pieces, int64_t run, mmi_piece_fn fn, void *arg)
 {
-    if (pool->threads == 1 || pieces <= 1) {
-        for (int64_t i = 0; i < pieces; i++)
-            fn(arg, i, 0);
-        return;
-    }
-    if (pool->host) {
-        pool->host(pool->user, pieces, fn, arg);
-        return;
-    }
     uint64_t number = ((atomic_load_explicit(&pool->ticket, memory_order_relaxed) >> PIECE_BITS) + 1) & PIECE_MASK;
+    for (int i = 0; i < pool->threads && number == 0; i++) /* what numbers mean begins anew */
+        atomic_store(&pool->runs[i].ticket, 0);
     pool_job *j = &pool->jobs[number % 2];
     atomic_store_explicit(&j->fn, fn, memory_order_release);
     atomic_store_explicit(&j->arg, arg, memory_order_release);
-    atomic_store_explicit(&j->pieces, pieces, memory_order_release);
+    atomic_store_explicit(&j->pieces, (uint32_t)pieces, memory_order_release);
+    atomic_store_explicit(&j->run, (uint32_t)run, memory_order_release);
     atomic_store(&pool->ticket, number << PIECE_BITS | 1); /* the caller has the first piece */
     if (atomic_load(&pool->sleepers) > 0) {
         pthread_mutex_lock(&pool->lock);
         pthread_cond_broadcast(&pool->wake);
         pthread_mutex_unlock(&pool->lock);
     }
+    return number;
+}
+
+/* What needs no other threads, or has those of a host. */
+static bool run_elsewhere(mmi_pool *pool, int64_t pieces, mmi_piece_fn fn, void *arg)
+{
+    if (pool->threads == 1 || pieces <= 1)
+        for (int64_t i = 0; i < pieces; i++)
+            fn(arg, i, 0);
+    else if (pool->host)
+        pool->host(pool->user, pieces, fn, arg);
+    else
+        return false;
+    return true;
+}
+
+void mmi_pool_run(mmi_pool *pool, int64_t pieces, mmi_piece_fn fn, void *arg)
+{
+    if (run_elsewhere(pool, pieces, fn, arg))
+        return;
+    uint64_t number = post(pool, pieces, 0, fn, arg);
     fn(arg, 0, 0);
-    int64_t own = 1 + work(pool, number, 0);
+    int64_t own = 1 + work_in_order(pool, number, 0);
+    pool->expected += (uint64_t)(pieces - own);
+    wait_for_others(pool);
+}
+
+void mmi_pool_run_neighbours(mmi_pool *pool, int64_t pieces, mmi_piece_fn fn, void *arg)
+{
+    if (run_elsewhere(pool, pieces, fn, arg))
+        return;
+    int64_t run = (pieces + pool->threads - 1) / pool->threads;
+    uint64_t number = post(pool, pieces, run, fn, arg);
+    int64_t own = work_on_run(pool, number, 0, 0);
+    for (int i = 1; i < pool->threads && atomic_load(&pool->done) != pool->expected + (uint64_t)(pieces - own); i++)
+        own += work_on_run(pool, number, i, 0);
     pool->expected += (uint64_t)(pieces - own);
     wait_for_others(pool);
 }

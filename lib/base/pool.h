@@ -28,6 +28,10 @@ size_t mmi_pool_bytes(int threads);
  * Pieces of the pool's own threads start in order. Not reentrant, and one caller at a time. */
 void mmi_pool_run(mmi_pool *pool, int64_t pieces, mmi_piece_fn fn, void *arg);
 
+/* The same where neighbouring pieces read neighbouring memory, and all take as long: each thread begins with a run of
+ * them, in order, and then helps the others. A host of its own deals them out as it likes. */
+void mmi_pool_run_neighbours(mmi_pool *pool, int64_t pieces, mmi_piece_fn fn, void *arg);
+
 /* Processors this process may run on. */
 int mmi_processor_count(void);
 

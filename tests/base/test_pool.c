@@ -28,11 +28,13 @@ static void count_piece(void *arg, int64_t piece, int worker)
         j->sum[worker][0] += piece;
 }
 
-static void run_and_check(mmi_pool *pool, job *j, int64_t pieces)
+typedef void (*run_fn)(mmi_pool *pool, int64_t pieces, mmi_piece_fn fn, void *arg);
+
+static void run_by_and_check(run_fn run, mmi_pool *pool, job *j, int64_t pieces)
 {
     memset(j, 0, sizeof *j);
     j->threads = mmi_pool_threads(pool);
-    mmi_pool_run(pool, pieces, count_piece, j);
+    run(pool, pieces, count_piece, j);
     int64_t sum = 0;
     for (int i = 0; i < j->threads; i++)
         sum += j->sum[i][0];
@@ -41,6 +43,13 @@ static void run_and_check(mmi_pool *pool, job *j, int64_t pieces)
             ck_abort_msg("piece %d of %d was done %d times", (int)i, (int)pieces, atomic_load(&j->times[i]));
     if (atomic_load(&j->wrong_worker) != 0 || sum != pieces * (pieces - 1) / 2)
         ck_abort_msg("%d threads, %d pieces: the sum is %d", j->threads, (int)pieces, (int)sum);
+}
+
+/* Both ways of dealing pieces out, one behind the other: each finds what the other left. */
+static void run_and_check(mmi_pool *pool, job *j, int64_t pieces)
+{
+    run_by_and_check(mmi_pool_run, pool, j, pieces);
+    run_by_and_check(mmi_pool_run_neighbours, pool, j, pieces);
 }
 
 START_TEST(every_piece_is_done_exactly_once)
@@ -119,6 +128,62 @@ START_TEST(one_thread_does_the_pieces_in_order)
 }
 END_TEST
 
+/* Each thread waits in its first piece until all are in one. */
+typedef struct meeting {
+    atomic_int there;
+    int64_t first[MOST_THREADS][16]; /* by worker, on a cache line each */
+} meeting;
+
+static void meet(void *arg, int64_t piece, int worker)
+{
+    meeting *m = arg;
+    if (m->first[worker][0] < 0)
+        m->first[worker][0] = piece;
+    for (atomic_fetch_add(&m->there, 1); atomic_load(&m->there) < MOST_THREADS;) {}
+}
+
+START_TEST(each_thread_begins_with_a_run_of_its_own)
+{
+    static meeting m;
+    mmi_pool *pool;
+    ck_ok(mmi_pool_create(MOST_THREADS, &pool));
+    for (int round = 0; round < 20; round++) {
+        atomic_store(&m.there, 0);
+        for (int i = 0; i < MOST_THREADS; i++)
+            m.first[i][0] = -1;
+        mmi_pool_run_neighbours(pool, 4 * MOST_THREADS - 3, meet, &m);
+        for (int i = 0; i < MOST_THREADS; i++)
+            ck_assert_int_eq(m.first[i][0], 4 * i);
+    }
+    mmi_pool_free(pool);
+}
+END_TEST
+
+static void halt(void *arg, int64_t piece, int worker)
+{
+    atomic_int *done = arg;
+    (void)worker;
+    if (piece > 0) {
+        atomic_fetch_add(done, 1);
+        return;
+    }
+    while (atomic_load(done) < 30) {} /* the others have done everything else, of this run, too */
+}
+
+START_TEST(a_thread_that_is_held_up_is_helped)
+{
+    mmi_pool *pool;
+    ck_ok(mmi_pool_create(3, &pool));
+    for (int round = 0; round < 50; round++) {
+        atomic_int done;
+        atomic_init(&done, 0);
+        mmi_pool_run_neighbours(pool, 31, halt, &done);
+        ck_assert_int_eq(atomic_load(&done), 30);
+    }
+    mmi_pool_free(pool);
+}
+END_TEST
+
 START_TEST(a_pool_that_never_ran_can_be_freed)
 {
     for (int round = 0; round < 50; round++) {
@@ -183,6 +248,8 @@ int main(void)
     tcase_add_test(tests, many_small_jobs_follow_each_other);
     tcase_add_test(tests, what_one_job_wrote_the_next_one_sees);
     tcase_add_test(tests, one_thread_does_the_pieces_in_order);
+    tcase_add_test(tests, each_thread_begins_with_a_run_of_its_own);
+    tcase_add_test(tests, a_thread_that_is_held_up_is_helped);
     tcase_add_test(tests, a_pool_that_never_ran_can_be_freed);
     tcase_add_test(tests, pools_of_several_threads_run_side_by_side);
     tcase_add_test(tests, a_pool_without_memory_is_an_error);

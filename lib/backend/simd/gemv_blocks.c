@@ -287,14 +287,15 @@ static ALWAYS_INLINE __m512 wide_dots(const unsigned char *x, const unsigned cha
     return sum;
 }
 
-/* Rows lie side by side, as multiply() has them for q4_0: the next ones are asked for. */
+/* Rows lie side by side, as multiply() has them for q4_0: the next ones are asked for, behind the last of them those of
+ * what is mostly this thread's next piece. */
 static void multiply_nibbles(float *y, int64_t ldy, const unsigned char *x, const unsigned char *w, int64_t M,
                              int64_t N, int64_t K)
 {
     const int64_t size = K / MMI_BLOCK * BLOCK_BYTES(MM_Q4_0), step = mmi_quantized_row(K);
     int64_t j = 0;
     for (; j + WIDE_ROWS <= N; j += WIDE_ROWS) {
-        const unsigned char *from = w + j * size, *ahead = from + (j + WIDE_ROWS < N ? WIDE_ROWS * size : 0);
+        const unsigned char *from = w + j * size, *ahead = from + WIDE_ROWS * size;
         for (int64_t i = 0; i < M; i++)
             _mm512_storeu_ps(y + i * ldy + j, wide_dots(x + i * step, from, size, ahead, K));
     }
