@@ -1,6 +1,6 @@
 #include "nn/ffn.h"
 
-#define ROWS 16 /* per piece of the activation at least */
+#define ACTIVATION 4 /* simple operations that one takes as long as */
 
 typedef struct job {
     const mmi_exec *x;
@@ -53,7 +53,7 @@ static job job_for(const mmi_exec *x, const mmi_ffn *f, const float *inner, floa
                   .ld = mmi_ffn_inner(f),
                   .N = N,
                   .F = f->up.w.rows,
-                  .step = mmi_rows_worth(ROWS, f->up.w.rows),
+                  .step = mmi_rows_worth(1, ACTIVATION * f->up.w.rows),
                   .act = f->act,
                   .gated = f->gate.w.data != NULL };
 }
