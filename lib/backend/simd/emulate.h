@@ -29,6 +29,11 @@ static inline __m512i emulate_cvtepu16_epi32(__m256i v)
 {
     EMULATE(__m512i, int32_t, uint16_t, v, in[i]);
 }
+#define _mm512_cvtepi8_epi32 emulate_cvtepi8_epi32
+static inline __m512i emulate_cvtepi8_epi32(__m128i v)
+{
+    EMULATE(__m512i, int32_t, int8_t, v, in[i]);
+}
 #define _mm512_cvtepi32_ps emulate_cvtepi32_ps
 static inline __m512 emulate_cvtepi32_ps(__m512i v)
 {
