@@ -163,6 +163,40 @@ static int64_t find(mmi_candidate *candidates, const float *logits, int64_t V, i
     return n;
 }
 
+#define TOGETHER 32 /* tokens of which mostly none is likely */
+
+/* Those of probability `least` or more; how many, or -1: more than `most`. */
+static int64_t find_likely(mmi_candidate *candidates, const float *logits, const float *p, int64_t V, float least,
+                           int64_t most)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < V; i += TOGETHER) {
+        const int64_t end = i + TOGETHER < V ? i + TOGETHER : V;
+        int any = 0;
+        for (int64_t j = i; j < end; j++)
+            any |= p[j] >= least;
+        for (int64_t j = i; j < end && any; j++) {
+            candidates[n] = candidate(logits[j], j);
+            n += p[j] >= least;
+        }
+        if (n > most)
+            return -1;
+    }
+    return n;
+}
+
+/* Where few tokens have most of the weight, those that top-p keeps are among them: all that weigh less than half a
+ * token's share of what it leaves out don't come to what it leaves out. So: how many are kept, or 0, too many to say.
+ */
+static int64_t keep_among_few(const float *logits, const float *p, int64_t V, float top_p, mmi_candidate *candidates)
+{
+    const float least = (1 - top_p) / (2 * (float)V);
+    double weight = 0;
+    int64_t n = find_likely(candidates, logits, p, V, least, V / 16);
+    n = n > 0 ? likeliest(candidates, n, p, n, top_p, &weight) : 0;
+    return weight >= top_p ? n : 0;
+}
+
 static mmi_candidate least_of(const mmi_candidate *c, int64_t n)
 {
     mmi_candidate least = c[0];
@@ -187,9 +221,12 @@ static int64_t last_kept(const float *logits, const float *p, int64_t V, const m
             n = likeliest(candidates, n, p, n, share, &weight);
         }
     } else { /* together they weigh 1 */
-        int32_t bin = last_bin(logits, p, V, V, s->top_p, &weight);
-        n = find(candidates, logits, V, bin, bin);
-        n = likeliest(candidates, n, p, n, s->top_p, &weight);
+        n = keep_among_few(logits, p, V, s->top_p, candidates);
+        if (n == 0) {
+            int32_t bin = last_bin(logits, p, V, V, s->top_p, &weight);
+            n = find(candidates, logits, V, bin, bin);
+            n = likeliest(candidates, n, p, n, s->top_p, &weight);
+        }
     }
     return (uint32_t)~least_of(candidates, n);
 }

@@ -131,7 +131,8 @@ END_TEST
 START_TEST(many_tokens_in_any_order_are_drawn_as_often_as_they_are_likely)
 {
     enum { V = 600 };
-    static const char *orders[] = { "random", "equal", "rising", "falling", "up and down", "few different" };
+    static const char *orders[] = { "random", "equal", "rising", "falling", "up and down", "few different",
+                                          "few likely" };
     static const struct {
         float top_p, min_p;
         int top_k;
@@ -142,7 +143,7 @@ START_TEST(many_tokens_in_any_order_are_drawn_as_often_as_they_are_likely)
     for (int i = 0; i < V; i++) {
         double rising = 3.0 * i / V;
         double values[] = { 2 * rng_uniform(&rng),  -2, rising, -rising, i % 2 ? rising : -rising,
-                            rng_between(&rng, 0, 3) };
+                            rng_between(&rng, 0, 3), (i % 50 ? -9 : 0) + 2 * rng_uniform(&rng) };
         d.logits[i] = (float)values[_i];
     }
     for (size_t f = 0; f < sizeof filters / sizeof *filters; f++) {
@@ -334,7 +335,7 @@ int main(void)
     TCase *tests;
     Suite *suite = plain_suite("run/sampling", &tests);
     tcase_add_loop_test(tests, draws_follow_the_filtered_distribution, 0, 16);
-    tcase_add_loop_test(tests, many_tokens_in_any_order_are_drawn_as_often_as_they_are_likely, 0, 6);
+    tcase_add_loop_test(tests, many_tokens_in_any_order_are_drawn_as_often_as_they_are_likely, 0, 7);
     tcase_add_test(tests, temperature_zero_picks_the_likeliest_and_of_equals_the_lowest_id);
     tcase_add_test(tests, the_penalty_makes_seen_tokens_less_likely_before_anything_else);
     tcase_add_test(tests, of_equally_likely_tokens_the_lower_ids_are_kept);
