@@ -83,7 +83,8 @@ MM_API mm_status mm_cache_load(mm_model *model, const char *path, mm_cache **out
 /**
  * How the next token is drawn from logits, in this order: repetition penalty, temperature, top-k, top-p, min-p.
  * Ties go to the lower id. Each token's random number depends on the seed, the sequence's number and its position alone;
- * the company a sequence has in its batch can change its tokens only through the last digits of its logits.
+ * the company a sequence has in its batch can change its tokens only through the last digits of its logits, or, with
+ * weights in blocks on a processor with AMX, through a pass of 64 tokens or more, which is rounded to bf16.
  */
 typedef struct mm_sampling {
     size_t struct_size;       /**< sizeof(mm_sampling) */

@@ -297,9 +297,10 @@ START_TEST(keys_and_values_in_fewer_bits_count_as_what_they_widen_to)
     attention a = prepare(&shapes_of_32[_i / 3], &rng);
     int32_t dtype = dtypes[_i % 3];
     int64_t n = a.N * a.s.H * a.s.D;
-    for (int32_t p = 0; p < mmi_path_count(); p++) {
-        mmi_exec x = exec_create(mmi_path_get(p), 2, scratch_of(&a.s));
+    for (int32_t p = 0; p < 2 * mmi_path_count(); p++) {
+        mmi_exec x = exec_create(mmi_path_get(p / 2), 2, scratch_of(&a.s));
         void *k, *v;
+        a.rounded = p % 2;
         float *wide_k, *wide_v, *expected = take_floats(n, 0);
         narrow_cache(&a, &x.k, dtype, &k, &wide_k, a.k);
         narrow_cache(&a, &x.k, dtype, &v, &wide_v, a.v);
@@ -315,7 +316,7 @@ START_TEST(keys_and_values_in_fewer_bits_count_as_what_they_widen_to)
         given.kv_dtype = dtype;
         mmi_attention_forward(&x, a.out, NULL, &given);
         ck_assert_msg(same_bits(a.out, expected, n), "%s, %s", x.k.name, mm_dtype_name(dtype));
-        if (dtype == MM_F32)
+        if (dtype == MM_F32 && !a.rounded)
             check_out(&a, "one head's keys behind the other");
         exec_free(&x);
     }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/kernels.h"
 #include "base/memory.h"
 #include "run/models.h"
 
@@ -179,6 +180,34 @@ START_TEST(logits_stay_near_those_of_float32)
 }
 END_TEST
 
+/* Of passes with many tokens, which tiles take as bf16 numbers: nearer to what the weights hold than whole numbers are,
+ * and the same for any number of threads. */
+START_TEST(long_passes_stay_near_what_the_weights_hold)
+{
+    enum { B = 3, T = 30, N = B * T * 97 };
+    test_rng rng = { 520 + (unsigned)_i };
+    mm_model *model = model_at(_i % MODELS, 3), *q = quantized(model, dtypes[_i / MODELS]), *back = NULL;
+    const int32_t *ids = take_ints(&rng, B * T, 0, 96);
+    bool experts = _i % MODELS == 2; /* which may be chosen otherwise */
+    ck_ok(mm_model_cast(q, MM_F32, &back));
+    float *held = logits_of(back, B, T, ids, 1, NULL);
+    double whole = distance(logits_of(q, B, T, ids, 1, "c"), held, N);
+    ck_assert_msg(experts || (whole > 0.01 && whole < 0.05), "whole numbers are off by %g", whole);
+    for (int32_t p = 0; p < mmi_path_count(); p++) {
+        const mmi_path *path = mmi_path_get(p);
+        mmi_kernels k;
+        mmi_kernels_init(&k, path->cpu);
+        float *one = logits_of(q, B, T, ids, 1, path->name), *three = logits_of(q, B, T, ids, 3, path->name);
+        double off = distance(one, held, N), most = k.round_blocks > 0 ? whole / 1.5 : whole * 1.01;
+        ck_assert_msg(experts || off <= most, "%s is off by %g, whole numbers by %g", path->name, off, whole);
+        ck_assert_mem_eq(one, three, N * sizeof(float));
+    }
+    mm_model_free(back);
+    mm_model_free(q);
+    mm_model_free(model);
+}
+END_TEST
+
 START_TEST(running_with_blocks_allocates_nothing)
 {
     test_rng rng = { 510 };
@@ -348,6 +377,7 @@ int main(void)
     tcase_add_loop_test(tests, matrices_are_in_blocks_and_vectors_and_routers_are_not, 0, 2 * MODELS);
     tcase_add_loop_test(tests, copies_are_equal_and_what_was_cast_back_is_near, 0, 2);
     tcase_add_loop_test(tests, logits_stay_near_those_of_float32, 0, MODELS);
+    tcase_add_loop_test(tests, long_passes_stay_near_what_the_weights_hold, 0, 2 * MODELS);
     tcase_add_loop_test(tests, running_with_blocks_allocates_nothing, 0, MODELS);
     tcase_add_loop_test(tests, estimates_of_blocks_are_exact, 0, MODELS);
     tcase_add_test(tests, estimates_refuse_dtypes_that_weights_cannot_have);
