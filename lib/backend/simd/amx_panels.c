@@ -275,6 +275,14 @@ void SIMD(gemm_pack_b)(float *to, const float *b, int64_t across, int64_t along,
     pack(to, b, across, along, count, K, false, round);
 }
 
+/* A tile whose rows have the same word of 16 lines. One copy of the code is enough. */
+static __attribute__((noinline)) void store_turned(unsigned char *to, vf lines[TILE_LINES])
+{
+    vf_transpose(lines);
+    for (int i = 0; i < TILE_LINES; i++)
+        _mm512_storeu_ps(to + i * 64, lines[i]);
+}
+
 /* Lines of K words as they lie, one part. */
 static bool pack_words(unsigned char *panel, const uint16_t *w, int64_t across, int64_t lines, int64_t K)
 {
@@ -290,9 +298,7 @@ static bool pack_words(unsigned char *panel, const uint16_t *w, int64_t across, 
                 __m512i magnitudes = _mm512_and_si512(_mm512_castps_si512(r[i]), _mm512_set1_epi16(0x7FFF));
                 most = _mm512_max_epu16(most, magnitudes);
             }
-            vf_transpose(r);
-            for (int i = 0; i < TILE_LINES; i++)
-                _mm512_storeu_ps(panel + step * PART_BYTES + half * TILE_BYTES + i * 64, r[i]);
+            store_turned(panel + step * PART_BYTES + half * TILE_BYTES, r);
         }
     /* The upper word of each pair, and the lower one, as a float's bits. */
     return is_huge(
@@ -337,9 +343,7 @@ static ALWAYS_INLINE void pack_blocks(unsigned char *panel, const unsigned char 
                 __builtin_prefetch(w + (line + SIDE) * distance + step * BLOCK_BYTES(dtype)); /* the next panel's */
                 r[i] = line < lines ? block_words(w + line * distance + step * BLOCK_BYTES(dtype), dtype) : vf_zero();
             }
-            vf_transpose(r);
-            for (int i = 0; i < TILE_LINES; i++)
-                _mm512_storeu_ps(panel + step * PART_BYTES + half * TILE_BYTES + i * 64, r[i]);
+            store_turned(panel + step * PART_BYTES + half * TILE_BYTES, r);
         }
 }
 
