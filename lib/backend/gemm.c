@@ -175,19 +175,7 @@ static void gemm_words(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const
 {
     bool own = x->compute == MM_BF16 || (x->compute == MM_F32 && (!x->blas || x->k.beats_blas));
     if (K > 0 && dtype == MM_BF16 && own) {
-        product p = { .x = x,
-                      .a = X,
-                      .b = W,
-                      .c = Y,
-                      .b_dtype = dtype,
-                      .M = M,
-                      .N = N,
-                      .K = K,
-                      .ldc = ldy,
-                      .ars = ldx,
-                      .acs = 1,
-                      .brs = 1,
-                      .bcs = K };
+        product p = product_of_weight(x, M, N, K, X, ldx, W, dtype, Y, ldy);
         mmi_product_by_panels(&p, x->k.gemm_in_place && x->compute == MM_F32);
         return;
     }

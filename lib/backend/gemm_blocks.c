@@ -97,19 +97,7 @@ static void multiply_rounded(const mmi_exec *x, int64_t M, int64_t N, int64_t K,
 {
     mmi_exec rounding = *x;
     rounding.compute = MM_BF16;
-    product p = { .x = &rounding,
-                  .a = X,
-                  .b = W,
-                  .c = Y,
-                  .b_dtype = dtype,
-                  .M = M,
-                  .N = N,
-                  .K = K,
-                  .ldc = ldy,
-                  .ars = ldx,
-                  .acs = 1,
-                  .brs = 1,
-                  .bcs = K };
+    product p = product_of_weight(&rounding, M, N, K, X, ldx, W, dtype, Y, ldy);
     mmi_product_by_panels(&p, false);
 }
 

@@ -94,6 +94,25 @@ typedef struct product {
     cut cut;
 } product;
 
+/* Y[M, N] = X[M, K] · W[N, K]ᵀ. */
+static inline product product_of_weight(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const float *X, int64_t ldx,
+                                        const void *W, int32_t dtype, float *Y, int64_t ldy)
+{
+    return (product){ .x = x,
+                      .a = X,
+                      .b = W,
+                      .c = Y,
+                      .b_dtype = dtype,
+                      .M = M,
+                      .N = N,
+                      .K = K,
+                      .ldc = ldy,
+                      .ars = ldx,
+                      .acs = 1,
+                      .brs = 1,
+                      .bcs = K };
+}
+
 /* What C begins with at (i, j), or NULL. */
 static inline const float *product_from(const product *t, int64_t i, int64_t j)
 {
