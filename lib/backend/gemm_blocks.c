@@ -104,7 +104,7 @@ static void multiply_rounded(const mmi_exec *x, int64_t M, int64_t N, int64_t K,
 void mmi_product_of_blocks(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const float *X, int64_t ldx,
                            const void *W, int32_t dtype, float *panel, float *Y, int64_t ldy)
 {
-    if (x->k.round_blocks > 0 && M >= x->k.round_blocks && N > 0 && K > 0) {
+    if (mmi_rounds_blocks(&x->k, M) && N > 0 && K > 0) {
         multiply_rounded(x, M, N, K, X, ldx, W, dtype, Y, ldy);
         return;
     }

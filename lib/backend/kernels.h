@@ -164,6 +164,12 @@ static inline int64_t mmi_quantized_row(int64_t K)
     return K + K / 32 * (int64_t)(sizeof(float) + sizeof(int32_t));
 }
 
+/* Whether so many rows meet weights in blocks as bf16 numbers. */
+static inline int32_t mmi_rounds_blocks(const mmi_kernels *k, int64_t rows)
+{
+    return k->round_blocks > 0 && rows >= k->round_blocks;
+}
+
 /* As mmi_act in model/arch.h, which sits above this folder; a static assertion there holds them equal. */
 enum { MMI_ACT_SILU = 0, MMI_ACT_GELU = 1, MMI_ACT_GELU_TANH = 2, MMI_ACT_RELU = 3 };
 

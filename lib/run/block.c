@@ -17,7 +17,7 @@ static int64_t row_width(const mmi_arch *a)
 static bool attention_rounds(const mm_context *ctx, const mmi_pass *pass)
 {
     const mmi_kernels *k = &ctx->exec.k;
-    bool blocks = ctx->limits.weights.blocks && k->round_blocks > 0 && pass->N >= k->round_blocks;
+    bool blocks = ctx->limits.weights.blocks && mmi_rounds_blocks(k, pass->N);
     return k->round_attention && (ctx->exec.compute == MM_BF16 || blocks);
 }
 

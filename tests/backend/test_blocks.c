@@ -454,7 +454,7 @@ static void weighted_check(weighted *p, const mmi_path *path, int64_t M, int thr
     for (int64_t i = 0; i < M * p->N; i++)
         p->y[i] = NAN;
     weight_product(p->y, path, threads, M, p->N, p->K, p->x, p->w, p->dtype, p->panel);
-    if (k.round_blocks == 0 || M < k.round_blocks) {
+    if (!mmi_rounds_blocks(&k, M)) {
         expect(memcmp(p->y, p->whole, bytes) == 0, "%s, %s: %lld rows on %d threads", path->name,
                mm_dtype_name(p->dtype), (long long)M, threads);
         return;

@@ -162,10 +162,7 @@ static ALWAYS_INLINE void lay_numbers(w_block *to, const unsigned char *w, int64
                                       int32_t dtype)
 {
     for (int64_t j = 0; j < GROUP; j++) {
-        __m256i numbers = block_numbers(w, dtype);
-        if (dtype == MM_Q4_0)
-            numbers = _mm256_sub_epi8(numbers, _mm256_set1_epi8(8));
-        _mm256_storeu_si256((void *)to->numbers[j], numbers);
+        _mm256_storeu_si256((void *)to->numbers[j], signed_numbers(w, dtype));
         w += j + 1 < rows ? distance : 0;
     }
 }

@@ -320,12 +320,10 @@ void SIMD(gemm_pack_bf16)(float *to, const void *w, int64_t across, int64_t coun
 /* 32 numbers of a block, times its scale. */
 static ALWAYS_INLINE vf block_words(const unsigned char *block, int32_t dtype)
 {
-    __m256i numbers = block_numbers(block, dtype);
+    __m256i numbers = signed_numbers(block, dtype);
     uint16_t bits;
     memcpy(&bits, block, sizeof bits);
     vf scale = _mm512_cvtph_ps(_mm256_set1_epi16((short)bits));
-    if (dtype == MM_Q4_0)
-        numbers = _mm256_sub_epi8(numbers, _mm256_set1_epi8(8));
     vf first = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_castsi256_si128(numbers)));
     vf second = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_extracti128_si256(numbers, 1)));
     return _mm512_castsi512_ps(to_words(vf_mul(first, scale), vf_mul(second, scale)));

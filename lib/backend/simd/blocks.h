@@ -25,6 +25,13 @@ static ALWAYS_INLINE __m256i block_numbers(const unsigned char *block, int32_t d
     return _mm256_and_si256(shifted, _mm256_set1_epi8(15));
 }
 
+/* The same, signed. */
+static ALWAYS_INLINE __m256i signed_numbers(const unsigned char *block, int32_t dtype)
+{
+    __m256i numbers = block_numbers(block, dtype);
+    return dtype == MM_Q4_0 ? _mm256_sub_epi8(numbers, _mm256_set1_epi8(8)) : numbers;
+}
+
 /* With WEIGHT_OFFSET. */
 static ALWAYS_INLINE __m256i block_weights(const unsigned char *block, int32_t dtype)
 {
