@@ -103,17 +103,19 @@ MM_API const mm_config *mm_model_config(const mm_model *model);
 MM_API int64_t mm_model_tensor_count(const mm_model *model);
 
 /**
- * Look at a tensor, by index or by name. The view is lent until the model is freed; it is for reading.
+ * Look at a tensor, by index or by name. The view is lent until the model is freed; it is for reading. Products read
+ * blocks in an order of their own, so looking at a quantized tensor for the first time makes a copy of it, which stays.
  *
- * @return MM_OK; MM_ERR_ARG, no such tensor. Since: 0.1
+ * @return MM_OK; MM_ERR_ARG, no such tensor; MM_ERR_MEMORY, no room for such a copy. Since: 0.1
  */
 MM_API mm_status mm_model_tensor(const mm_model *model, int64_t index, mm_view *out);
 MM_API mm_status mm_model_find(const mm_model *model, const char *name, mm_view *out);
 
 /**
- * Open a tensor for writing. Say mm_model_written() when done, before anything runs the model again.
+ * Open a tensor for writing. Say mm_model_written() when done, before anything runs, copies or casts the model again.
  *
- * @return MM_OK; MM_ERR_ARG, no such tensor; MM_ERR_STATE, the weights are mapped from a file. Since: 0.1
+ * @return MM_OK; MM_ERR_ARG, no such tensor; MM_ERR_STATE, the weights are mapped from a file; MM_ERR_MEMORY, as for
+ *         mm_model_tensor(). Since: 0.1
  */
 MM_API mm_status mm_model_write(mm_model *model, int64_t index, mm_view *out);
 MM_API void mm_model_written(mm_model *model);

@@ -24,11 +24,12 @@ void mmi_gemm(const mmi_exec *x, bool ta, bool tb, int64_t M, int64_t N, int64_t
 int64_t mmi_gemm_own_scratch(const mmi_kernels *k);
 
 /* Floats of scratch per worker that mmi_gemm_weight needs for weights in blocks whose rows have up to K numbers. */
-int64_t mmi_gemm_blocks_scratch(const mmi_kernels *k, int64_t K);
+int64_t mmi_gemm_blocks_scratch(int64_t K);
 
 /* Y[M, N] = X[M, K] · W[N, K]ᵀ with W of any dtype. `panel` has room for N * K floats (NULL when W is float32): of W in
- * f16, and in bf16 where it goes to OpenBLAS. With W in blocks (q8_0, q4_0; K a multiple of 32) it holds X, which is
- * quantized too, block by block, and multiplied as whole numbers: see gemv_blocks. A row of Y then depends on its row
+ * f16, and in bf16 where it goes to OpenBLAS. With W in blocks (q8_0, q4_0; K a multiple of 32) W lies in strips
+ * (strips.h), and `panel` holds X, which is quantized too, block by block, and multiplied as whole numbers: see
+ * gemm_blocks. A row of Y then depends on its row
  * of X alone, not on M, nor on x->compute; but where the table has `round_blocks`, so many rows and more are rounded to
  * bf16, as the numbers of W are. */
 void mmi_gemm_weight(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const float *X, int64_t ldx, const void *W,

@@ -1,17 +1,18 @@
 /* Products with weights in blocks. */
 #include "backend/gemm.h"
 #include "backend/product.h"
-#include "base/dtype.h"
+#include "backend/strips.h"
 
-/* Up to so many rows meet W as it lies; for more it pays to lay it out anew. Laying out costs as much as multiplying
- * with one or two rows: on Zen 3, 3 rows take as long either way. */
+/* Up to so many rows are made whole numbers by the caller, and read W in runs of neighbouring pieces. */
 #define FEW_BLOCK_ROWS 3
 
-/* Rows of a slice, for which W is laid out once, and its columns: at most so many, and fewer when there would be too
- * few slices. Many rows hide that the first columns of a slice are not asked for ahead, so their slices are narrow. */
+/* Rows of a slice, which a part of W meets while it is in a cache, and its columns: at most so many, and fewer when
+ * there would be too few slices. Many rows hide that the first columns of a slice are not asked for ahead, so their
+ * slices are narrow. */
 #define BLOCK_SLICE_ROWS 512
 #define BLOCK_SLICE_COLS 256
-#define BLOCK_STEP_COLS 32
+#define BLOCK_STEP_ROWS 16
+#define BLOCK_STEP_COLS (2 * MMI_STRIP)
 #define MANY_BLOCK_ROWS 64
 #define MANY_SLICES (4 * WANTED_SLICES)
 #define QUANTIZED_PER_PIECE 8192
@@ -21,7 +22,7 @@ typedef struct blocks {
     const mmi_exec *x;
     const float *X;
     unsigned char *quantized; /* [rows, K] */
-    const unsigned char *W;
+    const unsigned char *W;   /* strips */
     float *Y;
     int64_t rows, N, K, ldx, ldy;
     int64_t quantize_rows, few_cols; /* per piece */
@@ -29,10 +30,9 @@ typedef struct blocks {
     int32_t dtype;
 } blocks;
 
-int64_t mmi_gemm_blocks_scratch(const mmi_kernels *k, int64_t K)
+int64_t mmi_gemm_blocks_scratch(int64_t K)
 {
-    int64_t few = FEW_BLOCK_ROWS * mmi_quantized_row(K) / (int64_t)sizeof(float);
-    return few > k->gemm_blocks_scratch ? few : k->gemm_blocks_scratch;
+    return FEW_BLOCK_ROWS * mmi_quantized_row(K) / (int64_t)sizeof(float);
 }
 
 static void quantize_rows(void *arg, int64_t piece, int worker)
@@ -41,7 +41,16 @@ static void quantize_rows(void *arg, int64_t piece, int worker)
     int64_t i, i_end;
     (void)worker;
     mmi_piece_rows(piece, b->quantize_rows, b->rows, &i, &i_end);
-    b->x->k.quantize_rows(b->quantized + i * mmi_quantized_row(b->K), b->X + i * b->ldx, b->ldx, i_end - i, b->K);
+    for (; i < i_end; i++)
+        b->x->k.quantize(b->quantized + i * mmi_quantized_row(b->K), b->X + i * b->ldx, b->K);
+}
+
+/* Rows [i, i_end) of X against rows [j, j_end) of W, from the beginning of a strip. */
+static void multiply_blocks(const blocks *b, int64_t i, int64_t i_end, int64_t j, int64_t j_end)
+{
+    const unsigned char *w = b->W + mmi_dtype_bytes(b->dtype, j * b->K);
+    b->x->k.gemm_blocks(b->Y + i * b->ldy + j, b->ldy, b->quantized + i * mmi_quantized_row(b->K), w, b->dtype,
+                        i_end - i, j_end - j, b->K);
 }
 
 static void multiply_few(void *arg, int64_t piece, int worker)
@@ -50,19 +59,16 @@ static void multiply_few(void *arg, int64_t piece, int worker)
     int64_t j, j_end;
     (void)worker;
     mmi_piece_rows(piece, b->few_cols, b->N, &j, &j_end);
-    const unsigned char *w = b->W + mmi_dtype_bytes(b->dtype, j * b->K);
-    b->x->k.gemv_blocks(b->Y + j, b->ldy, b->quantized, w, b->dtype, b->rows, j_end - j, b->K);
+    multiply_blocks(b, 0, b->rows, j, j_end);
 }
 
-static void multiply_blocks(void *arg, int64_t piece, int worker)
+static void multiply_slice(void *arg, int64_t piece, int worker)
 {
     const blocks *b = arg;
     int64_t i, i_end, j, j_end;
-    if (!cut_piece(&b->cut, piece, &i, &i_end, &j, &j_end))
-        return;
-    const unsigned char *w = b->W + mmi_dtype_bytes(b->dtype, j * b->K);
-    b->x->k.gemm_blocks(b->Y + i * b->ldy + j, b->ldy, b->quantized + i * mmi_quantized_row(b->K), w, b->dtype,
-                        i_end - i, j_end - j, b->K, mmi_exec_scratch(b->x, worker));
+    (void)worker;
+    if (cut_piece(&b->cut, piece, &i, &i_end, &j, &j_end))
+        multiply_blocks(b, i, i_end, j, j_end);
 }
 
 /* The caller is worker 0, and nothing here uses scratch otherwise: its own holds what all read. */
@@ -71,7 +77,7 @@ static void multiply_few_rows(blocks *b)
     b->quantized = (unsigned char *)mmi_exec_scratch(b->x, 0);
     for (int64_t i = 0; i < b->rows; i++)
         b->x->k.quantize(b->quantized + i * mmi_quantized_row(b->K), b->X + i * b->ldx, b->K);
-    b->few_cols = mmi_rows_per_piece(b->N, b->K, b->dtype);
+    b->few_cols = round_up(mmi_rows_per_piece(b->N, b->K, b->dtype), MMI_STRIP);
     mmi_pool_run_neighbours(b->x->pool, mmi_pieces(b->N, b->few_cols), multiply_few, b);
 }
 
@@ -79,16 +85,16 @@ static void multiply_few_rows(blocks *b)
 static void multiply_many_rows(blocks *b, float *panel)
 {
     b->quantized = (unsigned char *)panel;
-    const int64_t together = b->x->k.gemm_blocks_rows;
-    b->quantize_rows = round_up(mmi_pieces(QUANTIZED_PER_PIECE, b->K > 0 ? b->K : 1), together);
+    b->quantize_rows = mmi_pieces(QUANTIZED_PER_PIECE, b->K > 0 ? b->K : 1);
     mmi_pool_run(b->x->pool, mmi_pieces(b->rows, b->quantize_rows), quantize_rows, b);
     int64_t slices = b->rows < MANY_BLOCK_ROWS ? WANTED_SLICES : MANY_SLICES;
     int64_t down = mmi_pieces(b->rows, BLOCK_SLICE_ROWS), wanted = mmi_pieces(slices, down);
     int64_t cols = round_up(mmi_pieces(b->N, wanted), BLOCK_STEP_COLS);
-    b->cut =
-        (cut){ .M = b->rows, .N = b->N, .rows = part(b->rows, down, together), .cols = least(cols, BLOCK_SLICE_COLS) };
-    cut_finish(&b->cut, b->K, together, BLOCK_STEP_COLS);
-    mmi_pool_run(b->x->pool, cut_pieces(&b->cut), multiply_blocks, b);
+    b->cut = (cut){
+        .M = b->rows, .N = b->N, .rows = part(b->rows, down, BLOCK_STEP_ROWS), .cols = least(cols, BLOCK_SLICE_COLS)
+    };
+    cut_finish(&b->cut, b->K, BLOCK_STEP_ROWS, BLOCK_STEP_COLS);
+    mmi_pool_run(b->x->pool, cut_pieces(&b->cut), multiply_slice, b);
 }
 
 /* As numbers in bf16, and X rounded to it. */
@@ -109,7 +115,6 @@ void mmi_product_of_blocks(const mmi_exec *x, int64_t M, int64_t N, int64_t K, c
         return;
     }
     int64_t room = N * K * (int64_t)sizeof(float) / mmi_quantized_row(K > 0 ? K : MMI_BLOCK);
-    room -= room % x->k.gemm_blocks_rows; /* the last of these rows are there as a whole */
     int64_t most = room > FEW_BLOCK_ROWS ? room : FEW_BLOCK_ROWS;
     for (int64_t i = 0; i < M && N > 0; i += most) {
         int64_t count = M - i < most ? M - i : most;

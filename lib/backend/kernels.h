@@ -111,35 +111,28 @@ typedef struct mmi_kernels {
     /* As gemm_pack_b, of numbers in bf16 that lie one behind the other along K: weights as they are
      * kept. `round` is MM_F32 or MM_BF16. */
     void (*gemm_pack_bf16)(float *to, const void *w, int64_t across, int64_t count, int64_t K, int32_t round);
-    /* As gemm_pack_b, rounded to bf16, of weights in blocks: K and `across` are multiples of 32. NULL where
-     * round_blocks is 0. */
-    void (*gemm_pack_blocks)(float *to, const void *w, int32_t dtype, int64_t across, int64_t count, int64_t K);
+    /* As gemm_pack_b, rounded to bf16, of weights in strips of `cols` numbers a row: w is the strip that begins with
+     * the first row, and number 0 of K is number `first` there; all three are multiples of 32. NULL where round_blocks
+     * is 0. */
+    void (*gemm_pack_blocks)(float *to, const void *w, int32_t dtype, int64_t cols, int64_t first, int64_t count,
+                             int64_t K);
     /* C[M, N] = op(A) · op(B) of such panels, K numbers along, K > 0, or `from` + it: C itself, or rows ldc apart, too.
      * With ars > 0, nothing rounded, and gemm_in_place, A is not packed: its rows of contiguous numbers are ars apart.
      */
     void (*gemm_multiply)(float *c, int64_t ldc, const float *a, int64_t ars, const float *b, int64_t M, int64_t N,
                           int64_t K, const float *from, int32_t round);
 
-    /* --- Products with weights in blocks: K a multiple of 32, rows without gaps --- */
+    /* --- Products with weights in blocks: K a multiple of 32 --- */
 
-    /* One row of K numbers for gemv_blocks: K signed bytes q, K / 32 float32 scales, K / 32 int32 sums of a block's q
+    /* One row of K numbers for gemm_blocks: K signed bytes q, K / 32 float32 scales, K / 32 int32 sums of a block's q
      * (mmi_quantized_row() bytes, at a multiple of 4). A block's scale is its largest magnitude / 127, q to nearest,
      * ties to even; the scale is NaN and q is 0 where the block holds a NaN or an infinity. */
     void (*quantize)(void *q, const float *x, int64_t K);
-    /* y[M, N] = x[M, K] · W[N, K]ᵀ; x by quantize(), row behind row, W q8_0 or q4_0. Within a block the sum is exact,
-     * in integers; over blocks, in their order, it is float32: sum = fma(scale of W · scale of x, block's sum, sum). So
-     * every table gives the same bits, whatever M and N. Reads W as it lies, for a few rows of x. */
-    void (*gemv_blocks)(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
-                        int64_t K);
-    /* Rows of K numbers, ldx apart, for gemm_blocks: the same numbers in an order of the table's own, gemm_blocks_rows
-     * rows together, M · mmi_quantized_row() bytes with M rounded up to a multiple of those. */
-    void (*quantize_rows)(void *q, const float *x, int64_t ldx, int64_t M, int64_t K);
-    int64_t gemm_blocks_rows;
-    /* As gemv_blocks for more rows, x by quantize_rows() from a multiple of gemm_blocks_rows on. W is laid out anew in
-     * `scratch` (gemm_blocks_scratch floats, whatever the shape). */
+    /* y[M, N] = x[M, K] · W[N, K]ᵀ; x by quantize(), row behind row, W q8_0 or q4_0 in strips (strips.h), from the
+     * beginning of one. Within a block the sum is exact, in integers; over blocks, in their order, it is float32: sum =
+     * fma(scale of W · scale of x, block's sum, sum). So every table gives the same bits, whatever M and N. */
     void (*gemm_blocks)(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
-                        int64_t K, float *scratch);
-    int64_t gemm_blocks_scratch;
+                        int64_t K);
 
     /* --- Optimizer --- */
 

@@ -85,7 +85,7 @@ static inline void cut_finish(cut *c, int64_t K, int64_t step_rows, int64_t step
 typedef struct product {
     const mmi_exec *x;
     const float *a;
-    const void *b; /* float32; for our own kernels, where brs is 1, also bf16, or blocks that are rounded to it */
+    const void *b; /* float32; for our own kernels, where brs is 1, also bf16, or strips that are rounded to it */
     float *c;
     int32_t b_dtype;
     int64_t M, N, K, ldc;
@@ -135,7 +135,7 @@ static inline void product_pack(const product *p, float *to, bool rows, int64_t 
     else if (p->b_dtype == MM_F32)
         kernels->gemm_pack_b(to, product_b(p, k, first), p->bcs, p->brs, count, K, p->x->compute);
     else if (mmi_block_bytes(p->b_dtype) > 0)
-        kernels->gemm_pack_blocks(to, product_b(p, k, first), p->b_dtype, p->bcs, count, K);
+        kernels->gemm_pack_blocks(to, product_b(p, 0, first), p->b_dtype, p->bcs, k, count, K);
     else
         kernels->gemm_pack_bf16(to, product_b(p, k, first), p->bcs, count, K, p->x->compute);
 }

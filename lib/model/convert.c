@@ -3,26 +3,10 @@
 #include <string.h>
 
 #include "backend/kernels.h"
-#include "base/dtype.h"
+#include "backend/strips.h"
 
 #define CHUNK_BYTES ((size_t)16384) /* read at a time where a dtype is turned into another */
-#define CHUNK 2048 /* floats on the stack between two dtypes, whole blocks of them */
-
-/* Every float16 and bfloat16 is a float32, and so is a small whole number times a float16: going through it rounds only
- * once. */
-static void through_float(const mmi_kernels *k, unsigned char *out, int32_t to, const unsigned char *in, int32_t from,
-                          int64_t n)
-{
-    float middle[CHUNK];
-    while (n > 0) {
-        int64_t now = n < CHUNK ? n : CHUNK;
-        k->widen(middle, in, from, now);
-        k->narrow(out, middle, to, now);
-        in += mmi_dtype_bytes(from, now);
-        out += mmi_dtype_bytes(to, now);
-        n -= now;
-    }
-}
+#define CHUNK 2048                  /* floats on the stack between two dtypes, whole blocks of them */
 
 void mmi_convert(void *out, int32_t to, const void *in, int32_t from, int64_t n)
 {
@@ -34,12 +18,61 @@ void mmi_convert(void *out, int32_t to, const void *in, int32_t from, int64_t n)
     }
     mmi_kernels k;
     mmi_kernels_init_c(&k);
-    if (to == MM_F32)
-        k.widen(out, in, from, n);
-    else if (from == MM_F32)
-        k.narrow(out, in, to, n);
-    else
-        through_float(&k, out, to, in, from, n);
+    /* Every float16 and bfloat16 is a float32: going through it rounds only once. */
+    float middle[CHUNK];
+    for (int64_t at = 0; at < n; at += CHUNK) {
+        int64_t now = n - at < CHUNK ? n - at : CHUNK;
+        k.widen(middle, (const unsigned char *)in + mmi_dtype_bytes(from, at), from, now);
+        k.narrow((unsigned char *)out + mmi_dtype_bytes(to, at), middle, to, now);
+    }
+}
+
+/* Numbers [first, first + n) of a row, n at most CHUNK. */
+static void read_row(const mmi_kernels *k, float *y, const void *in, int32_t from, int64_t cols, int64_t row,
+                     int64_t first, int64_t n)
+{
+    if (mmi_block_bytes(from) == 0) {
+        k->widen(y, (const unsigned char *)in + mmi_dtype_bytes(from, row * cols + first), from, n);
+        return;
+    }
+    unsigned char blocks[CHUNK / MMI_BLOCK * MMI_MOST_BLOCK_BYTES];
+    mmi_strips_get(blocks, in, from, cols, row, first / MMI_BLOCK, n / MMI_BLOCK);
+    k->widen(y, blocks, from, n);
+}
+
+static void write_row(const mmi_kernels *k, void *out, int32_t to, const float *x, int64_t cols, int64_t row,
+                      int64_t first, int64_t n)
+{
+    if (mmi_block_bytes(to) == 0) {
+        k->narrow((unsigned char *)out + mmi_dtype_bytes(to, row * cols + first), x, to, n);
+        return;
+    }
+    unsigned char blocks[CHUNK / MMI_BLOCK * MMI_MOST_BLOCK_BYTES];
+    k->narrow(blocks, x, to, n);
+    mmi_strips_put(out, to, cols, row, first / MMI_BLOCK, n / MMI_BLOCK, blocks);
+}
+
+void mmi_convert_matrix(void *out, int32_t to, const void *in, int32_t from, int64_t rows, int64_t cols)
+{
+    if (to == from) {
+        memcpy(out, in, mmi_matrix_bytes(to, rows, cols));
+        return;
+    }
+    if (mmi_block_bytes(to) == 0 && mmi_block_bytes(from) == 0) {
+        mmi_convert(out, to, in, from, rows * cols);
+        return;
+    }
+    mmi_kernels k;
+    mmi_kernels_init_c(&k);
+    float middle[CHUNK];
+    if (mmi_block_bytes(to) > 0)
+        mmi_strips_begin(out, to, rows, cols);
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t at = 0; at < cols; at += CHUNK) {
+            int64_t now = cols - at < CHUNK ? cols - at : CHUNK;
+            read_row(&k, middle, in, from, cols, i, at, now);
+            write_row(&k, out, to, middle, cols, i, at, now);
+        }
 }
 
 mm_status mmi_convert_entry(void *out, int32_t dtype, const mmi_st_file *file, const mmi_st_entry *entry)

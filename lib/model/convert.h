@@ -6,9 +6,12 @@
 
 #include "model/safetensors.h"
 
-/* out[i] = in[i] for n elements; dtypes of weights; of one in blocks n is a multiple of
- * MMI_BLOCK. Rounded as the kernel `narrow` does. Any alignment. */
+/* out[i] = in[i] for n elements; dtypes of weights, but those in blocks. Rounded as the kernel `narrow` does. Any
+ * alignment. */
 void mmi_convert(void *out, int32_t to, const void *in, int32_t from, int64_t n);
+
+/* A matrix of any dtype as a model keeps it: in blocks as strips. */
+void mmi_convert_matrix(void *out, int32_t to, const void *in, int32_t from, int64_t rows, int64_t cols);
 
 /* out = all of a file's entry as `dtype`, however the file was opened. MM_ERR_IO. */
 mm_status mmi_convert_entry(void *out, int32_t dtype, const mmi_st_file *file, const mmi_st_entry *entry);

@@ -8,19 +8,21 @@
 #include "base/files.h"
 #include "model/model.h"
 
-/* Three blocks of memory: the handle with its tables, the config, and the arena unless the weights are mapped. */
+/* Three blocks of memory: the handle with its tables, the config, and the arena unless the weights are mapped; and one
+ * for each tensor in `shown`. */
 struct mm_model {
-    atomic_size_t holds;           /* handles that live on this model, its owner's included */
+    atomic_size_t holds; /* handles that live on this model, its owner's included */
     atomic_uint_fast64_t version;
     mm_config *config;
     mmi_arch arch;
     mmi_layout layout;
-    const void **data;             /* [layout.count]: into the arena, or into the maps */
-    int32_t *dtypes;               /* [layout.count] */
-    unsigned char *arena;          /* NULL when mapped */
-    mmi_mapping *maps;             /* [map_count] */
+    const void **data;      /* [layout.count]: into the arena, or into the maps; in blocks, as strips */
+    _Atomic(void *) *shown; /* [layout.count]: those in blocks that were asked for, as GGUF has them; else NULL */
+    int32_t *dtypes;        /* [layout.count] */
+    unsigned char *arena;   /* NULL when mapped */
+    mmi_mapping *maps;      /* [map_count] */
     size_t map_count;
-    bool trainable;                /* in an arena, all of it float32 */
+    bool trainable; /* in an arena, all of it float32 */
 };
 
 /* A model of a copy of `config`, without weights: every dtype is MM_F32, every pointer NULL. Takes room for `maps`

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/dtype.h"
+#include "backend/strips.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "model/convert.h"
@@ -20,11 +20,13 @@ static mm_model *carve_handle(mmi_carve *carve, int64_t tensors, size_t maps)
 {
     mm_model *model = mmi_carve_take(carve, 1, sizeof *model);
     const void **data = mmi_carve_take(carve, tensors, sizeof *data);
+    _Atomic(void *) *shown = mmi_carve_take(carve, tensors, sizeof *shown);
     int32_t *dtypes = mmi_carve_take(carve, tensors, sizeof *dtypes);
     mmi_mapping *mappings = mmi_carve_take(carve, (int64_t)maps, sizeof *mappings);
     if (!carve->base)
         return NULL;
     model->data = data;
+    model->shown = shown;
     model->dtypes = dtypes;
     model->maps = mappings;
     model->map_count = maps;
@@ -53,6 +55,12 @@ static mm_status check_blocks(const mmi_layout *layout, int32_t dtype)
     return MM_OK;
 }
 
+static size_t weight_bytes(const mmi_tensor *tensor, int32_t dtype)
+{
+    return tensor->rank == 2 ? mmi_matrix_bytes(dtype, tensor->shape[0], tensor->shape[1]) :
+                               mmi_dtype_bytes(dtype, tensor->elements);
+}
+
 /* Bytes of an arena for weights of `dtype`. */
 static size_t weights_bytes(const mmi_layout *layout, int32_t dtype)
 {
@@ -60,7 +68,7 @@ static size_t weights_bytes(const mmi_layout *layout, int32_t dtype)
     for (int role = 0; role < MMI_ROLES; role++) {
         mmi_tensor tensor;
         mmi_layout_describe(layout, (mmi_role)role, &tensor);
-        size_t one = mmi_align_up(mmi_dtype_bytes(mmi_model_dtype(&tensor, dtype), tensor.elements));
+        size_t one = mmi_align_up(weight_bytes(&tensor, mmi_model_dtype(&tensor, dtype)));
         bytes += (size_t)mmi_layout_times(layout, (mmi_role)role) * one;
     }
     return bytes;
@@ -115,7 +123,7 @@ static size_t tensor_bytes(const mm_model *model, int64_t index)
 {
     mmi_tensor tensor;
     mmi_layout_tensor(&model->layout, index, &tensor);
-    return mmi_dtype_bytes(model->dtypes[index], tensor.elements);
+    return weight_bytes(&tensor, model->dtypes[index]);
 }
 
 mm_status mmi_model_place(mm_model *model)
@@ -194,7 +202,11 @@ static mm_status duplicate(const mm_model *model, int32_t dtype, mm_model **out)
     for (int64_t i = 0; i < fresh->layout.count; i++) {
         mmi_tensor tensor;
         mmi_layout_tensor(&fresh->layout, i, &tensor);
-        mmi_convert(mmi_model_room(fresh, i), fresh->dtypes[i], model->data[i], model->dtypes[i], tensor.elements);
+        if (tensor.rank == 2)
+            mmi_convert_matrix(mmi_model_room(fresh, i), fresh->dtypes[i], model->data[i], model->dtypes[i],
+                               tensor.shape[0], tensor.shape[1]);
+        else
+            mmi_convert(mmi_model_room(fresh, i), fresh->dtypes[i], model->data[i], model->dtypes[i], tensor.elements);
     }
     *out = fresh;
     return MM_OK;
@@ -240,6 +252,8 @@ void mm_model_free(mm_model *model)
         return;
     for (size_t i = 0; i < model->map_count; i++)
         mmi_unmap_file(&model->maps[i]);
+    for (int64_t i = 0; i < model->layout.count; i++)
+        mmi_free(atomic_load_explicit(&model->shown[i], memory_order_relaxed));
     mmi_free(model->arena);
     mm_config_free(model->config);
     mmi_free(model);
@@ -275,31 +289,57 @@ static mm_status check_index(const mm_model *model, int64_t index, const mm_view
     return MM_OK;
 }
 
-static void show(const mm_model *model, int64_t index, mm_view *out)
+/* A tensor in blocks as GGUF has it, made when it is first asked for: any number of threads may ask. */
+static mm_status show_blocks(const mm_model *model, int64_t index, const mmi_tensor *tensor, void **out)
+{
+    _Atomic(void *) *shown = &model->shown[index];
+    *out = atomic_load_explicit(shown, memory_order_acquire);
+    if (*out)
+        return MM_OK;
+    const int32_t dtype = model->dtypes[index];
+    size_t bytes = mmi_dtype_bytes(dtype, tensor->elements);
+    void *fresh = mmi_alloc(bytes, 1);
+    if (!fresh)
+        return mmi_fail_memory(bytes, "a tensor's blocks");
+    mmi_strips_unpack(fresh, model->data[index], dtype, tensor->shape[0], tensor->shape[1]);
+    if (atomic_compare_exchange_strong_explicit(shown, out, fresh, memory_order_acq_rel, memory_order_acquire))
+        *out = fresh;
+    else
+        mmi_free(fresh);
+    return MM_OK;
+}
+
+static mm_status show(const mm_model *model, int64_t index, mm_view *out)
 {
     mmi_tensor tensor;
     mmi_layout_tensor(&model->layout, index, &tensor);
     memset(out, 0, sizeof *out);
-    out->data = (void *)model->data[index]; /* who may write is told by the function that shows it */
-    out->dtype = model->dtypes[index];
+    const int32_t dtype = model->dtypes[index];
+    void *data = (void *)model->data[index]; /* who may write is told by the function that shows it */
+    if (mmi_block_bytes(dtype) > 0) {
+        mm_status status = show_blocks(model, index, &tensor, &data);
+        if (status != MM_OK)
+            return status;
+    }
+    out->data = data;
+    out->dtype = dtype;
     out->rank = tensor.rank;
     out->shape[0] = tensor.shape[0];
     out->shape[1] = tensor.shape[1]; /* 1 of a vector */
     out->shape[2] = out->shape[3] = 1;
     out->strides[0] = tensor.shape[1];
     out->strides[1] = tensor.rank == 2 ? 1 : 0;
-    if (mmi_block_bytes(out->dtype) > 0) {
+    if (mmi_block_bytes(dtype) > 0) {
         out->strides[0] = tensor.shape[1] / MMI_BLOCK;
         out->strides[1] = 0;
     }
+    return MM_OK;
 }
 
 mm_status mm_model_tensor(const mm_model *model, int64_t index, mm_view *out)
 {
     mm_status status = check_index(model, index, out, "mm_model_tensor");
-    if (status == MM_OK)
-        show(model, index, out);
-    return status;
+    return status == MM_OK ? show(model, index, out) : status;
 }
 
 mm_status mm_model_find(const mm_model *model, const char *name, mm_view *out)
@@ -309,8 +349,7 @@ mm_status mm_model_find(const mm_model *model, const char *name, mm_view *out)
     int64_t index = mmi_name_find(&model->layout, name);
     if (index < 0)
         return mmi_fail(MM_ERR_ARG, "mm_model_find: the model has no tensor \"%.200s\"", name);
-    show(model, index, out);
-    return MM_OK;
+    return show(model, index, out);
 }
 
 mm_status mm_model_write(mm_model *model, int64_t index, mm_view *out)
@@ -321,14 +360,22 @@ mm_status mm_model_write(mm_model *model, int64_t index, mm_view *out)
     if (!model->arena)
         return mmi_fail(MM_ERR_STATE, "mm_model_write: the weights are mapped from a file; mm_model_copy() gives some "
                                       "that can be written");
-    show(model, index, out);
-    return MM_OK;
+    return show(model, index, out);
 }
 
 void mm_model_written(mm_model *model)
 {
-    if (model)
-        atomic_fetch_add_explicit(&model->version, 1, memory_order_release);
+    if (!model)
+        return;
+    for (int64_t i = 0; i < model->layout.count; i++) {
+        mmi_tensor tensor;
+        const void *blocks = atomic_load_explicit(&model->shown[i], memory_order_acquire);
+        if (!blocks)
+            continue;
+        mmi_layout_tensor(&model->layout, i, &tensor);
+        mmi_strips_pack(mmi_model_room(model, i), blocks, model->dtypes[i], tensor.shape[0], tensor.shape[1]);
+    }
+    atomic_fetch_add_explicit(&model->version, 1, memory_order_release);
 }
 
 uint64_t mmi_model_version(const mm_model *model)

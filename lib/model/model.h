@@ -9,7 +9,7 @@
 
 /* One tensor's weights. */
 typedef struct mmi_weight {
-    const void *data; /* row-major, rows of `cols` elements without gaps */
+    const void *data; /* row-major, rows of `cols` elements without gaps; in blocks: strips (backend/strips.h) */
     int32_t dtype;
     int64_t rows, cols; /* a vector is one row */
 } mmi_weight;
@@ -31,8 +31,8 @@ uint64_t mmi_model_version(const mm_model *model);
 /* Handles that build on a model hold it. mm_model_free() drops the owner's hold. Thread-safe. */
 mm_model *mmi_model_hold(mm_model *model);
 
-/* What a tensor is in a model of `dtype`: of a quantized one vectors and the router, which are small and coarse roundings of
- * which show, stay float32. */
+/* What a tensor is in a model of `dtype`: of a quantized one vectors and the router, which are small and coarse
+ * roundings of which show, stay float32. */
 int32_t mmi_model_dtype(const mmi_tensor *tensor, int32_t dtype);
 
 /* What such a model of `dtype` takes: the weights, and the bookkeeping beside them (handle, config, offsets).

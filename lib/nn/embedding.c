@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "base/dtype.h"
+#include "backend/strips.h"
 
 #define ROWS 64    /* tokens per piece at least */
 #define COLUMNS 64 /* of the gradient table, per piece */
@@ -16,15 +16,33 @@ typedef struct job {
     int64_t N, C, step;
 } job;
 
+#define BLOCKS_AT_ONCE 32
+
+static void widen_strips(const job *j, float *out, int64_t row)
+{
+    unsigned char blocks[BLOCKS_AT_ONCE * MMI_MOST_BLOCK_BYTES];
+    const int64_t all = j->C / MMI_BLOCK;
+    for (int64_t b = 0; b < all; b += BLOCKS_AT_ONCE) {
+        int64_t count = all - b < BLOCKS_AT_ONCE ? all - b : BLOCKS_AT_ONCE;
+        mmi_strips_get(blocks, j->table.data, j->table.dtype, j->C, row, b, count);
+        j->x->k.widen(out + b * MMI_BLOCK, blocks, j->table.dtype, count * MMI_BLOCK);
+    }
+}
+
 static void gather(void *arg, int64_t piece, int worker)
 {
     (void)worker;
     const job *j = arg;
     int64_t first, last;
     mmi_piece_rows(piece, j->step, j->N, &first, &last);
-    size_t row = mmi_dtype_bytes(j->table.dtype, j->C);
-    for (int64_t i = first; i < last; i++)
-        j->x->k.widen(j->out + i * j->C, (const char *)j->table.data + (size_t)j->ids[i] * row, j->table.dtype, j->C);
+    const int32_t dtype = j->table.dtype;
+    for (int64_t i = first; i < last; i++) {
+        float *out = j->out + i * j->C;
+        if (mmi_block_bytes(dtype) > 0)
+            widen_strips(j, out, j->ids[i]);
+        else
+            j->x->k.widen(out, (const char *)j->table.data + mmi_dtype_bytes(dtype, j->ids[i] * j->C), dtype, j->C);
+    }
 }
 
 void mmi_embedding_forward(const mmi_exec *x, float *y, mmi_weight table, const int32_t *ids, int64_t N)

@@ -26,6 +26,7 @@ static bool join_weights(mmi_param *joined, const mmi_param *parts, int count)
         int64_t taken = joined->w.rows * joined->w.cols;
         if (!p->w.data || p->w.dtype != joined->w.dtype || p->w.cols != joined->w.cols)
             return false;
+        /* A last strip of blocks that has been filled up takes more than its rows, and ends it here. */
         if ((const char *)p->w.data != (const char *)joined->w.data + mmi_dtype_bytes(p->w.dtype, taken))
             return false;
         joined->w.rows += p->w.rows;

@@ -5,17 +5,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "backend/gemm.h"
-#include "base/dtype.h"
+#include "backend/kernels.h"
+#include "backend/strips.h"
 #include "base/files.h"
 #include "base/memory.h"
+#include "model/convert.h"
 
-enum { N = 1408, K = 512, MOST_ROWS = 512, WAYS = 5 };
+enum { N = 1408, K = 512, MOST_ROWS = 512, WAYS = 3 };
 
 typedef struct bench {
     mmi_kernels k;
-    float *x, *y, *w, *scratch;
-    unsigned char *quantized, *together, *blocks[2]; /* x by quantize() and by quantize_rows() */
+    float *x, *y, *w;
+    unsigned char *quantized, *strips[2];
 } bench;
 
 static const int32_t dtypes[2] = { MM_Q8_0, MM_Q4_0 };
@@ -29,10 +30,8 @@ static int prepare(bench *t, const char *kernels)
     t->x = mmi_calloc((size_t)MOST_ROWS * K, sizeof(float));
     t->w = mmi_calloc((size_t)N * K, sizeof(float));
     t->y = mmi_calloc((size_t)MOST_ROWS * N, sizeof(float));
-    t->scratch = mmi_calloc((size_t)mmi_gemm_blocks_scratch(&t->k, K), sizeof(float));
     t->quantized = mmi_calloc((size_t)MOST_ROWS, (size_t)mmi_quantized_row(K));
-    t->together = mmi_calloc((size_t)MOST_ROWS, (size_t)mmi_quantized_row(K));
-    if (!t->x || !t->w || !t->y || !t->scratch || !t->quantized || !t->together)
+    if (!t->x || !t->w || !t->y || !t->quantized)
         return 0;
     for (int64_t i = 0; i < (int64_t)N * K; i++)
         t->w[i] = (float)(i * 7919 % 255 - 127) * 0.01f;
@@ -40,27 +39,23 @@ static int prepare(bench *t, const char *kernels)
         t->x[i] = (float)(i * 7919 % 251 - 125) * 0.01f;
     for (int64_t i = 0; i < MOST_ROWS; i++)
         t->k.quantize(t->quantized + i * mmi_quantized_row(K), t->x + i * K, K);
-    t->k.quantize_rows(t->together, t->x, K, MOST_ROWS, K);
     for (int d = 0; d < 2; d++) {
-        t->blocks[d] = mmi_alloc(mmi_dtype_bytes(dtypes[d], (int64_t)N * K), 1);
-        if (!t->blocks[d])
+        t->strips[d] = mmi_alloc(mmi_strips_bytes(dtypes[d], N, K), 1);
+        if (!t->strips[d])
             return 0;
-        t->k.narrow(t->blocks[d], t->w, dtypes[d], (int64_t)N * K);
+        mmi_convert_matrix(t->strips[d], dtypes[d], t->w, MM_F32, N, K);
     }
     return 1;
 }
 
-/* 0: floats; then q8_0 and q4_0 as they lie, and laid out anew. */
+/* 0: floats; then q8_0 and q4_0. */
 static void multiply(const bench *t, int64_t rows, int way)
 {
     const mmi_kernels *k = &t->k;
-    int d = (way - 1) % 2;
     if (way == 0)
         k->gemm_tile(t->y, N, t->x, K, 1, t->w, N, rows, N, K, false);
-    else if (way <= 2)
-        k->gemv_blocks(t->y, N, t->quantized, t->blocks[d], dtypes[d], rows, N, K);
     else
-        k->gemm_blocks(t->y, N, t->together, t->blocks[d], dtypes[d], rows, N, K, t->scratch);
+        k->gemm_blocks(t->y, N, t->quantized, t->strips[way - 1], dtypes[way - 1], rows, N, K);
 }
 
 int main(int argc, char **argv)
@@ -72,8 +67,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: bench_blocks [seconds per line [kernels]]\n");
         return 1;
     }
-    printf("%s; 10^9 products/s\n%5s %8s %8s %8s %8s %8s\n", t.k.name, "rows", "f32", "q8_0", "q4_0", "q8_0 new",
-           "q4_0 new");
+    printf("%s; 10^9 products/s\n%5s %8s %8s %8s\n", t.k.name, "rows", "f32", "q8_0", "q4_0");
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
         double best[WAYS], start = mmi_now();
         for (int way = 0; way < WAYS; way++)
@@ -93,10 +87,8 @@ int main(int argc, char **argv)
     mmi_free(t.x);
     mmi_free(t.y);
     mmi_free(t.w);
-    mmi_free(t.scratch);
     mmi_free(t.quantized);
-    mmi_free(t.together);
-    mmi_free(t.blocks[0]);
-    mmi_free(t.blocks[1]);
+    mmi_free(t.strips[0]);
+    mmi_free(t.strips[1]);
     return 0;
 }

@@ -4,7 +4,7 @@
 
 #include "backend/c/portable.h"
 #include "backend/gemm.h"
-#include "base/dtype.h"
+#include "backend/strips.h"
 #include "base/memory.h"
 #include "../nn/exec.h"
 #include "tables.h"
@@ -29,6 +29,49 @@ static double scale_of(const mmi_kernels *k, const unsigned char *block, int32_t
     k->widen(y, one, dtype, MMI_BLOCK);
     return y[0];
 }
+
+/* A matrix in blocks, as strips. */
+static unsigned char *strips_of(int slot, const void *blocks, int32_t dtype, int64_t rows, int64_t cols)
+{
+    unsigned char *strips = edge_place(slot, (int64_t)mmi_strips_bytes(dtype, rows, cols));
+    mmi_strips_pack(strips, blocks, dtype, rows, cols);
+    return strips;
+}
+
+START_TEST(strips_lie_as_their_header_says)
+{
+    test_rng rng = { 50 };
+    EACH_DTYPE (dtype)
+        for (int round = 0; round < 60; round++) {
+            const int64_t rows = rng_between(&rng, 0, 40), cols = MMI_BLOCK * rng_between(&rng, 0, 5);
+            const int64_t bytes = (int64_t)mmi_block_bytes(dtype), blocks = cols / MMI_BLOCK;
+            unsigned char *from = edge_place(0, rows * blocks * bytes), *back = edge_place(1, rows * blocks * bytes);
+            for (int64_t i = 0; i < rows * blocks * bytes; i++)
+                from[i] = (unsigned char)rng_between(&rng, 1, 255);
+            const unsigned char *strips = strips_of(2, from, dtype, rows, cols);
+            int wrong = 0, filled = 0;
+            for (int64_t row = 0; row < (rows + MMI_STRIP - 1) / MMI_STRIP * MMI_STRIP; row++) {
+                const unsigned char *strip = strips + row / MMI_STRIP * MMI_STRIP * blocks * bytes;
+                for (int64_t b = 0; b < blocks; b++)
+                    for (int64_t i = 0; i < bytes; i++) {
+                        const int64_t n = i - 2, r = row % MMI_STRIP; /* i < 2: the scale */
+                        const unsigned char *at = i < 2 ?
+                                                      strip + (MMI_STRIP * blocks) * (bytes - 2) + 32 * b + 2 * r + i :
+                                                      strip + MMI_STRIP * (bytes - 2) * b + n / 4 * 64 + 4 * r + n % 4;
+                        if (row < rows)
+                            wrong += *at != from[(row * blocks + b) * bytes + i];
+                        else
+                            filled += *at != 0;
+                    }
+            }
+            ck_assert_int_eq(wrong, 0);
+            ck_assert_int_eq(filled, 0);
+            mmi_strips_unpack(back, strips, dtype, rows, cols);
+            ck_assert_int_eq(memcmp(back, from, (size_t)(rows * blocks * bytes)), 0);
+            edge_check();
+        }
+}
+END_TEST
 
 START_TEST(blocks_lie_as_gguf_has_them)
 {
@@ -106,7 +149,7 @@ START_TEST(zeros_and_the_tiniest_numbers_become_finite)
                 k->widen(y, block, dtype, MMI_BLOCK);
                 k->quantize(&row, x, MMI_BLOCK);
                 float product = NAN;
-                k->gemv_blocks(&product, 1, &row, block, dtype, 1, 1, MMI_BLOCK);
+                k->gemm_blocks(&product, 1, &row, strips_of(0, block, dtype, 1, MMI_BLOCK), dtype, 1, 1, MMI_BLOCK);
                 for (int i = 0; i < MMI_BLOCK; i++)
                     expect(fabsf(y[i]) < 1e-6f, "%s: %g became %g", label_of(k, dtype), (double)x[i], (double)y[i]);
                 expect(fabsf(product) < 1e-6f, "%s: a product is %g", label_of(k, dtype), (double)product);
@@ -168,16 +211,6 @@ START_TEST(blocks_of_one_row_are_quantized_each_by_itself)
 }
 END_TEST
 
-/* x [M, K] as quantize_rows() leaves it for gemm_blocks(). */
-static unsigned char *rows_together(const mmi_kernels *k, int slot, const float *x, int64_t ldx, int64_t M, int64_t K)
-{
-    int64_t rows = (M + k->gemm_blocks_rows - 1) / k->gemm_blocks_rows * k->gemm_blocks_rows;
-    unsigned char *q = edge_place(slot, rows * mmi_quantized_row(K));
-    k->quantize_rows(q, x, ldx, M, K);
-    edge_check();
-    return q;
-}
-
 /* Row i of what quantize() left, as numbers. */
 static void read_back(double *x, const unsigned char *q, int64_t i, int64_t K)
 {
@@ -220,7 +253,7 @@ START_TEST(products_are_those_of_the_quantized_numbers)
                     k->widen(exact, w, dtype, N * K);
                     unsigned char *q = quantized(k, 3, x, M, K);
                     float *y = edge_random(4, M > 0 ? (M - 1) * ldy + N : 0, &rng, 1);
-                    k->gemv_blocks(y, ldy, q, w, dtype, M, N, K);
+                    k->gemm_blocks(y, ldy, q, strips_of(7, w, dtype, N, K), dtype, M, N, K);
                     edge_check();
                     double row[9 * MMI_BLOCK];
                     for (int64_t i = 0; i < M; i++) {
@@ -238,32 +271,36 @@ END_TEST
 
 START_TEST(the_largest_whole_numbers_do_not_overflow)
 {
+    enum { MOST = 20 };
     ck_assert_int_eq((int64_t)sizeof(one_row), mmi_quantized_row(MMI_BLOCK));
     EACH_TABLE (k)
-        EACH_DTYPE (dtype) {
-            unsigned char w[34] = { 0x00, 0x3C }; /* a half 1 */
-            float x[MMI_BLOCK], y = 0;
-            one_row q;
-            for (int i = 0; i < MMI_BLOCK; i++)
-                x[i] = i % 2 ? 127.0f : -127.0f;
-            memset(w + 2, dtype == MM_Q8_0 ? 0x80 : 0, 32); /* -128 and -8 */
-            k->quantize(&q, x, MMI_BLOCK);
-            k->gemv_blocks(&y, 1, &q, w, dtype, 1, 1, MMI_BLOCK);
-            expect(y == 0, "%s: %g", label_of(k, dtype), (double)y);
-            for (int i = 0; i < MMI_BLOCK; i++)
-                x[i] = -127.0f;
-            k->quantize(&q, x, MMI_BLOCK);
-            k->gemv_blocks(&y, 1, &q, w, dtype, 1, 1, MMI_BLOCK);
-            float want = 32.0f * 127.0f * (dtype == MM_Q8_0 ? 128.0f : 8.0f);
-            expect(y == want, "%s: %g, not %g", label_of(k, dtype), (double)y, (double)want);
-            float *scratch = edge_floats(0, k->gemm_blocks_scratch);
-            k->gemm_blocks(&y, 1, rows_together(k, 1, x, MMI_BLOCK, 1, MMI_BLOCK), w, dtype, 1, 1, MMI_BLOCK, scratch);
-            expect(y == want, "%s: %g, not %g in a large product", label_of(k, dtype), (double)y, (double)want);
-        }
+        EACH_DTYPE (dtype)
+            for (int64_t M = 1; M <= MOST; M++) {
+                unsigned char w[34] = { 0x00, 0x3C }; /* a half 1 */
+                float x[MMI_BLOCK], y[MOST] = { 0 };
+                one_row q[MOST];
+                for (int i = 0; i < MMI_BLOCK; i++)
+                    x[i] = i % 2 ? 127.0f : -127.0f;
+                memset(w + 2, dtype == MM_Q8_0 ? 0x80 : 0, 32); /* -128 and -8 */
+                const unsigned char *strips = strips_of(0, w, dtype, 1, MMI_BLOCK);
+                for (int64_t i = 0; i < M; i++)
+                    k->quantize(&q[i], x, MMI_BLOCK);
+                k->gemm_blocks(y, 1, q, strips, dtype, M, 1, MMI_BLOCK);
+                for (int64_t i = 0; i < M; i++)
+                    expect(y[i] == 0, "%s: %g", label_of(k, dtype), (double)y[i]);
+                for (int i = 0; i < MMI_BLOCK; i++)
+                    x[i] = -127.0f;
+                for (int64_t i = 0; i < M; i++)
+                    k->quantize(&q[i], x, MMI_BLOCK);
+                k->gemm_blocks(y, 1, q, strips, dtype, M, 1, MMI_BLOCK);
+                float want = 32.0f * 127.0f * (dtype == MM_Q8_0 ? 128.0f : 8.0f);
+                for (int64_t i = 0; i < M; i++)
+                    expect(y[i] == want, "%s: %g, not %g", label_of(k, dtype), (double)y[i], (double)want);
+            }
 }
 END_TEST
 
-/* Both kernels on M rows, against the portable table's: the same bits, but for the payload of a NaN. */
+/* A product against the portable table's: the same bits, but for the payload of a NaN. */
 static void compare_products(const mmi_kernels *k, test_rng *rng, int32_t dtype, int64_t M, int64_t N, int64_t K)
 {
     mmi_kernels c;
@@ -290,20 +327,16 @@ static void compare_products(const mmi_kernels *k, test_rng *rng, int32_t dtype,
     }
     for (int64_t i = 0; i < M; i++)
         c.quantize(q + i * mmi_quantized_row(K), x + i * ldx, K);
-    float *want = edge_random(4, count, rng, 1), *few = edge_floats(5, count), *many = edge_floats(6, count);
-    memcpy(few, want, (size_t)count * sizeof *few);
-    memcpy(many, want, (size_t)count * sizeof *many);
-    float *scratch = edge_floats(7, k->gemm_blocks_scratch);
-    c.gemv_blocks(want, ldy, q, w, dtype, M, N, K);
-    k->gemv_blocks(few, ldy, q, w, dtype, M, N, K);
-    k->gemm_blocks(many, ldy, rows_together(k, 8, x, ldx, M, K), w, dtype, M, N, K, scratch);
+    float *want = edge_random(4, count, rng, 1), *got = edge_floats(5, count);
+    memcpy(got, want, (size_t)count * sizeof *got);
+    const unsigned char *strips = strips_of(7, w, dtype, N, K);
+    c.gemm_blocks(want, ldy, q, strips, dtype, M, N, K);
+    k->gemm_blocks(got, ldy, q, strips, dtype, M, N, K);
     edge_check();
-    for (int64_t i = 0; i < count; i++) {
-        int nan = isnan(want[i]);
-        expect(nan ? isnan(few[i]) && isnan(many[i]) : few[i] == want[i] && many[i] == want[i],
-               "%s, %lld x %lld x %lld: [%lld] is %.9g and %.9g, not %.9g", label_of(k, dtype), (long long)M,
-               (long long)N, (long long)K, (long long)i, (double)few[i], (double)many[i], (double)want[i]);
-    }
+    for (int64_t i = 0; i < count; i++)
+        expect(isnan(want[i]) ? isnan(got[i]) : got[i] == want[i], "%s, %lld x %lld x %lld: [%lld] is %.9g, not %.9g",
+               label_of(k, dtype), (long long)M, (long long)N, (long long)K, (long long)i, (double)got[i],
+               (double)want[i]);
 }
 
 START_TEST(every_table_has_the_bits_of_the_portable_one)
@@ -320,10 +353,10 @@ START_TEST(every_table_has_the_bits_of_the_portable_one)
 }
 END_TEST
 
-/* Tiles have 16 rows of each side; four blocks are on their way together, and 24 are laid out at a time. */
+/* Tiles have 16 rows of each side, and four blocks are on their way together. */
 START_TEST(products_around_the_size_of_tiles_have_the_bits_of_the_portable_one)
 {
-    static const int64_t rows[] = { 1, 15, 16, 17, 32, 33, 49 }, cols[] = { 1, 15, 16, 17, 32, 33, 64 };
+    static const int64_t rows[] = { 9, 15, 16, 17, 32, 33, 49 }, cols[] = { 1, 15, 16, 17, 32, 33, 64 };
     static const int64_t blocks[] = { 1, 2, 3, 4, 5, 8, 23, 24, 25, 28, 49 };
     test_rng rng = { 49 };
     EACH_TABLE (k)
@@ -338,18 +371,18 @@ END_TEST
 START_TEST(a_row_is_the_same_in_any_company)
 {
     test_rng rng = { 48 };
-    enum { M = 9, N = 43, K = 96 };
+    enum { M = 19, N = 43, K = 96 };
     EACH_TABLE (k)
         EACH_DTYPE (dtype) {
             float *x = edge_random(0, M * K, &rng, 2), *exact = edge_random(1, N * K, &rng, 1), y[M * N];
             unsigned char *w = edge_place(2, (int64_t)mmi_dtype_bytes(dtype, N * K)), *q = quantized(k, 3, x, M, K);
             k->narrow(w, exact, dtype, N * K);
-            k->gemv_blocks(y, N, q, w, dtype, M, N, K);
+            k->gemm_blocks(y, N, q, strips_of(7, w, dtype, N, K), dtype, M, N, K);
             for (int i = 0; i < M; i++)
                 for (int j = 0; j < N; j++) {
                     float alone = 0;
-                    k->gemv_blocks(&alone, 1, q + i * mmi_quantized_row(K), w + mmi_dtype_bytes(dtype, j * K), dtype, 1,
-                                   1, K);
+                    const unsigned char *one = strips_of(8, w + mmi_dtype_bytes(dtype, j * K), dtype, 1, K);
+                    k->gemm_blocks(&alone, 1, q + i * mmi_quantized_row(K), one, dtype, 1, 1, K);
                     expect(alone == y[i * N + j], "%s: row %d, column %d", label_of(k, dtype), i, j);
                 }
         }
@@ -359,18 +392,19 @@ END_TEST
 START_TEST(a_nan_in_either_reaches_its_row_or_column_and_no_other)
 {
     test_rng rng = { 46 };
-    enum { M = 5, N = 7, K = 64 };
+    enum { MOST = 21, N = 7, K = 64 };
     EACH_TABLE (k)
         EACH_DTYPE (dtype)
-            for (int in_w = 0; in_w < 2; in_w++) {
-                float *x = edge_random(0, M * K, &rng, 2), *exact = edge_random(1, N * K, &rng, 1), y[M * N];
+            for (int at = 0; at < 4; at++) {
+                const int in_w = at % 2, M = at < 2 ? 5 : MOST;
+                float *x = edge_random(0, M * K, &rng, 2), *exact = edge_random(1, N * K, &rng, 1), y[MOST * N];
                 (in_w ? exact : x)[3 * K + 40] = in_w ? NAN : INFINITY;
                 unsigned char *w = edge_place(2, (int64_t)mmi_dtype_bytes(dtype, N * K));
                 unsigned char *q = edge_place(3, M * mmi_quantized_row(K));
                 k->narrow(w, exact, dtype, N * K);
                 for (int i = 0; i < M; i++)
                     k->quantize(q + i * mmi_quantized_row(K), x + i * K, K);
-                k->gemv_blocks(y, N, q, w, dtype, M, N, K);
+                k->gemm_blocks(y, N, q, strips_of(7, w, dtype, N, K), dtype, M, N, K);
                 for (int i = 0; i < M; i++)
                     for (int j = 0; j < N; j++)
                         expect(!isnan(y[i * N + j]) == ((in_w ? j : i) != 3), "%s: row %d, column %d is %g",
@@ -383,9 +417,7 @@ END_TEST
 static void weight_product(float *y, const mmi_path *path, int threads, int64_t M, int64_t N, int64_t K, const float *x,
                            const void *w, int32_t dtype, float *panel)
 {
-    mmi_kernels k;
-    mmi_kernels_init(&k, path->cpu);
-    mmi_exec e = exec_create(path, threads, mmi_gemm_blocks_scratch(&k, K));
+    mmi_exec e = exec_create(path, threads, mmi_gemm_blocks_scratch(K));
     mmi_gemm_weight(&e, M, N, K, x, K, w, dtype, panel, y, N);
     exec_free(&e);
 }
@@ -401,26 +433,21 @@ typedef struct weighted {
 
 static weighted weighted_of(int64_t M, int64_t N, int64_t K, int32_t dtype, test_rng *rng)
 {
-    weighted p = { M,
-                   N,
-                   K,
-                   dtype,
-                   edge_random(0, M * K, rng, 1),
-                   edge_floats(2, N * K),
-                   edge_floats(3, M * N),
-                   NULL,
-                   NULL,
-                   edge_place(5, (int64_t)mmi_dtype_bytes(dtype, N * K)) };
+    weighted p = { M,    N,    K,   dtype, edge_random(0, M * K, rng, 1), edge_floats(2, N * K), edge_floats(3, M * N),
+                   NULL, NULL, NULL };
     mmi_kernels c;
     mmi_kernels_init_c(&c);
     float *exact = edge_random(1, N * K, rng, 1), *held = malloc((size_t)(N * K) * sizeof *held);
     unsigned char *q = quantized(&c, 6, p.x, M, K);
     p.whole = malloc((size_t)(M * N) * sizeof *p.whole);
     p.rounded = malloc((size_t)(M * N) * sizeof *p.rounded);
-    ck_assert(held && p.whole && p.rounded);
-    c.narrow(p.w, exact, dtype, N * K);
-    c.widen(held, p.w, dtype, N * K);
-    c.gemv_blocks(p.whole, N, q, p.w, dtype, M, N, K);
+    unsigned char *blocks = malloc(mmi_dtype_bytes(dtype, N * K));
+    ck_assert(held && p.whole && p.rounded && blocks);
+    c.narrow(blocks, exact, dtype, N * K);
+    c.widen(held, blocks, dtype, N * K);
+    p.w = strips_of(5, blocks, dtype, N, K);
+    free(blocks);
+    c.gemm_blocks(p.whole, N, q, p.w, dtype, M, N, K);
     for (int64_t i = 0; i < N * K; i++)
         held[i] = mmi_c_round(held[i], MM_BF16);
     float *row = exact; /* of x, rounded */
@@ -510,6 +537,7 @@ int main(void)
     TCase *tests = tcase_create("all");
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, large_products_whose_last_slices_are_cut_again_have_the_same_bits);
+    tcase_add_test(tests, strips_lie_as_their_header_says);
     tcase_add_test(tests, blocks_lie_as_gguf_has_them);
     tcase_add_test(tests, what_comes_back_is_within_half_a_step);
     tcase_add_test(tests, whole_numbers_of_a_power_of_two_come_back_exactly);

@@ -18,7 +18,7 @@ float mmi_c_from_bf16(uint16_t bits);
 float mmi_c_from_f16(uint16_t bits);
 uint16_t mmi_c_to_bf16(float x);
 uint16_t mmi_c_to_f16(float x);
-float mmi_c_round(float x, int32_t dtype); /* to dtype's nearest number and back */
+float mmi_c_round(float x, int32_t dtype);                   /* to dtype's nearest number and back */
 float mmi_c_number(const void *w, int32_t dtype, int64_t i); /* number i of float32, bf16 or f16 */
 void mmi_c_widen(float *y, const void *x, int32_t dtype, int64_t n);
 void mmi_c_narrow(void *y, const float *x, int32_t dtype, int64_t n);
@@ -68,11 +68,8 @@ void mmi_c_gemm_multiply(float *c, int64_t ldc, const float *a, int64_t ars, con
 void mmi_c_widen_blocks(float *y, const void *x, int32_t dtype, int64_t n);
 void mmi_c_narrow_blocks(void *y, const float *x, int32_t dtype, int64_t n);
 void mmi_c_quantize(void *q, const float *x, int64_t K);
-void mmi_c_quantize_rows(void *q, const float *x, int64_t ldx, int64_t M, int64_t K);
-void mmi_c_gemv_blocks(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
-                       int64_t K);
 void mmi_c_gemm_blocks(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
-                       int64_t K, float *scratch);
+                       int64_t K);
 
 /* adamw.c */
 void mmi_c_adamw(float *w, float *m, float *v, const float *g, int64_t n, double grad_scale, double lr, double beta1,

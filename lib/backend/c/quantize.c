@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "backend/kernels.h"
-#include "base/dtype.h"
+#include "backend/strips.h"
 
 static float scale_of(const unsigned char *block)
 {
@@ -121,12 +121,6 @@ void mmi_c_quantize(void *q, const float *x, int64_t K)
     }
 }
 
-void mmi_c_quantize_rows(void *q, const float *x, int64_t ldx, int64_t M, int64_t K)
-{
-    for (int64_t i = 0; i < M; i++)
-        mmi_c_quantize((unsigned char *)q + i * mmi_quantized_row(K), x + i * ldx, K);
-}
-
 static int32_t dot_block(const int8_t *a, const int8_t *b)
 {
     int32_t sum = 0;
@@ -135,30 +129,29 @@ static int32_t dot_block(const int8_t *a, const int8_t *b)
     return sum;
 }
 
-void mmi_c_gemv_blocks(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
-                       int64_t K)
+/* y [M] = row j of W against the rows of x, ldy apart. */
+static void multiply_row(float *y, int64_t ldy, const int8_t *x, const void *w, int32_t dtype, int64_t M, int64_t j,
+                         int64_t K)
 {
-    size_t size = mmi_block_bytes(dtype);
-    const unsigned char *row = w;
-    for (int64_t j = 0; j < N; j++, row += (size_t)(K / MMI_BLOCK) * size) {
-        for (int64_t i = 0; i < M; i++)
-            y[i * ldy + j] = 0;
-        for (int64_t b = 0; b < K / MMI_BLOCK; b++) {
-            int8_t q[MMI_BLOCK];
-            float scale = scale_of(row + (size_t)b * size);
-            unpack(q, row + (size_t)b * size, dtype);
-            for (int64_t i = 0; i < M; i++) {
-                const int8_t *numbers = (const int8_t *)x + i * mmi_quantized_row(K);
-                const float *scales = (const float *)(const void *)(numbers + K);
-                y[i * ldy + j] = fmaf(scale * scales[b], (float)dot_block(q, numbers + b * MMI_BLOCK), y[i * ldy + j]);
-            }
+    for (int64_t i = 0; i < M; i++)
+        y[i * ldy] = 0;
+    for (int64_t b = 0; b < K / MMI_BLOCK; b++) {
+        unsigned char block[2 + MMI_BLOCK];
+        int8_t q[MMI_BLOCK];
+        mmi_strips_get(block, w, dtype, K, j, b, 1);
+        float scale = scale_of(block);
+        unpack(q, block, dtype);
+        for (int64_t i = 0; i < M; i++) {
+            const int8_t *numbers = x + i * mmi_quantized_row(K);
+            const float *scales = (const float *)(const void *)(numbers + K);
+            y[i * ldy] = fmaf(scale * scales[b], (float)dot_block(q, numbers + b * MMI_BLOCK), y[i * ldy]);
         }
     }
 }
 
 void mmi_c_gemm_blocks(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
-                       int64_t K, float *scratch)
+                       int64_t K)
 {
-    (void)scratch;
-    mmi_c_gemv_blocks(y, ldy, x, w, dtype, M, N, K);
+    for (int64_t j = 0; j < N; j++)
+        multiply_row(y + j, ldy, x, w, dtype, M, j, K);
 }

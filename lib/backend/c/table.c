@@ -32,11 +32,7 @@ void mmi_kernels_init_c(mmi_kernels *k)
         .gemm_pack_bf16 = mmi_c_gemm_pack_bf16,
         .gemm_multiply = mmi_c_gemm_multiply,
         .quantize = mmi_c_quantize,
-        .quantize_rows = mmi_c_quantize_rows,
-        .gemv_blocks = mmi_c_gemv_blocks,
         .gemm_blocks = mmi_c_gemm_blocks,
-        .gemm_blocks_scratch = 1, /* it needs none */
-        .gemm_blocks_rows = 1,
         .adamw = mmi_c_adamw,
         .gemm_in_place = 1,
     };

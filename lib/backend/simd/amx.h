@@ -16,29 +16,18 @@ typedef struct tile_config {
     uint8_t rows[16];
 } tile_config;
 
-/* Every tile is whole. Until tiles_end() this thread's tiles are in use, and are saved when another thread runs. (Not a
- * local variable: compilers take only its first bytes for being read.) */
+/* Every tile is whole. */
 static const tile_config whole_tiles = {
     .palette = 1,
     .row_bytes = { 64, 64, 64, 64, 64, 64, 64, 64 },
     .rows = { TILE_LINES, TILE_LINES, TILE_LINES, TILE_LINES, TILE_LINES, TILE_LINES, TILE_LINES, TILE_LINES },
 };
 
-static inline void tiles_begin(void)
+/* Until tiles_end() this thread's tiles are in use, and are saved when another thread runs. */
+static inline void tiles_begin(const tile_config *tiles)
 {
-    _tile_loadconfig(&whole_tiles);
-}
-
-/* For products of a block of 32 bytes: 0, 3, 6 and 7 are sums, 1 and 4 have lines of 32 bytes, 2 and 5 are 8 lines. */
-static const tile_config block_tiles = {
-    .palette = 1,
-    .row_bytes = { 64, 32, 64, 64, 32, 64, 64, 64 },
-    .rows = { TILE_LINES, TILE_LINES, 8, TILE_LINES, TILE_LINES, 8, TILE_LINES, TILE_LINES },
-};
-
-static inline void block_tiles_begin(void)
-{
-    _tile_loadconfig(&block_tiles);
+    __asm__ volatile("" ::"r"(tiles) : "memory"); /* compilers take only its first bytes for being read */
+    _tile_loadconfig(tiles);
 }
 
 /* Compilers don't see that a tile is read from memory, or that its own is written. */
@@ -64,7 +53,8 @@ void SIMD(gemm_pack_a)(float *to, const float *a, int64_t across, int64_t along,
 void SIMD(gemm_pack_b)(float *to, const float *b, int64_t across, int64_t along, int64_t count, int64_t K,
                        int32_t round);
 void SIMD(gemm_pack_bf16)(float *to, const void *w, int64_t across, int64_t count, int64_t K, int32_t round);
-void SIMD(gemm_pack_blocks)(float *to, const void *w, int32_t dtype, int64_t across, int64_t count, int64_t K);
+void SIMD(gemm_pack_blocks)(float *to, const void *w, int32_t dtype, int64_t cols, int64_t first, int64_t count,
+                            int64_t K);
 void SIMD(gemm_multiply)(float *c, int64_t ldc, const float *a, int64_t ars, const float *b, int64_t M, int64_t N,
                          int64_t K, const float *from, int32_t round);
 

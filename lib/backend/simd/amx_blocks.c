@@ -1,219 +1,77 @@
-/* Many rows against weights in blocks, on tiles: the transpose of Y, which is W times the transpose of x, so that W is
- * read as it lies. A tile product makes the exact sums of a block of 16 rows of W and 16 of x; they go through memory
- * into vectors over the rows of x, which are converted, scaled and added up. */
-#include <float.h>
-#include <math.h>
+/* Rows against weights in blocks, on tiles: a tile product makes the exact sums of a block of up to 16 rows of x and a
+ * strip of W, whose lines are as a tile wants those of its right operand. They go through memory into vectors over the
+ * rows of W, which are converted, scaled and added up. */
 #include <stdbool.h>
+#include <string.h>
 
+#include "backend/c/portable.h"
 #include "backend/simd/amx.h"
-#include "backend/simd/blocks.h"
 #include "backend/simd/table.h"
+#include "backend/strips.h"
 
-#define GROUP TILE_LINES /* rows of x, or of W, that meet in a tile */
-#define STEPS (MMI_BLOCK / 4)
+#define GROUP TILE_LINES /* rows of x in a tile, at most */
+#define MOST_GROUPS 4    /* that meet a strip before the next one */
+#define MOST_SCALES 128  /* blocks of x whose scales are at hand, of all groups together */
+#define UNIT 4           /* blocks on their way together, each with a tile for its sums, and with memory for them */
 
-/* One block of a group of rows of x: line k has numbers 4 k to 4 k + 3 of each. */
-typedef struct x_block {
-    int8_t numbers[STEPS][GROUP][4];
-    float scales[GROUP];
-} x_block;
+/* A block's scales of a group of rows of x. */
+typedef struct scales {
+    float of[GROUP];
+} scales;
 
-/* One block of a group of rows of W, row by row. */
-typedef struct w_block {
-    int8_t numbers[GROUP][MMI_BLOCK];
-    float scales[GROUP];
-} w_block;
+/* A block's sums, as a tile leaves them. */
+typedef struct sums {
+    int32_t of[GROUP][MMI_STRIP]; /* [row of x][row of W] */
+} sums;
 
-/* So many blocks of W are laid out at a time: they stay in the first-level cache while all rows of x meet them. */
-#define MOST_BLOCKS 24 /* whole units */
+/* A block of a strip of q4_0 as signed bytes. */
+typedef struct wide_block {
+    int8_t numbers[MMI_BLOCK / 4][MMI_STRIP_LINE];
+} wide_block;
 
-int64_t SIMD(gemm_blocks_scratch)(void)
-{
-    return (int64_t)(sizeof(w_block) / sizeof(float)) * MOST_BLOCKS;
-}
+/* Groups of rows of x against strips, a pair after the other, groups of a strip first, in `blocks` blocks. */
+typedef struct part {
+    int64_t groups, strips, blocks;
+    const unsigned char *x; /* first block of the first row */
+    int64_t x_row;          /* bytes from row to row */
+    int64_t rows;           /* of x; the last group ends with the last one, and may share rows with the one before */
+    const scales *x_scales; /* [groups][blocks] */
+    const unsigned char *w, *w_scales; /* first blocks of the first strip */
+    int64_t strip, block;              /* bytes from one to the next */
+    float *y;                          /* [rows, cols] */
+    int64_t ldy, cols;
+    bool begun;                 /* y has the sum of earlier blocks */
+    const unsigned char *ahead; /* what is read of W next, so many bytes with each unit */
+    int64_t ahead_bytes;
+} part;
+
+/* Blocks `b` and on of a pair. */
+typedef struct cursor {
+    int64_t group, strip, b;
+    const unsigned char *x, *w, *w_scales;
+    const scales *x_scales;
+} cursor;
 
 static ALWAYS_INLINE int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
-/* --- Rows of x --- */
-
-static ALWAYS_INLINE vf larger(vf a, vf b)
+/* The first row of x in a group. */
+static ALWAYS_INLINE int64_t group_at(const part *p, int64_t group)
 {
-    return _mm512_castsi512_ps(_mm512_max_epu32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
+    return p->rows > GROUP ? least(group * GROUP, p->rows - GROUP) : 0;
 }
 
-/* Lane i is the largest of r[i], as whole numbers. */
-static ALWAYS_INLINE vf largest_of_each(const vf r[GROUP])
+static ALWAYS_INLINE cursor cursor_at(const part *p, int64_t group, int64_t strip)
 {
-    vf pair[8], quad[4], half[2];
-    UNROLL
-    for (int i = 0; i < 8; i++)
-        pair[i] = larger(_mm512_unpacklo_ps(r[2 * i], r[2 * i + 1]), _mm512_unpackhi_ps(r[2 * i], r[2 * i + 1]));
-    UNROLL
-    for (int i = 0; i < 4; i++)
-        quad[i] = larger(_mm512_shuffle_ps(pair[2 * i], pair[2 * i + 1], 0x44),
-                         _mm512_shuffle_ps(pair[2 * i], pair[2 * i + 1], 0xEE));
-    UNROLL
-    for (int i = 0; i < 2; i++)
-        half[i] = larger(_mm512_shuffle_f32x4(quad[2 * i], quad[2 * i + 1], 0x88),
-                         _mm512_shuffle_f32x4(quad[2 * i], quad[2 * i + 1], 0xDD));
-    return larger(_mm512_shuffle_f32x4(half[0], half[1], 0x88), _mm512_shuffle_f32x4(half[0], half[1], 0xDD));
-}
-
-static ALWAYS_INLINE vf as_floats(__m512i v)
-{
-    return _mm512_castsi512_ps(v);
-}
-
-/* Numbers 4 l to 4 l + 3, and 16 more than that, of rows a and b are what lane l begins and ends with. */
-static ALWAYS_INLINE vf bytes_of(const float *a, const float *b, float a_factor, float b_factor)
-{
-    __m512i a_low = _mm512_cvtps_epi32(vf_mul(vf_load(a), vf_set(a_factor)));
-    __m512i a_high = _mm512_cvtps_epi32(vf_mul(vf_load(a + VL), vf_set(a_factor)));
-    __m512i b_low = _mm512_cvtps_epi32(vf_mul(vf_load(b), vf_set(b_factor)));
-    __m512i b_high = _mm512_cvtps_epi32(vf_mul(vf_load(b + VL), vf_set(b_factor)));
-    return as_floats(_mm512_packs_epi16(_mm512_packs_epi32(a_low, a_high), _mm512_packs_epi32(b_low, b_high)));
-}
-
-/* Quarter l of line[i] to quarter i of line[l]. */
-static ALWAYS_INLINE void transpose_quarters(vf line[4])
-{
-    vf a = _mm512_shuffle_f32x4(line[0], line[1], 0x88), b = _mm512_shuffle_f32x4(line[0], line[1], 0xDD);
-    vf c = _mm512_shuffle_f32x4(line[2], line[3], 0x88), d = _mm512_shuffle_f32x4(line[2], line[3], 0xDD);
-    line[0] = _mm512_shuffle_f32x4(a, c, 0x88);
-    line[1] = _mm512_shuffle_f32x4(b, d, 0x88);
-    line[2] = _mm512_shuffle_f32x4(a, c, 0xDD);
-    line[3] = _mm512_shuffle_f32x4(b, d, 0xDD);
-}
-
-/* One block of GROUP rows, as quantize() has each of them. */
-static ALWAYS_INLINE void quantize_block(x_block *to, const float *const rows[GROUP], int64_t at)
-{
-    const vf magnitude = as_floats(_mm512_set1_epi32(0x7FFFFFFF));
-    vf r[GROUP];
-    UNROLL
-    for (int i = 0; i < GROUP; i++)
-        r[i] = larger(_mm512_and_ps(vf_load(rows[i] + at), magnitude),
-                      _mm512_and_ps(vf_load(rows[i] + at + VL), magnitude));
-    vf most = largest_of_each(r), scales = vf_div(most, vf_set(127.0f));
-    vmask finite = _mm512_cmp_ps_mask(most, vf_set(FLT_MAX), _CMP_LE_OQ);
-    vmask useful = finite & _mm512_cmp_ps_mask(scales, vf_set(FLT_MIN), _CMP_GE_OQ);
-    float factors[GROUP];
-    vf_store(factors, vf_div(vf_set(1.0f), scales));
-    vf_store(to->scales, vf_select(finite, scales, vf_set(NAN)));
-    vf low[4], high[4]; /* lines 0 to 3 and 4 to 7 */
-    UNROLL
-    for (int i = 0; i < 4; i++) {
-        const float *const *four = rows + 4 * i, *factor = factors + 4 * i;
-        vf first = bytes_of(four[0] + at, four[1] + at, factor[0], factor[1]);
-        vf second = bytes_of(four[2] + at, four[3] + at, factor[2], factor[3]);
-        low[i] = _mm512_shuffle_ps(first, second, 0x88);
-        high[i] = _mm512_shuffle_ps(first, second, 0xDD);
-    }
-    transpose_quarters(low);
-    transpose_quarters(high);
-    UNROLL
-    for (int i = 0; i < 4; i++) {
-        vf_store((float *)(void *)to->numbers[i], vf_select(useful, low[i], vf_zero()));
-        vf_store((float *)(void *)to->numbers[i + 4], vf_select(useful, high[i], vf_zero()));
-    }
-}
-
-void SIMD(quantize_rows)(void *q, const float *x, int64_t ldx, int64_t M, int64_t K)
-{
-    for (int64_t i = 0; i < M; i += GROUP) {
-        x_block *to = (x_block *)(void *)((unsigned char *)q + i * mmi_quantized_row(K));
-        const float *rows[GROUP]; /* what is missing of the last group is the last row again */
-        for (int64_t j = 0; j < GROUP; j++)
-            rows[j] = x + least(i + j, M - 1) * ldx;
-        for (int64_t b = 0; b < K / MMI_BLOCK; b++)
-            quantize_block(to + b, rows, b * MMI_BLOCK);
-    }
-}
-
-/* --- Rows of W --- */
-
-/* Where GROUP rows begin; the last one stands for those that are missing. */
-typedef struct row_offsets {
-    __m512i low, high;
-} row_offsets;
-
-static ALWAYS_INLINE row_offsets offsets_of(int64_t distance, int64_t rows)
-{
-    int64_t at[GROUP];
-    for (int64_t j = 0; j < GROUP; j++)
-        at[j] = least(j, rows - 1) * distance;
-    return (row_offsets){ _mm512_loadu_si512(at), _mm512_loadu_si512(at + GROUP / 2) };
-}
-
-/* Of the block at w: a word of two halves each, of which the lower one is wanted. */
-static ALWAYS_INLINE void gather_scales(float scales[GROUP], const unsigned char *w, const row_offsets *rows)
-{
-    __m256i low = _mm512_i64gather_epi32(rows->low, (const void *)w, 1);
-    __m256i high = _mm512_i64gather_epi32(rows->high, (const void *)w, 1);
-    __m512i words = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
-    vf_store(scales, _mm512_cvtph_ps(_mm512_cvtepi32_epi16(words)));
-}
-
-/* The numbers of the block at w of `rows` rows. */
-static ALWAYS_INLINE void lay_numbers(w_block *to, const unsigned char *w, int64_t distance, int64_t rows,
-                                      int32_t dtype)
-{
-    for (int64_t j = 0; j < GROUP; j++) {
-        _mm256_storeu_si256((void *)to->numbers[j], signed_numbers(w, dtype));
-        w += j + 1 < rows ? distance : 0;
-    }
-}
-
-/* --- Products --- */
-
-/* Blocks that are on their way together, each with a tile for its sums, and with memory for them. */
-#define UNIT 4
-
-/* Groups of rows of W and groups of rows of x that meet, one pair after the other, in `blocks` blocks. Blocks beyond
- * them, up to a whole unit, are 0. */
-typedef struct part {
-    int64_t pairs, blocks;
-    const unsigned char *x, *w;   /* first blocks of the first pair; W's numbers */
-    int64_t x_step, w_step;       /* from pair to pair */
-    int64_t block_step, row_step; /* within W */
-    float *y;                     /* [rows, cols] of the first pair; the rows are those of all further ones, too */
-    int64_t ldy, y_step, rows, cols;
-    bool begun;                             /* y has the sum of earlier blocks */
-    const w_block *laid;                    /* has the scales; NULL: they lie before the numbers */
-    row_offsets offsets;                    /* where they do */
-    const unsigned char *ahead, *ahead_end; /* what is read of W next, a share of it with each unit */
-    int64_t ahead_lines;
-} part;
-
-/* A block's sums, as a tile leaves them. */
-typedef struct sums {
-    int32_t of[GROUP][GROUP]; /* [row of W][row of x] */
-} sums;
-
-/* The bits of this float and a sum make those of a float, of which it is taken off again: both are exact, and done by
- * another unit than multiplications. Conversions are done by the same, and while there are tile instructions on the way
- * there is only one of it. */
-#define BIAS 0x1.8p23f
-
-static const _Alignas(64) x_block nothing;
-
-/* What comes next. */
-typedef struct cursor {
-    const unsigned char *x, *w; /* as in part, of one pair */
-    int64_t b;
-} cursor;
-
-static ALWAYS_INLINE const x_block *x_at(const part *p, cursor c, int64_t at)
-{
-    return c.b + at < p->blocks ? (const x_block *)(const void *)c.x + c.b + at : &nothing;
-}
-
-static ALWAYS_INLINE const unsigned char *w_at(const part *p, cursor c, int64_t at)
-{
-    return c.w + (c.b + at < p->blocks ? c.b + at : 0) * p->block_step;
+    return (cursor){ group,
+                     strip,
+                     0,
+                     p->x + group_at(p, group) * p->x_row,
+                     p->w + strip * p->strip,
+                     p->w_scales + strip * p->strip,
+                     p->x_scales + group * p->blocks };
 }
 
 /* True: the pair is done. */
@@ -222,65 +80,77 @@ static ALWAYS_INLINE bool go_on(cursor *c, const part *p)
     c->b += UNIT;
     if (c->b < p->blocks)
         return false;
-    *c = (cursor){ c->x + p->x_step, c->w + p->w_step, 0 };
+    bool last = c->group + 1 == p->groups;
+    *c = cursor_at(p, last ? 0 : c->group + 1, c->strip + last);
     return true;
 }
 
-/* Scales of W in a unit. */
-typedef struct unit_scales {
-    float of[UNIT][GROUP];
-} unit_scales;
+/* --- Products --- */
 
-#define MULTIPLY(sum, left, right, at)                                                                                 \
-    do {                                                                                                               \
-        _tile_loadd(left, w_at(p, next, at), p->row_step);                                                             \
-        _tile_loadd(right, x_at(p, next, at)->numbers, 64);                                                            \
-        _tile_zero(sum);                                                                                               \
-        _tile_dpbssd(sum, left, right);                                                                                \
-        if (lies)                                                                                                      \
-            get_scales(to->of[at], p, next, at);                                                                       \
-    } while (0)
-
-static ALWAYS_INLINE void get_scales(float scales[GROUP], const part *p, cursor c, int64_t at)
+static ALWAYS_INLINE const void *w_block(const part *p, const cursor *c, int64_t at, wide_block *wide, int32_t dtype)
 {
-    if (c.b + at < p->blocks)
-        gather_scales(scales, w_at(p, c, at) - 2, &p->offsets);
-    else
-        vf_store(scales, vf_zero());
+    const unsigned char *w = c->w + (c->b + at) * p->block;
+    if (dtype == MM_Q8_0)
+        return w;
+    const __m512i four_bits = _mm512_set1_epi8(15), eight = _mm512_set1_epi8(8);
+    UNROLL
+    for (int s = 0; s < MMI_BLOCK / 8; s++) {
+        __m512i both = _mm512_loadu_si512(w + s * MMI_STRIP_LINE);
+        __m512i low = _mm512_and_si512(both, four_bits), high = _mm512_and_si512(_mm512_srli_epi16(both, 4), four_bits);
+        _mm512_store_si512(wide->numbers[s], _mm512_sub_epi8(low, eight));
+        _mm512_store_si512(wide->numbers[s + MMI_BLOCK / 8], _mm512_sub_epi8(high, eight));
+    }
+    tiles_written();
+    return wide;
 }
 
-static ALWAYS_INLINE void add_block(vf total[GROUP], const sums *s, const unit_scales *from, const part *p, cursor c,
-                                    int64_t at, const bool lies)
+/* The bits of this float and a sum make those of a float, of which it is taken off again: both are exact, and done by
+ * another unit than multiplications. Conversions are done by the same, and while there are tile instructions on the way
+ * there is only one of it. */
+#define BIAS 0x1.8p23f
+
+static ALWAYS_INLINE void add_block(vf total[GROUP], const sums *s, const part *p, const cursor *c, int64_t at)
 {
-    const vf scales = vf_load(x_at(p, c, at)->scales), back = vf_set(-BIAS);
+    if (c->b + at >= p->blocks)
+        return;
+    const vf w_scales = vf_load_f16(c->w_scales + (c->b + at) * MMI_STRIP_SCALES), back = vf_set(-BIAS);
     const __m512i bits = _mm512_castps_si512(vf_set(BIAS));
-    const float *w_scales = lies ? from->of[at] : p->laid[c.b + at].scales;
+    const float *x_scales = c->x_scales[c->b + at].of;
     UNROLL
-    for (int j = 0; j < GROUP; j++) {
-        vf exact = vf_add(as_floats(_mm512_add_epi32(_mm512_load_si512(s->of[j]), bits)), back);
-        total[j] = vf_fma(vf_mul(vf_set(w_scales[j]), scales), exact, total[j]);
+    for (int i = 0; i < GROUP; i++) {
+        vf exact = vf_add(_mm512_castsi512_ps(_mm512_add_epi32(_mm512_load_si512(s->of[i]), bits)), back);
+        total[i] = vf_fma(vf_mul(vf_set(x_scales[i]), w_scales), exact, total[i]);
     }
 }
 
+#define MULTIPLY(sum, left, right, at)                                                                                 \
+    do {                                                                                                               \
+        if (next->b + (at) >= p->blocks)                                                                               \
+            break;                                                                                                     \
+        _tile_loadd(left, next->x + (next->b + (at)) * MMI_BLOCK, p->x_row);                                           \
+        _tile_loadd(right, w_block(p, next, at, &wide[at], dtype), MMI_STRIP_LINE);                                    \
+        _tile_zero(sum);                                                                                               \
+        _tile_dpbssd(sum, left, right);                                                                                \
+    } while (0)
+
 /* Unit `next` begins, if there is one, while `last`, if there is one, is added up. Sums leave their tile two blocks
- * after they have begun, and are read two more after that. Where W lies, `to` and `from` have its scales. */
-static ALWAYS_INLINE void multiply_unit(vf total[GROUP], sums s[UNIT], const part *p, cursor next, bool begins,
-                                        unit_scales *to, cursor last, bool ends, const unit_scales *from,
-                                        const bool lies)
+ * after they have begun, and are read two more after that. */
+static ALWAYS_INLINE void multiply_unit(vf total[GROUP], sums s[UNIT], wide_block wide[UNIT], const part *p,
+                                        const cursor *next, bool begins, const cursor *last, bool ends, int32_t dtype)
 {
     if (begins)
         MULTIPLY(0, 1, 2, 0);
     if (ends) {
         _tile_stored(6, &s[2], 64);
         tiles_stored();
-        add_block(total, &s[0], from, p, last, 0, lies);
+        add_block(total, &s[0], p, last, 0);
     }
     if (begins)
         MULTIPLY(3, 4, 5, 1);
     if (ends) {
         _tile_stored(7, &s[3], 64);
         tiles_stored();
-        add_block(total, &s[1], from, p, last, 1, lies);
+        add_block(total, &s[1], p, last, 1);
     }
     if (begins) {
         MULTIPLY(6, 1, 2, 2);
@@ -288,7 +158,7 @@ static ALWAYS_INLINE void multiply_unit(vf total[GROUP], sums s[UNIT], const par
     }
     if (ends) {
         tiles_stored();
-        add_block(total, &s[2], from, p, last, 2, lies);
+        add_block(total, &s[2], p, last, 2);
     }
     if (begins) {
         MULTIPLY(7, 4, 5, 3);
@@ -296,168 +166,148 @@ static ALWAYS_INLINE void multiply_unit(vf total[GROUP], sums s[UNIT], const par
     }
     if (ends) {
         tiles_stored();
-        add_block(total, &s[3], from, p, last, 3, lies);
+        add_block(total, &s[3], p, last, 3);
     }
 }
 
-/* Pair i's part of y, from or to what add_block() has. */
-static void read_totals(float total[GROUP][GROUP], const part *p, int64_t i)
+/* A pair's part of y; columns are what is left of the last strip. */
+typedef struct square {
+    float *y;
+    int64_t ldy, rows;
+    vmask cols;
+} square;
+
+static ALWAYS_INLINE square square_of(const part *p, const cursor *c)
 {
-    vf rows[GROUP];
-    for (int j = 0; j < GROUP; j++)
-        rows[j] =
-            i * GROUP + j < p->rows ? vf_load_tail(p->y + i * p->y_step + j * p->ldy, vf_tail(p->cols)) : vf_zero();
-    vf_transpose(rows);
-    for (int j = 0; j < GROUP; j++)
-        vf_store(total[j], rows[j]);
+    return (square){ p->y + group_at(p, c->group) * p->ldy + c->strip * MMI_STRIP, p->ldy, least(p->rows, GROUP),
+                     vf_tail(p->cols - c->strip * MMI_STRIP) };
 }
 
-static void write_totals(const part *p, int64_t i, float total[GROUP][GROUP])
+static ALWAYS_INLINE void begin_totals(vf total[GROUP], const part *p, const cursor *c)
 {
-    int64_t count = p->laid ? p->rows - i * GROUP : p->rows;
-    vf rows[GROUP];
-    for (int j = 0; j < GROUP; j++)
-        rows[j] = vf_load(total[j]);
-    vf_transpose(rows);
-    for (int j = 0; j < GROUP && j < count; j++)
-        vf_store_tail(p->y + i * p->y_step + j * p->ldy, vf_tail(p->cols), rows[j]);
-}
-
-static ALWAYS_INLINE void begin_totals(vf total[GROUP], const part *p, int64_t i)
-{
+    square to = square_of(p, c);
     UNROLL
-    for (int j = 0; j < GROUP; j++)
-        total[j] = vf_zero();
-    if (p->begun) {
-        float begun[GROUP][GROUP];
-        read_totals(begun, p, i);
-        UNROLL
-        for (int j = 0; j < GROUP; j++)
-            total[j] = vf_load(begun[j]);
-    }
+    for (int i = 0; i < GROUP; i++)
+        total[i] = p->begun && i < to.rows ? vf_load_tail(to.y + i * to.ldy, to.cols) : vf_zero();
 }
 
-static ALWAYS_INLINE void end_totals(const part *p, int64_t i, const vf total[GROUP])
+/* Rows that the last group shares with the one before are written by that one alone: they have gone on already. */
+static ALWAYS_INLINE void end_totals(const vf total[GROUP], const part *p, const cursor *c)
 {
-    _Alignas(64) float all[GROUP][GROUP];
+    square to = square_of(p, c);
+    const int64_t first = c->group * GROUP - group_at(p, c->group);
     UNROLL
-    for (int j = 0; j < GROUP; j++)
-        vf_store(all[j], total[j]);
-    write_totals(p, i, all);
+    for (int i = 0; i < GROUP; i++)
+        if (i >= first && i < to.rows)
+            vf_store_tail(to.y + i * to.ldy, to.cols, total[i]);
 }
 
-#define LINE 64
-
-static ALWAYS_INLINE void multiply_part(const part *p, const bool lies)
+static ALWAYS_INLINE void multiply_part(const part *p, int32_t dtype)
 {
     _Alignas(64) sums s[UNIT];
-    unit_scales scales[2];
+    _Alignas(64) wide_block wide[UNIT];
     vf total[GROUP];
-    cursor next = { p->x, p->w, 0 }, last = next;
+    cursor next = cursor_at(p, 0, 0), last = next;
     const unsigned char *ahead = p->ahead;
-    const int64_t units = p->pairs * ((p->blocks + UNIT - 1) / UNIT);
-    int64_t i = 0;
-    begin_totals(total, p, 0);
+    const int64_t units = p->groups * p->strips * ((p->blocks + UNIT - 1) / UNIT);
+    memset(s, 0, sizeof s); /* a group of fewer rows leaves the others as they are */
+    begin_totals(total, p, &last);
     for (int64_t u = 0; u <= units; u++) {
-        multiply_unit(total, s, p, next, u<units, &scales[u % 2], last, u> 0, &scales[1 - u % 2], lies);
+        multiply_unit(total, s, wide, p, &next, u<units, &last, u> 0, dtype);
         go_on(&next, p);
-        for (int64_t n = p->ahead_lines; n > 0 && ahead < p->ahead_end; n--, ahead += LINE)
-            __builtin_prefetch(ahead);
-        if (u > 0 && go_on(&last, p)) {
-            end_totals(p, i++, total);
-            if (i < p->pairs)
-                begin_totals(total, p, i);
+        for (int64_t i = 0; i < p->ahead_bytes; i += MMI_STRIP_LINE)
+            __builtin_prefetch(ahead + i);
+        ahead += p->ahead_bytes;
+        if (u == 0)
+            continue;
+        const cursor done = last;
+        if (go_on(&last, p)) {
+            end_totals(total, p, &done);
+            if (last.strip < p->strips)
+                begin_totals(total, p, &last);
         }
     }
 }
 
-/* Of each kind one copy of the code is enough. */
-static __attribute__((noinline)) void multiply_laid(const part *p)
-{
-    multiply_part(p, false);
-}
+/* --- Rows of x --- */
 
-/* q8_0: all whole groups of rows of W against one group of rows of x. */
-static __attribute__((noinline)) void multiply_lying(const part *p)
+/* to[b] = the scales of block b of `rows` rows, 0 of others. */
+static void turn_scales(scales *to, const unsigned char *from, int64_t x_row, int64_t rows, int64_t blocks)
 {
-    multiply_part(p, true);
-}
-
-static ALWAYS_INLINE void lay(w_block *laid, const unsigned char *w, int64_t distance, int64_t rows, int64_t blocks,
-                              int32_t dtype)
-{
-    const row_offsets offsets = offsets_of(distance, rows);
-    int64_t i = 0;
-    for (; i < blocks; i++, w += BLOCK_BYTES(dtype)) {
-        gather_scales(laid[i].scales, w, &offsets);
-        lay_numbers(&laid[i], w, distance, rows, dtype);
+    for (int64_t b = 0; b < blocks; b += VL) {
+        vf r[VL];
+        for (int i = 0; i < VL; i++)
+            r[i] = i < rows ? vf_load_tail((const float *)(const void *)(from + i * x_row) + b, vf_tail(blocks - b)) :
+                              vf_zero();
+        vf_transpose(r);
+        for (int i = 0; i < VL && b + i < blocks; i++)
+            vf_store(to[b + i].of, r[i]);
     }
-    for (; i % UNIT != 0; i++)
-        vf_store(laid[i].scales, vf_zero());
 }
 
+/* A block's product: tiles 0, 3, 6 and 7 are sums, 1 and 4 have `rows` lines of 32 bytes, 2 and 5 are 8 lines. */
+static void block_tiles_begin(int64_t rows)
+{
+    const uint8_t lines = (uint8_t)rows;
+    const tile_config tiles = {
+        .palette = 1,
+        .row_bytes = { 64, 32, 64, 64, 32, 64, 64, 64 },
+        .rows = { lines, lines, 8, lines, lines, 8, lines, lines },
+    };
+    tiles_begin(&tiles);
+}
+
+/* Up to MOST_GROUPS groups. */
 static ALWAYS_INLINE void multiply(float *y, int64_t ldy, const unsigned char *x, const unsigned char *w, int32_t dtype,
-                                   int64_t M, int64_t N, int64_t K, w_block *laid)
+                                   int64_t M, int64_t N, int64_t K)
 {
-    const int64_t blocks = K / MMI_BLOCK, distance = blocks * BLOCK_BYTES(dtype);
-    part p = { .x_step = GROUP * mmi_quantized_row(K), .ldy = ldy, .rows = M };
-    int64_t j = 0;
-    if (dtype == MM_Q8_0 && M <= GROUP && N >= GROUP) {
-        j = N - N % GROUP;
-        p.pairs = N / GROUP;
-        p.blocks = blocks;
-        p.x = x;
-        p.x_step = 0;
-        p.w = w + 2;
-        p.w_step = GROUP * distance;
-        p.block_step = BLOCK_BYTES(dtype);
-        p.row_step = distance;
-        p.y = y;
-        p.y_step = p.cols = GROUP;
-        p.offsets = offsets_of(distance, GROUP);
-        p.ahead = w + GROUP * distance;
-        p.ahead_end = w + j * distance;
-        p.ahead_lines = GROUP * UNIT * BLOCK_BYTES(dtype) / LINE + 1;
-        multiply_lying(&p);
+    _Alignas(64) scales x_scales[MOST_SCALES];
+    const int64_t blocks = K / MMI_BLOCK, strip = (int64_t)mmi_strips_bytes(dtype, MMI_STRIP, K);
+    part p = { .groups = (M + GROUP - 1) / GROUP,
+               .strips = (N + MMI_STRIP - 1) / MMI_STRIP,
+               .x_row = mmi_quantized_row(K),
+               .rows = M,
+               .x_scales = x_scales,
+               .strip = strip,
+               .block = mmi_strip_lines(dtype) * MMI_STRIP_LINE,
+               .y = y,
+               .ldy = ldy,
+               .cols = N };
+    const int64_t most = MOST_SCALES / p.groups;
+    p.ahead_bytes = UNIT * strip / blocks / p.groups;
+    block_tiles_begin(least(M, GROUP));
+    for (int64_t b = 0; b < blocks; b += most) {
+        p.blocks = least(most, blocks - b);
+        p.x = x + b * MMI_BLOCK;
+        p.w = w + b * p.block;
+        p.w_scales = w + blocks * p.block + b * MMI_STRIP_SCALES;
+        p.begun = b > 0;
+        p.ahead = p.w + strip;
+        for (int64_t g = 0; g < p.groups; g++)
+            turn_scales(x_scales + g * p.blocks, x + group_at(&p, g) * p.x_row + K + b * 4, p.x_row, least(M, GROUP),
+                        p.blocks);
+        multiply_part(&p, dtype);
     }
-    p.x_step = GROUP * mmi_quantized_row(K);
-    p.pairs = (M + GROUP - 1) / GROUP;
-    p.w = (const unsigned char *)laid->numbers;
-    p.w_step = 0;
-    p.block_step = sizeof *laid;
-    p.row_step = MMI_BLOCK;
-    p.y_step = GROUP * ldy;
-    p.laid = laid;
-    for (; j < N; j += GROUP)
-        for (int64_t b = 0; b < blocks; b += MOST_BLOCKS) {
-            p.cols = least(GROUP, N - j);
-            p.blocks = least(MOST_BLOCKS, blocks - b);
-            p.x = x + b * (int64_t)sizeof(x_block);
-            p.y = y + j;
-            p.begun = b > 0;
-            /* The same share of the next rows, which lie behind these. */
-            p.ahead = w + (j + GROUP) * distance + GROUP * b * BLOCK_BYTES(dtype);
-            p.ahead_end = p.ahead + (j + 2 * GROUP <= N ? GROUP * p.blocks * BLOCK_BYTES(dtype) : 0);
-            p.ahead_lines = GROUP * UNIT * BLOCK_BYTES(dtype) / LINE / p.pairs + 1;
-            lay(laid, w + j * distance + b * BLOCK_BYTES(dtype), distance, p.cols, p.blocks, dtype);
-            tiles_written();
-            multiply_laid(&p);
-        }
+    tiles_end();
 }
+
+/* Few rows meet W faster without tiles. */
+#define FEW 8
+void mmi_gemm_blocks_vnni(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
+                          int64_t K);
 
 void SIMD(gemm_blocks)(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
-                       int64_t K, float *scratch)
+                       int64_t K)
 {
-    if (M == 0 || N == 0)
-        return;
-    if (K == 0) { /* no block begins y */
-        mmi_c_gemv_blocks(y, ldy, x, w, dtype, M, N, K);
+    if (M <= FEW || N == 0 || K == 0) {
+        mmi_gemm_blocks_vnni(y, ldy, x, w, dtype, M, N, K);
         return;
     }
-    block_tiles_begin();
-    if (dtype == MM_Q8_0)
-        multiply(y, ldy, x, w, MM_Q8_0, M, N, K, (w_block *)(void *)scratch);
-    else
-        multiply(y, ldy, x, w, MM_Q4_0, M, N, K, (w_block *)(void *)scratch);
-    tiles_end();
+    for (int64_t i = 0; i < M; i += MOST_GROUPS * GROUP) {
+        const unsigned char *rows = (const unsigned char *)x + i * mmi_quantized_row(K);
+        if (dtype == MM_Q8_0)
+            multiply(y + i * ldy, ldy, rows, w, MM_Q8_0, least(MOST_GROUPS * GROUP, M - i), N, K);
+        else
+            multiply(y + i * ldy, ldy, rows, w, MM_Q4_0, least(MOST_GROUPS * GROUP, M - i), N, K);
+    }
 }

@@ -12,8 +12,8 @@
 
 #include "backend/c/portable.h"
 #include "backend/simd/amx.h"
-#include "backend/simd/blocks.h"
 #include "backend/simd/words.h"
+#include "backend/strips.h"
 
 #define DEPTH 512
 #define SIDE 32  /* rows of A, or columns of B, in a panel: two tiles */
@@ -317,44 +317,76 @@ void SIMD(gemm_pack_bf16)(float *to, const void *w, int64_t across, int64_t coun
     }
 }
 
-/* 32 numbers of a block, times its scale. */
-static ALWAYS_INLINE vf block_words(const unsigned char *block, int32_t dtype)
+/* Byte `at` of each lane, and `back` more than it, become a float: of the bits of 2^23 + byte, 2^23 + back is taken off
+ * again. Shifts and conversions have one unit where these have two. */
+static ALWAYS_INLINE vf byte_number(__m512i bytes, int at, float back)
 {
-    __m256i numbers = signed_numbers(block, dtype);
-    uint16_t bits;
-    memcpy(&bits, block, sizeof bits);
-    vf scale = _mm512_cvtph_ps(_mm256_set1_epi16((short)bits));
-    vf first = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_castsi256_si128(numbers)));
-    vf second = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_extracti128_si256(numbers, 1)));
-    return _mm512_castsi512_ps(to_words(vf_mul(first, scale), vf_mul(second, scale)));
+    const __m128i zero = _mm_set1_epi32((int)0x80808000);
+    const __m512i pick = _mm512_broadcast_i32x4(_mm_or_si128(zero, _mm_setr_epi32(at, at + 4, at + 8, at + 12)));
+    __m512i bits = _mm512_or_si512(_mm512_shuffle_epi8(bytes, pick), _mm512_castps_si512(vf_set(0x1p23f)));
+    return vf_add(_mm512_castsi512_ps(bits), vf_set(-0x1p23f - back));
 }
 
-static ALWAYS_INLINE void pack_blocks(unsigned char *panel, const unsigned char *w, int64_t distance, int64_t lines,
-                                      int64_t K, int32_t dtype)
+static ALWAYS_INLINE void store_pairs(unsigned char *to, vf first, vf second)
 {
+    _mm512_storeu_si512(to, in_pairs(to_words(first, second)));
+}
+
+/* Four numbers of each of a strip's rows. */
+static ALWAYS_INLINE void pack_line(unsigned char *to, __m512i bytes, vf scales, float back)
+{
+    store_pairs(to, vf_mul(byte_number(bytes, 0, back), scales), vf_mul(byte_number(bytes, 1, back), scales));
+    store_pairs(to + 64, vf_mul(byte_number(bytes, 2, back), scales), vf_mul(byte_number(bytes, 3, back), scales));
+}
+
+/* A block of a strip: a tile. */
+static ALWAYS_INLINE void pack_block(unsigned char *tile, const unsigned char *numbers, const unsigned char *scales,
+                                     int32_t dtype)
+{
+    const vf scale = vf_load_f16(scales);
+    const int64_t lines = mmi_strip_lines(dtype);
+    UNROLL
+    for (int64_t s = 0; s < lines; s++) {
+        __m512i bytes = _mm512_loadu_si512(numbers + s * MMI_STRIP_LINE);
+        if (dtype == MM_Q8_0) {
+            pack_line(tile + s * 128, _mm512_xor_si512(bytes, _mm512_set1_epi8((char)0x80)), scale, 128);
+            continue;
+        }
+        const __m512i four_bits = _mm512_set1_epi8(15);
+        pack_line(tile + s * 128, _mm512_and_si512(bytes, four_bits), scale, 8);
+        pack_line(tile + TILE_BYTES / 2 + s * 128, _mm512_and_si512(_mm512_srli_epi16(bytes, 4), four_bits), scale, 8);
+    }
+}
+
+/* Two strips, or what there is of them, from block `first` on. */
+static ALWAYS_INLINE void pack_strips(unsigned char *panel, const unsigned char *w, int64_t cols, int64_t first,
+                                      int64_t rows, int64_t K, int32_t dtype)
+{
+    const int64_t block = mmi_strip_lines(dtype) * MMI_STRIP_LINE, strip = (int64_t)mmi_strips_bytes(dtype, 1, cols);
     for (int64_t step = 0; step < K / ALONG; step++)
         for (int half = 0; half < 2; half++) {
-            __m512 r[TILE_LINES];
-            ROLLED
-            for (int64_t i = 0; i < TILE_LINES; i++) {
-                int64_t line = half * TILE_LINES + i;
-                __builtin_prefetch(w + (line + SIDE) * distance + step * BLOCK_BYTES(dtype)); /* the next panel's */
-                r[i] = line < lines ? block_words(w + line * distance + step * BLOCK_BYTES(dtype), dtype) : vf_zero();
+            unsigned char *tile = panel + step * PART_BYTES + half * TILE_BYTES;
+            const unsigned char *from = w + half * strip, *numbers = from + (first + step) * block;
+            if (half * MMI_STRIP >= rows) {
+                memset(tile, 0, TILE_BYTES);
+                continue;
             }
-            store_turned(panel + step * PART_BYTES + half * TILE_BYTES, r);
+            for (int64_t line = 0; line < block; line += 64)
+                __builtin_prefetch(numbers + 2 * strip + line); /* the next panel's */
+            pack_block(tile, numbers, from + cols / MMI_BLOCK * block + (first + step) * MMI_STRIP_SCALES, dtype);
         }
 }
 
-void SIMD(gemm_pack_blocks)(float *to, const void *w, int32_t dtype, int64_t across, int64_t count, int64_t K)
+void SIMD(gemm_pack_blocks)(float *to, const void *w, int32_t dtype, int64_t cols, int64_t first, int64_t count,
+                            int64_t K)
 {
-    const int64_t distance = across / MMI_BLOCK * BLOCK_BYTES(dtype);
-    for (int64_t j = 0; j < count; j += SIDE) {
+    const unsigned char *strips = w;
+    for (int64_t j = 0; j < count; j += SIDE, strips += mmi_strips_bytes(dtype, SIDE, cols)) {
         unsigned char *panel = (unsigned char *)(to + SIMD(gemm_panel)(j, K, MM_BF16));
-        const unsigned char *first = (const unsigned char *)w + j * distance;
         if (dtype == MM_Q8_0)
-            pack_blocks(panel, first, distance, count - j, K, MM_Q8_0);
+            pack_strips(panel, strips, cols, first / MMI_BLOCK, count - j, K, MM_Q8_0);
         else
-            pack_blocks(panel, first, distance, count - j, K, MM_Q4_0);
+            pack_strips(panel, strips, cols, first / MMI_BLOCK, count - j, K, MM_Q4_0);
         trailer_of(panel, K, MM_BF16)->kind = 1;
     }
 }
@@ -549,7 +581,7 @@ void SIMD(gemm_multiply)(float *c, int64_t ldc, const float *a, int64_t ars, con
     /* What has few lines stays in a cache while each panel of the other operand meets it. */
     const bool by_cols = M <= N;
     const int64_t outer = by_cols ? N : M, inner = by_cols ? M : N;
-    tiles_begin();
+    tiles_begin(&whole_tiles);
     for (int64_t far = 0; far < outer; far += SIDE)
         for (int64_t near = 0; near < inner; near += SIDE) {
             int64_t i = by_cols ? near : far, j = by_cols ? far : near;

@@ -21,9 +21,6 @@ void mmi_kernels_init_amx(mmi_kernels *k)
     /* On two threads 128 rows of q8_0 come 1.08 times as fast so, 64 about as fast, 32 at 0.83. */
     k->round_blocks = 64;
     k->round_attention = 1;
-    k->quantize_rows = SIMD(quantize_rows);
     k->gemm_blocks = SIMD(gemm_blocks);
-    k->gemm_blocks_scratch = SIMD(gemm_blocks_scratch)();
-    k->gemm_blocks_rows = TILE_LINES;
     k->beats_blas = MMI_BEATS_BLAS_ALWAYS;
 }

@@ -1,12 +1,15 @@
 /* To blocks of whole numbers, and back to floats. */
-#include "backend/simd/blocks.h"
-#include "backend/simd/table.h"
-
-#if ISA_IS_X86
 
 #include <float.h>
 #include <math.h>
 #include <stdbool.h>
+#include <string.h>
+
+#include "backend/c/portable.h"
+#include "backend/simd/table.h"
+#include "base/dtype.h"
+
+#if ISA_IS_X86
 
 static ALWAYS_INLINE float largest_of(__m256 v)
 {
@@ -134,17 +137,23 @@ void SIMD(quantize)(void *q, const float *x, int64_t K)
     }
 }
 
-void SIMD(quantize_rows)(void *q, const float *x, int64_t ldx, int64_t M, int64_t K)
-{
-    for (int64_t i = 0; i < M; i++)
-        SIMD(quantize)((unsigned char *)q + i * mmi_quantized_row(K), x + i * ldx, K);
-}
-
 static ALWAYS_INLINE __m256 scale_of(const unsigned char *block)
 {
     int16_t bits;
     memcpy(&bits, block, sizeof bits);
     return _mm256_cvtph_ps(_mm_set1_epi16(bits));
+}
+
+#define BLOCK_BYTES(dtype) ((dtype) == MM_Q8_0 ? 2 + MMI_BLOCK : 2 + MMI_BLOCK / 2)
+
+/* A block's 32 numbers, q4_0 with its 8 still added; `dtype` is a constant wherever this is used. */
+static ALWAYS_INLINE __m256i block_numbers(const unsigned char *block, int32_t dtype)
+{
+    if (dtype == MM_Q8_0)
+        return _mm256_loadu_si256((const void *)(block + 2));
+    __m256i twice = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)(block + 2)));
+    __m256i shifted = _mm256_srlv_epi64(twice, _mm256_setr_epi64x(0, 0, 4, 4));
+    return _mm256_and_si256(shifted, _mm256_set1_epi8(15));
 }
 
 static ALWAYS_INLINE void widen(float *y, const unsigned char *block, int32_t dtype, int64_t n)
@@ -171,8 +180,6 @@ void SIMD(widen_blocks)(float *y, const void *x, int32_t dtype, int64_t n)
 }
 
 #else /* portable C serves the other instruction sets */
-
-#include "backend/c/portable.h"
 
 void SIMD(widen_blocks)(float *y, const void *x, int32_t dtype, int64_t n)
 {

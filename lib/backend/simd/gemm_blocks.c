@@ -1,86 +1,64 @@
-/* Many rows against weights in blocks. W is laid out anew, a panel of its rows at a time, so that one vector holds the
- * same four numbers of VL rows; a block of the result then stays in registers while 32 numbers of each side meet as
- * whole numbers. */
-#include "backend/simd/blocks.h"
+/* Rows against weights in blocks, a strip of rows of W or two at a time: one vector holds the same four numbers of VL
+ * rows, and a block of the result stays in registers while 32 numbers of each side meet as whole numbers. */
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "backend/c/portable.h"
 #include "backend/simd/table.h"
 #include "backend/simd/vi.h"
+#include "backend/strips.h"
 
-/* A register block: X_ROWS rows of x by PANEL rows of W. */
+/* What stays in registers: up to X_ROWS rows of x by up to MOST_STRIPS strips. */
 #if ISA_IS(vnni)
 #define X_ROWS 8
-#define PANEL_VECS 2
-#elif ISA_IS_X86
+#define MOST_STRIPS 2
+#elif ISA_IS_AVX512
 #define X_ROWS 4
-#define PANEL_VECS 2
+#define MOST_STRIPS 2
 #else
 #define X_ROWS 4
-#define PANEL_VECS 4
+#define MOST_STRIPS 1
 #endif
-#define PANEL (PANEL_VECS * VL)
-#define STEPS (MMI_BLOCK / 4)
-#define STEP_BYTES (4 * PANEL)
+#define STRIP_VECS (MMI_STRIP / VL)
+#define MOST_VECS (MOST_STRIPS * STRIP_VECS)
+#define PANEL (MOST_STRIPS * MMI_STRIP)
 
-/* What is laid out at a time, so many blocks of a panel, lies in the first-level cache while all rows of x meet it. */
+/* One row of x reads so many strips at a time, that far apart: see gemv.c about streams. */
+#if ISA_IS(avx2)
+#define STREAMS 4
+#else
+#define STREAMS 1
+#endif
+#define MOST_SUMS (X_ROWS * MOST_VECS) /* vectors */
+_Static_assert(MOST_SUMS >= STREAMS * STRIP_VECS, "the sums of one row have room");
+#define LINES(dtype) ((dtype) == MM_Q8_0 ? MMI_BLOCK / 4 : MMI_BLOCK / 8)
+
+/* So many blocks of a panel lie in the first-level cache while many rows of x meet them: those of q4_0 as bytes, which
+ * are made once for all of these rows. */
 #define MOST_BLOCKS 16
-
-/* One block of PANEL rows of W. */
-typedef struct panel_block {
-    float scales[PANEL];
-    unsigned char numbers[STEPS * STEP_BYTES];
-} panel_block;
-
-int64_t SIMD(gemm_blocks_scratch)(void)
-{
-    return (int64_t)(sizeof(panel_block) / sizeof(float)) * MOST_BLOCKS;
-}
+#define WIDE_LINES (MMI_BLOCK / 4)
+typedef struct wide_block {
+    unsigned char numbers[WIDE_LINES][MOST_VECS][4 * VL];
+} wide_block;
 
 static ALWAYS_INLINE int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
-/* The block at w of `count` rows, `distance` bytes apart; rows beyond are 0. */
-static ALWAYS_INLINE void pack_block(panel_block *to, const unsigned char *w, int64_t distance, int64_t count,
-                                     int32_t dtype)
-{
-    uint16_t scales[PANEL] = { 0 };
-    for (int64_t j = 0; j < least(count, PANEL); j++)
-        memcpy(&scales[j], w + j * distance, sizeof scales[j]);
-    for (int j = 0; j < PANEL; j += VL)
-        vf_store(to->scales + j, vf_load_f16(scales + j));
-    for (int64_t j = 0; j < PANEL; j += TURNED_ROWS)
-        turn_blocks(to->numbers + 4 * j, STEP_BYTES, w + j * distance, distance, count - j, dtype);
-}
-
-#define LINE 64
-
-/* What is laid out next: `rows` rows of `bytes` bytes at `row`, of which byte `at` is to be asked for. The hardware
- * does not see that they go on. So many lines at a time that all have been asked for when they are wanted, and no more:
- * a core can wait for a few only. */
+/* What is read next of W, where that is not several streams: the hardware does not see that it goes on behind the end
+ * of a page, and a strip is a few of them. Some is asked for with each block, because a core can wait for a few lines
+ * only. */
 typedef struct ahead {
-    const unsigned char *row;
-    int64_t rows, distance, bytes, at, lines;
+    const unsigned char *at;
+    int64_t step; /* bytes */
 } ahead;
-
-/* `steps` blocks of rows of x are multiplied meanwhile, X_ROWS at a time. */
-static ALWAYS_INLINE ahead ahead_of(const unsigned char *row, int64_t rows, int64_t distance, int64_t bytes,
-                                    int64_t steps)
-{
-    int64_t lines = rows * (bytes / LINE + 1) * X_ROWS / steps;
-    return (ahead){ row, rows, distance, bytes, 0, lines + 1 };
-}
 
 static ALWAYS_INLINE void fetch_some(ahead *a)
 {
-    for (int64_t n = a->lines; n > 0 && a->rows > 0; n--) {
-        __builtin_prefetch(a->row + a->at);
-        a->at += LINE;
-        if (a->at >= a->bytes) {
-            a->at = 0;
-            a->row += a->distance;
-            a->rows--;
-        }
-    }
+    for (int64_t i = 0; i < a->step; i += MMI_STRIP_LINE)
+        __builtin_prefetch(a->at + i);
+    a->at += a->step;
 }
 
 /* `blocks` blocks of rows of x from block `first` on, against a panel. */
@@ -88,122 +66,205 @@ typedef struct part {
     float *y;
     int64_t ldy;
     const unsigned char *x;
-    const panel_block *w;
+    const unsigned char *w[STREAMS + MOST_STRIPS - 1]; /* strips; one that is missing is the one before it again */
     int64_t K, first, blocks;
+    const wide_block *wide; /* of `first` and on, where X_ROWS rows meet q4_0 */
     ahead ahead;
 } part;
 
-/* sum [rows, PANEL] += block b of `rows` rows of x · the panel's. */
-static ALWAYS_INLINE void multiply_block(float *sum, const part *t, int64_t b, const int rows, int32_t dtype)
+static ALWAYS_INLINE const unsigned char *line_of(const part *t, int64_t b, int line, int vec, int32_t dtype)
 {
-    const panel_block *w = t->w + b;
-    const int64_t distance = mmi_quantized_row(t->K), at = t->first + b;
-    const unsigned char *numbers = t->x + at * MMI_BLOCK;
-    const unsigned char *scales = t->x + t->K + at * 4, *totals = scales + t->K / MMI_BLOCK * 4;
-    vs s[X_ROWS][PANEL_VECS];
+    const unsigned char *block = t->w[vec / STRIP_VECS] + b * LINES(dtype) * MMI_STRIP_LINE;
+    return block + line * MMI_STRIP_LINE + vec % STRIP_VECS * 4 * VL;
+}
+
+static ALWAYS_INLINE void widen_blocks(wide_block *to, const part *t)
+{
+    for (int64_t b = 0; b < t->blocks; b++, to++)
+        for (int line = 0; line < LINES(MM_Q4_0); line++) {
+            UNROLL
+            for (int j = 0; j < MOST_VECS; j++) {
+                vb both = vb_load(line_of(t, t->first + b, line, j, MM_Q4_0));
+                vb_store(to->numbers[line][j], vb_low(both));
+                vb_store(to->numbers[line + LINES(MM_Q4_0)][j], vb_high(both));
+            }
+        }
+}
+
+/* s += the same four numbers of each row of x, the first of them at `numbers`, · w's. */
+static ALWAYS_INLINE void add_step(vs s[MOST_SUMS], const vb w[MOST_SUMS], const unsigned char *numbers,
+                                   int64_t distance, const int rows, const int vecs, int32_t dtype)
+{
+    UNROLL
+    for (int i = 0; i < rows; i++) {
+        vb four = vb_set(numbers + i * distance);
+        UNROLL
+        for (int j = 0; j < vecs; j++) {
+            s[i * vecs + j] = vs_dot(s[i * vecs + j], w[j], four, dtype);
+            IN_ORDER(s[i * vecs + j]);
+        }
+    }
+}
+
+/* sum [rows, strips, MMI_STRIP] += block b of `rows` rows of x · the strips'. */
+static ALWAYS_INLINE void multiply_block(float *sum, const part *t, int64_t b, const int rows, const int strips,
+                                         int32_t dtype)
+{
+    const int vecs = strips * STRIP_VECS, lines = LINES(dtype);
+    const int64_t distance = mmi_quantized_row(t->K), blocks = t->K / MMI_BLOCK;
+    const int64_t scales_at = blocks * lines * MMI_STRIP_LINE + b * MMI_STRIP_SCALES;
+    const bool wide = dtype == MM_Q4_0 && rows == X_ROWS;
+    const unsigned char *numbers = t->x + b * MMI_BLOCK;
+    const unsigned char *scales = t->x + t->K + b * 4, *totals = scales + blocks * 4;
+    vs s[MOST_SUMS];
     UNROLL
     for (int i = 0; i < rows; i++) {
         UNROLL
-        for (int j = 0; j < PANEL_VECS; j++)
-            s[i][j] = vs_begin(four_bytes(totals + i * distance), dtype);
+        for (int j = 0; j < vecs; j++)
+            s[i * vecs + j] = vs_begin(four_bytes(totals + i * distance), dtype);
     }
     UNROLL
-    for (int k = 0; k < STEPS; k++) {
-        vb weights[PANEL_VECS];
+    for (int line = 0; line < lines; line++) {
+        vb low[MOST_SUMS], high[MOST_SUMS];
         UNROLL
-        for (int j = 0; j < PANEL_VECS; j++)
-            weights[j] = vb_load(w->numbers + k * STEP_BYTES + 4 * VL * j);
-        UNROLL
-        for (int i = 0; i < rows; i++) {
-            vb four = vb_set(numbers + i * distance + 4 * k);
-            UNROLL
-            for (int j = 0; j < PANEL_VECS; j++) {
-                s[i][j] = vs_dot(s[i][j], weights[j], four, dtype);
-                IN_ORDER(s[i][j]);
+        for (int j = 0; j < vecs; j++) {
+            if (wide) {
+                low[j] = vb_load(t->wide[b - t->first].numbers[line][j]);
+                high[j] = vb_load(t->wide[b - t->first].numbers[line + lines][j]);
+                continue;
             }
+            vb read = vb_load(line_of(t, b, line, j, dtype));
+            low[j] = dtype == MM_Q8_0 ? vb_bytes(read) : vb_low(read);
+            high[j] = vb_high(read);
         }
+        add_step(s, low, numbers + 4 * line, distance, rows, vecs, dtype);
+        if (dtype == MM_Q4_0)
+            add_step(s, high, numbers + MMI_BLOCK / 2 + 4 * line, distance, rows, vecs, dtype);
     }
+    vf w_scales[MOST_SUMS];
+    UNROLL
+    for (int j = 0; j < vecs; j++)
+        w_scales[j] = vf_load_f16((const void *)(t->w[j / STRIP_VECS] + scales_at + j % STRIP_VECS * 2 * VL));
     UNROLL
     for (int i = 0; i < rows; i++) {
         float scale;
         memcpy(&scale, scales + i * distance, sizeof scale);
         UNROLL
-        for (int j = 0; j < PANEL_VECS; j++) {
-            float *to = sum + i * PANEL + j * VL;
-            vf factor = vf_mul(vf_load(w->scales + j * VL), vf_set(scale));
-            vf_store(to, vf_fma(factor, vs_end(s[i][j], four_bytes(totals + i * distance), dtype), vf_load(to)));
+        for (int j = 0; j < vecs; j++) {
+            float *to = sum + (i * vecs + j) * VL;
+            vf exact = vs_end(s[i * vecs + j], four_bytes(totals + i * distance), dtype);
+            vf_store(to, vf_fma(vf_mul(w_scales[j], vf_set(scale)), exact, vf_load(to)));
         }
     }
 }
 
-/* A whole panel's columns take a few vectors, others a call. */
+/* A strip's columns take a few vectors, fewer a call. */
 static ALWAYS_INLINE void copy_columns(float *to, const float *from, int64_t cols)
 {
-    if (cols == PANEL)
-        memcpy(to, from, PANEL * sizeof *to);
-    else
+    if (cols >= MMI_STRIP)
+        memcpy(to, from, MMI_STRIP * sizeof *to);
+    else if (cols > 0)
         memcpy(to, from, (size_t)cols * sizeof *to);
 }
 
-/* Columns [0, cols) of `rows` rows of y, which are begun with the first block and gone on with after it. */
-static ALWAYS_INLINE void multiply_part(part *t, const int rows, int64_t cols, int32_t dtype)
+/* One copy of the code is enough. */
+static __attribute__((noinline)) void copy_sums(float *sum, const part *t, int rows, int strips, int64_t apart,
+                                                int64_t cols, bool end)
 {
-    _Alignas(64) float sum[X_ROWS * PANEL];
-    UNROLL
-    for (int i = 0; i < rows; i++) {
-        UNROLL
-        for (int j = 0; j < PANEL; j += VL)
-            vf_store(sum + i * PANEL + j, vf_zero());
-        if (t->first > 0)
-            copy_columns(sum + i * PANEL, t->y + i * t->ldy, cols);
-    }
-    for (int64_t b = 0; b < t->blocks; b++) {
-        multiply_block(sum, t, b, rows, dtype);
-        fetch_some(&t->ahead);
-    }
     for (int i = 0; i < rows; i++)
-        copy_columns(t->y + i * t->ldy, sum + i * PANEL, cols);
+        for (int s = 0; s < strips; s++, sum += MMI_STRIP) {
+            float *y = t->y + i * t->ldy + s * apart;
+            copy_columns(end ? y : sum, end ? sum : y, cols - s * MMI_STRIP);
+        }
+}
+
+/* Columns [0, cols) of `rows` rows of y, those of one strip `apart` from those of the one before; they are begun with
+ * the first block and gone on with after it. */
+static ALWAYS_INLINE void multiply_part(part *t, const int rows, const int strips, int64_t apart, int64_t cols,
+                                        int32_t dtype)
+{
+    _Alignas(64) float sum[MOST_SUMS * VL];
+    UNROLL
+    for (int i = 0; i < rows * strips * STRIP_VECS; i++)
+        vf_store(sum + i * VL, vf_zero());
+    if (t->first > 0)
+        copy_sums(sum, t, rows, strips, apart, cols, false);
+    for (int64_t b = t->first; b < t->first + t->blocks; b++) {
+        multiply_block(sum, t, b, rows, strips, dtype);
+        if (strips < STREAMS || STREAMS == 1)
+            fetch_some(&t->ahead);
+    }
+    copy_sums(sum, t, rows, strips, apart, cols, true);
+}
+
+/* One row of x, STREAMS strips at a time, or what there is left. */
+#define DISTANCE 2048 /* bytes: a good part of a microsecond */
+static ALWAYS_INLINE void multiply_row(float *y, const unsigned char *x, const unsigned char *w, int32_t dtype,
+                                       int64_t N, int64_t K)
+{
+    const int64_t blocks = K / MMI_BLOCK, bytes = (int64_t)mmi_strips_bytes(dtype, MMI_STRIP, K);
+    const int64_t run = STREAMS > 1 ? N / MMI_STRIP / STREAMS : 0;
+    part t = { y, 0, x, { w }, K, 0, blocks, NULL, { w + DISTANCE, bytes / blocks } };
+    for (int s = 1; s < STREAMS; s++)
+        t.w[s] = t.w[s - 1] + run * bytes;
+    for (int64_t j = 0; j < run; j++, t.y += MMI_STRIP) {
+        multiply_part(&t, 1, STREAMS, run * MMI_STRIP, STREAMS * MMI_STRIP, dtype);
+        for (int s = 0; s < STREAMS; s++)
+            t.w[s] += bytes;
+    }
+    t.w[0] = w + STREAMS * run * bytes;
+    t.y = y + STREAMS * run * MMI_STRIP;
+    for (int64_t j = STREAMS * run * MMI_STRIP; j < N; j += MMI_STRIP, t.y += MMI_STRIP, t.w[0] += bytes)
+        multiply_part(&t, 1, 1, 0, least(MMI_STRIP, N - j), dtype);
 }
 
 static ALWAYS_INLINE void multiply_panel(part t, int64_t M, int64_t cols, int32_t dtype)
 {
     int64_t step = mmi_quantized_row(t.K), i = 0;
     for (; i + X_ROWS <= M; i += X_ROWS, t.x += X_ROWS * step, t.y += X_ROWS * t.ldy)
-        multiply_part(&t, X_ROWS, cols, dtype);
+        multiply_part(&t, X_ROWS, MOST_STRIPS, MMI_STRIP, cols, dtype);
     for (; i + 2 <= M; i += 2, t.x += 2 * step, t.y += 2 * t.ldy)
-        multiply_part(&t, 2, cols, dtype);
+        multiply_part(&t, 2, MOST_STRIPS, MMI_STRIP, cols, dtype);
     if (i < M)
-        multiply_part(&t, 1, cols, dtype);
+        multiply_part(&t, 1, MOST_STRIPS, MMI_STRIP, cols, dtype);
 }
 
-static ALWAYS_INLINE void multiply(float *y, int64_t ldy, const unsigned char *x, const unsigned char *w, int32_t dtype,
-                                   int64_t M, int64_t N, int64_t K, panel_block *panel)
+/* Several rows, panel by panel; the next panel is asked for meanwhile. */
+static ALWAYS_INLINE void multiply_rows(float *y, int64_t ldy, const unsigned char *x, const unsigned char *w,
+                                        int32_t dtype, int64_t M, int64_t N, int64_t K)
 {
-    const int64_t blocks = K / MMI_BLOCK, distance = blocks * BLOCK_BYTES(dtype);
-    for (int64_t j = 0; j < N; j += PANEL)
-        for (int64_t b = 0; b < blocks; b += MOST_BLOCKS) {
-            const unsigned char *from = w + j * distance + b * BLOCK_BYTES(dtype), *next = from;
-            if (b + MOST_BLOCKS < blocks)
-                next += MOST_BLOCKS * BLOCK_BYTES(dtype);
-            else if (j + 2 * PANEL <= N)
-                next += PANEL * distance - b * BLOCK_BYTES(dtype);
-            part t = { y + j, ldy, x, panel, K, b, least(MOST_BLOCKS, blocks - b), { 0 } };
-            t.ahead = ahead_of(next, least(PANEL, N - j), distance, t.blocks * BLOCK_BYTES(dtype), M * t.blocks);
-            for (int64_t i = 0; i < t.blocks; i++)
-                pack_block(&panel[i], from + i * BLOCK_BYTES(dtype), distance, least(PANEL, N - j), dtype);
+    const int64_t blocks = K / MMI_BLOCK, bytes = (int64_t)mmi_strips_bytes(dtype, MMI_STRIP, K);
+    const int64_t most = M < X_ROWS ? blocks : MOST_BLOCKS;
+    _Alignas(64) wide_block wide[MOST_BLOCKS];
+    const int64_t groups = M / X_ROWS + (M % X_ROWS + 1) / 2, step = MOST_STRIPS * bytes / blocks / groups;
+    for (int64_t j = 0; j < N; j += PANEL, w += MOST_STRIPS * bytes)
+        for (int64_t b = 0; b < blocks; b += most) {
+            part t = { y + j, ldy, x, { w }, K, b, least(most, blocks - b), wide, { 0 } };
+            t.ahead = (ahead){ w + MOST_STRIPS * (bytes + b * (bytes / blocks)), step };
+            for (int s = 1; s < MOST_STRIPS; s++)
+                t.w[s] = j + s * MMI_STRIP < N ? w + s * bytes : t.w[s - 1];
+            if (dtype == MM_Q4_0 && M >= X_ROWS)
+                widen_blocks(wide, &t);
             multiply_panel(t, M, least(PANEL, N - j), dtype);
         }
 }
 
-void SIMD(gemm_blocks)(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
-                       int64_t K, float *scratch)
+static ALWAYS_INLINE void multiply(float *y, int64_t ldy, const unsigned char *x, const unsigned char *w, int32_t dtype,
+                                   int64_t M, int64_t N, int64_t K)
 {
-    if (M == 0)
-        return;
-    if (K == 0) /* no block begins y */
-        mmi_c_gemv_blocks(y, ldy, x, w, dtype, M, N, K);
-    else if (dtype == MM_Q8_0)
-        multiply(y, ldy, x, w, MM_Q8_0, M, N, K, (panel_block *)(void *)scratch);
+    if (M == 1)
+        multiply_row(y, x, w, dtype, N, K);
     else
-        multiply(y, ldy, x, w, MM_Q4_0, M, N, K, (panel_block *)(void *)scratch);
+        multiply_rows(y, ldy, x, w, dtype, M, N, K);
+}
+
+void SIMD(gemm_blocks)(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
+                       int64_t K)
+{
+    if (M == 0 || K == 0) /* no block begins y */
+        mmi_c_gemm_blocks(y, ldy, x, w, dtype, M, N, K);
+    else if (dtype == MM_Q8_0)
+        multiply(y, ldy, x, w, MM_Q8_0, M, N, K);
+    else
+        multiply(y, ldy, x, w, MM_Q4_0, M, N, K);
 }

@@ -67,15 +67,11 @@ void SIMD(gemm_shape)(int64_t *depth, int64_t *a_rows, int64_t *b_cols);
 /* blocks.c; the latter on x86 */
 void SIMD(widen_blocks)(float *y, const void *x, int32_t dtype, int64_t n);
 void SIMD(quantize)(void *q, const float *x, int64_t K);
-void SIMD(quantize_rows)(void *q, const float *x, int64_t ldx, int64_t M, int64_t K);
 
-/* table_blocks.c, gemv_blocks.c, gemm_blocks.c */
+/* table_blocks.c, gemm_blocks.c */
 void SIMD(kernels_init_blocks)(mmi_kernels *k);
-void SIMD(gemv_blocks)(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
-                       int64_t K);
 void SIMD(gemm_blocks)(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
-                       int64_t K, float *scratch);
-int64_t SIMD(gemm_blocks_scratch)(void);
+                       int64_t K);
 
 /* adamw.c */
 void SIMD(adamw)(float *w, float *m, float *v, const float *g, int64_t n, double grad_scale, double lr, double beta1,

@@ -10,9 +10,6 @@ void SIMD(kernels_init_blocks)(mmi_kernels *k)
     k->name = TEXT_OF(MMI_ISA);
 #if ISA_IS_X86
     k->quantize = SIMD(quantize);
-    k->quantize_rows = SIMD(quantize_rows);
 #endif
-    k->gemv_blocks = SIMD(gemv_blocks);
     k->gemm_blocks = SIMD(gemm_blocks);
-    k->gemm_blocks_scratch = SIMD(gemm_blocks_scratch)();
 }

@@ -1,11 +1,13 @@
 /* Products of whole numbers for weights in blocks: a vector meets four numbers of each of VL rows of W with the same
  * four of a row of x, one 32-bit sum per row of W. vf.h has the floats.
  *
- *     vb                        4 · VL bytes: weights as pack_block() leaves them, or vb_set(): four of x, VL times
+ *     vb                        4 · VL bytes of a strip's line (strips.h), or vb_set(): four of x, VL times
+ *     vb_bytes(w)               a line of q8_0 as weights; vb_low(w), vb_high(w): one of q4_0, from either half of its
+ *                               bytes
  *     vs_begin(total)           the sums of a block before its first numbers
  *     vs_dot(s, w, x)           add four products to each
  *     vs_end(s, total)          the exact sums as floats
- *     WEIGHT_OFFSET(dtype)      what pack_block() adds to a weight, to make it unsigned; 0 where it stays signed
+ *     WEIGHT_OFFSET(dtype)      what weights have been made larger by, to be unsigned; 0 where they stay signed
  *
  * `total` is the sum of the block's numbers of x: Σ (w + offset) x = Σ w x + offset · Σ x. `dtype` is a constant
  * wherever these are used. */
@@ -33,9 +35,21 @@ static ALWAYS_INLINE vb vb_load(const void *p)
 {
     return _mm512_loadu_si512(p);
 }
+static ALWAYS_INLINE void vb_store(void *p, vb v)
+{
+    _mm512_storeu_si512(p, v);
+}
 static ALWAYS_INLINE vb vb_set(const void *p)
 {
     return _mm512_set1_epi32(four_bytes(p));
+}
+static ALWAYS_INLINE vb vb_low(vb w)
+{
+    return _mm512_and_si512(w, _mm512_set1_epi8(15));
+}
+static ALWAYS_INLINE vb vb_high(vb w)
+{
+    return vb_low(_mm512_srli_epi16(w, 4));
 }
 static ALWAYS_INLINE vs vs_set(int32_t x)
 {
@@ -55,9 +69,21 @@ static ALWAYS_INLINE vb vb_load(const void *p)
 {
     return _mm256_loadu_si256(p);
 }
+static ALWAYS_INLINE void vb_store(void *p, vb v)
+{
+    _mm256_storeu_si256(p, v);
+}
 static ALWAYS_INLINE vb vb_set(const void *p)
 {
     return _mm256_set1_epi32(four_bytes(p));
+}
+static ALWAYS_INLINE vb vb_low(vb w)
+{
+    return _mm256_and_si256(w, _mm256_set1_epi8(15));
+}
+static ALWAYS_INLINE vb vb_high(vb w)
+{
+    return vb_low(_mm256_srli_epi16(w, 4));
 }
 static ALWAYS_INLINE vs vs_set(int32_t x)
 {
@@ -76,6 +102,10 @@ static ALWAYS_INLINE vf vs_float(vs s)
 #if ISA_IS(vnni)
 
 #define WEIGHT_OFFSET(dtype) ((dtype) == MM_Q8_0 ? 128 : 8)
+static ALWAYS_INLINE vb vb_bytes(vb w)
+{
+    return _mm512_xor_si512(w, _mm512_set1_epi8((char)0x80));
+}
 static ALWAYS_INLINE vs vs_begin(int32_t total, int32_t dtype)
 {
     return vs_set(-WEIGHT_OFFSET(dtype) * total);
@@ -97,6 +127,10 @@ static ALWAYS_INLINE vf vs_end(vs s, int32_t total, int32_t dtype)
  * unsigned ones, and x taking the sign, two products are below 2^15, and are widened at once. q4_0: with w + 8, at most
  * 15, all 16 products of a block's lane (16 · 15 · 127 < 2^15) are added up first. */
 #define WEIGHT_OFFSET(dtype) ((dtype) == MM_Q8_0 ? 0 : 8)
+static ALWAYS_INLINE vb vb_bytes(vb w)
+{
+    return w;
+}
 static ALWAYS_INLINE vs vs_begin(int32_t total, int32_t dtype)
 {
     (void)total, (void)dtype;
@@ -172,15 +206,31 @@ static ALWAYS_INLINE vf vs_end(vs s, int32_t total, int32_t dtype)
 
 typedef int8x16_t vb;
 typedef int32x4_t vs;
-#define WEIGHT_OFFSET(dtype) ((void)(dtype), 0)
 
 static ALWAYS_INLINE vb vb_load(const void *p)
 {
     return vld1q_s8(p);
 }
+static ALWAYS_INLINE void vb_store(void *p, vb v)
+{
+    vst1q_s8(p, v);
+}
 static ALWAYS_INLINE vb vb_set(const void *p)
 {
     return vreinterpretq_s8_s32(vdupq_n_s32(four_bytes(p)));
+}
+static ALWAYS_INLINE vb vb_bytes(vb w)
+{
+    return w;
+}
+static ALWAYS_INLINE vb vb_low(vb w)
+{
+    return vsubq_s8(vandq_s8(w, vdupq_n_s8(15)), vdupq_n_s8(8));
+}
+static ALWAYS_INLINE vb vb_high(vb w)
+{
+    uint8x16_t upper = vshrq_n_u8(vreinterpretq_u8_s8(w), 4);
+    return vsubq_s8(vreinterpretq_s8_u8(upper), vdupq_n_s8(8));
 }
 static ALWAYS_INLINE vs vs_begin(int32_t total, int32_t dtype)
 {
