@@ -81,6 +81,16 @@ typedef struct mmi_kernels {
      * s and m = -inf: s = 0, returns 0. */
     float (*softmax_tile)(float *s, float *m, int64_t n);
 
+    /* --- Choosing among n, below 2^24, none of them NaN --- */
+
+    float (*largest)(const float *x, int64_t n); /* -inf for n = 0 */
+    /* Σ p of those whose x is not below `least`, in double precision, and how many. */
+    double (*weigh_from)(const float *p, const float *x, float least, int64_t n, int64_t *count);
+    /* p = 0 where x is below `least` or p below `least_p`; Σ p of the rest, in double precision. */
+    double (*keep_from)(float *p, const float *x, float least, float least_p, int64_t n);
+    /* Which x are in [low, high], in order; how many. Looks no further once there are more than `most`. `at` [n]. */
+    int64_t (*find)(int32_t *at, const float *x, float low, float high, int64_t n, int64_t most);
+
     /* --- Products --- */
 
     /* C[M, N] = or += A[M, K] · B[K, N]. A at (i, p): a + i * ars + p * acs. B's rows contiguous, ldb apart; C's ldc

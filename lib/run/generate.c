@@ -33,7 +33,7 @@ typedef struct run {
     float *stop_logprobs;      /* [S] */
     unsigned char *seen;       /* [S, V] */
     float *work;               /* [threads, 2, V] */
-    mmi_candidate *candidates; /* [threads, V] */
+    mmi_candidate *candidates; /* [threads, mmi_candidates(V)] */
 } run;
 
 static mm_status check_prompts(const run *r)
@@ -94,7 +94,7 @@ static void carve_run(run *r, mmi_carve *c)
     r->stop_logprobs = mmi_carve_take(c, S, sizeof *r->stop_logprobs);
     r->seen = mmi_carve_take(c, S * V, 1);
     r->work = mmi_carve_take(c, threads * 2 * V, sizeof *r->work);
-    r->candidates = mmi_carve_take(c, threads * V, sizeof *r->candidates);
+    r->candidates = mmi_carve_take(c, threads * mmi_candidates(V), sizeof *r->candidates);
 }
 
 static mm_status allocate(run *r)
@@ -220,7 +220,7 @@ static void draw(void *arg, int64_t i, int worker)
     double uniform =
         mmi_random_uniform(r->sampling.seed, MMI_STREAM(MMI_STREAM_SAMPLE, i), (uint64_t)r->cache->lengths[i]);
     s->drawn = mmi_sample(&ctx->exec.k, ctx->plan.last_logits + s->row * V, V, &r->sampling, r->seen + i * V, uniform,
-                          r->work + worker * 2 * V, r->candidates + worker * V, &s->logprob);
+                          r->work + worker * 2 * V, r->candidates + worker * mmi_candidates(V), &s->logprob);
 }
 
 /* Let sequence i go on with the token it drew. */

@@ -28,24 +28,12 @@ mm_status mmi_sampling_check(const mm_sampling *s)
     return MM_OK;
 }
 
-#define LANES 8 /* so that no step waits for the one before */
-
-/* Logits are no NaN: mmi_sample() has looked. */
-static int32_t argmax(const float *logits, int64_t V)
+/* Logits are no NaN: mmi_sample() has looked. `at` is scratch. */
+static int32_t argmax(const mmi_kernels *k, const float *logits, int64_t V, int32_t *at)
 {
-    float most[LANES];
-    int64_t i = 0;
-    for (int j = 0; j < LANES; j++)
-        most[j] = logits[0];
-    for (; i + LANES <= V; i += LANES)
-        for (int j = 0; j < LANES; j++)
-            most[j] = logits[i + j] > most[j] ? logits[i + j] : most[j];
-    for (; i < V; i++)
-        most[0] = logits[i] > most[0] ? logits[i] : most[0];
-    for (int j = 1; j < LANES; j++)
-        most[0] = most[j] > most[0] ? most[j] : most[0];
-    for (i = 0; logits[i] != most[0]; i++) {}
-    return (int32_t)i;
+    float most = k->largest(logits, V);
+    k->find(at, logits, most, most, V, 0);
+    return at[0];
 }
 
 static mmi_candidate candidate(float logit, int64_t id)
@@ -121,80 +109,85 @@ static int64_t likeliest(mmi_candidate *c, int64_t n, const float *p, int64_t mo
 #define LAST_BIN ((127 + 7) << (23 - BIN_SHIFT))
 #define BINS (LAST_BIN - FIRST_BIN + 1)
 
-static int32_t bin_of(float logit)
+/* Minus the largest magnitude below the bin's upper end. */
+static float least_in(int32_t bin)
 {
-    uint32_t bits;
-    memcpy(&bits, &logit, sizeof bits);
-    int32_t bin = (int32_t)((bits & 0x7FFFFFFF) >> BIN_SHIFT);
-    bin = bin < FIRST_BIN ? FIRST_BIN : bin;
-    return (bin > LAST_BIN ? LAST_BIN : bin) - FIRST_BIN;
+    if (bin >= BINS - 1)
+        return -INFINITY;
+    uint32_t bits = ((uint32_t)(bin + FIRST_BIN + 1) << BIN_SHIFT) - 1;
+    float magnitude;
+    memcpy(&magnitude, &bits, sizeof bits);
+    return -magnitude;
 }
 
-/* The bin of the last one among the likeliest `most`, and among as few as weigh `share`. *weight: of all before it. */
-static int32_t last_bin(const float *logits, const float *p, int64_t V, int64_t most, double share, double *weight)
+static float largest_in(int32_t bin)
 {
-    double weights[BINS] = { 0 };
-    int64_t counts[BINS] = { 0 }, count = 0;
-    for (int64_t i = 0; i < V; i++) {
-        int32_t at = bin_of(logits[i]);
-        weights[at] += (double)p[i];
-        counts[at]++;
-    }
-    int32_t bin = 0; /* has the likeliest: it is never empty */
+    return bin > 0 ? nextafterf(least_in(bin - 1), -INFINITY) : INFINITY;
+}
+
+/* What a draw looks at. */
+typedef struct choice {
+    const mmi_kernels *k;
+    const float *logits; /* [V], the likeliest one 0 */
+    float *p;            /* [V], as they are likely, but they weigh `sum` together */
+    float sum;
+    int64_t V;
+    mmi_candidate *candidates; /* [V] */
+    int32_t *at;               /* [V] */
+} choice;
+
+/* The logits in bins [first, last] become candidates; how many. */
+static int64_t take_bins(const choice *c, int32_t first, int32_t last)
+{
+    int64_t n = c->k->find(c->at, c->logits, least_in(last), largest_in(first), c->V, c->V);
+    for (int64_t i = 0; i < n; i++)
+        c->candidates[i] = candidate(c->logits[c->at[i]], c->at[i]);
+    return n;
+}
+
+/* The bin of the last one among the likeliest `most`, V or fewer, and among as few as weigh `share`. It holds some.
+ * *weight: of all before it. */
+static int32_t last_bin(const choice *c, int64_t most, double share, double *weight)
+{
+    int32_t before = -1, bin = BINS - 1;
     *weight = 0;
-    for (int32_t next = 1; next < BINS && count + counts[bin] < most && *weight + weights[bin] < share; next++)
-        if (counts[next] > 0) {
-            count += counts[bin];
-            *weight += weights[bin];
-            bin = next;
+    while (bin - before > 1) {
+        int32_t middle = (before + bin) / 2;
+        int64_t count;
+        double sum = c->k->weigh_from(c->p, c->logits, least_in(middle), c->V, &count);
+        if (count >= most || sum >= share) {
+            bin = middle;
+        } else {
+            before = middle;
+            *weight = sum;
         }
+    }
     return bin;
-}
-
-/* The logits in bins [first, last]; how many. */
-static int64_t find(mmi_candidate *candidates, const float *logits, int64_t V, int32_t first, int32_t last)
-{
-    int64_t n = 0;
-    for (int64_t i = 0; i < V; i++) {
-        int32_t bin = bin_of(logits[i]);
-        candidates[n] = candidate(logits[i], i);
-        n += bin >= first && bin <= last;
-    }
-    return n;
-}
-
-#define TOGETHER 32 /* tokens of which mostly none is likely */
-
-/* Those of probability `least` or more; how many, or -1: more than `most`. */
-static int64_t find_likely(mmi_candidate *candidates, const float *logits, const float *p, int64_t V, float least,
-                           int64_t most)
-{
-    int64_t n = 0;
-    for (int64_t i = 0; i < V; i += TOGETHER) {
-        const int64_t end = i + TOGETHER < V ? i + TOGETHER : V;
-        int any = 0;
-        for (int64_t j = i; j < end; j++)
-            any |= p[j] >= least;
-        for (int64_t j = i; j < end && any; j++) {
-            candidates[n] = candidate(logits[j], j);
-            n += p[j] >= least;
-        }
-        if (n > most)
-            return -1;
-    }
-    return n;
 }
 
 /* Where few tokens have most of the weight, those that top-p keeps are among them: all that weigh less than half a
  * token's share of what it leaves out don't come to what it leaves out. So: how many are kept, or 0, too many to say.
  */
-static int64_t keep_among_few(const float *logits, const float *p, int64_t V, float top_p, mmi_candidate *candidates)
+static int64_t keep_among_few(const choice *c, float top_p)
 {
-    const float least = (1 - top_p) / (2 * (float)V);
-    double weight = 0;
-    int64_t n = find_likely(candidates, logits, p, V, least, V / 16);
-    n = n > 0 ? likeliest(candidates, n, p, n, top_p, &weight) : 0;
-    return weight >= top_p ? n : 0;
+    const float least = c->sum * (1 - top_p) / (2 * (float)c->V);
+    double weight = 0, share = (double)top_p * (double)c->sum;
+    int64_t n = c->k->find(c->at, c->p, least, INFINITY, c->V, c->V / 16);
+    if (n > c->V / 16)
+        return 0;
+    for (int64_t i = 0; i < n; i++)
+        c->candidates[i] = candidate(c->logits[c->at[i]], c->at[i]);
+    n = likeliest(c->candidates, n, c->p, n, share, &weight);
+    return weight >= share ? n : 0;
+}
+
+/* The likeliest that weigh `share` become the first candidates; how many. */
+static int64_t keep_among_many(const choice *c, double share)
+{
+    double weight;
+    int32_t bin = last_bin(c, c->V, share, &weight);
+    int64_t n = take_bins(c, bin, bin);
+    return likeliest(c->candidates, n, c->p, n, share, &weight);
 }
 
 static mmi_candidate least_of(const mmi_candidate *c, int64_t n)
@@ -206,64 +199,43 @@ static mmi_candidate least_of(const mmi_candidate *c, int64_t n)
 }
 
 /* The last of those that top-k and top-p keep. */
-static int64_t last_kept(const float *logits, const float *p, int64_t V, const mm_sampling *s,
-                         mmi_candidate *candidates)
+static int64_t last_kept(const choice *c, const mm_sampling *s)
 {
     double weight;
     int64_t n;
-    if (s->top_k > 0 && s->top_k < V) {
-        n = find(candidates, logits, V, 0, last_bin(logits, p, V, s->top_k, INFINITY, &weight));
+    if (s->top_k > 0 && s->top_k < c->V) {
+        n = take_bins(c, 0, last_bin(c, s->top_k, INFINITY, &weight));
         weight = 0;
-        n = likeliest(candidates, n, p, s->top_k, INFINITY, &weight);
+        n = likeliest(c->candidates, n, c->p, s->top_k, INFINITY, &weight);
         if (s->top_p < 1) {
             double share = s->top_p * weight;
             weight = 0;
-            n = likeliest(candidates, n, p, n, share, &weight);
+            n = likeliest(c->candidates, n, c->p, n, share, &weight);
         }
-    } else { /* together they weigh 1 */
-        n = keep_among_few(logits, p, V, s->top_p, candidates);
-        if (n == 0) {
-            int32_t bin = last_bin(logits, p, V, V, s->top_p, &weight);
-            n = find(candidates, logits, V, bin, bin);
-            n = likeliest(candidates, n, p, n, s->top_p, &weight);
-        }
+    } else {
+        n = keep_among_few(c, s->top_p);
+        if (n == 0)
+            n = keep_among_many(c, (double)s->top_p * (double)c->sum);
     }
-    return (uint32_t)~least_of(candidates, n);
+    return (uint32_t)~least_of(c->candidates, n);
 }
 
-/* Logits below `least`, and probabilities below `least_p`, lose theirs; what is left is added to `weight`. */
-static void keep_from(const float *logits, float *p, int64_t n, float least, float least_p, double weight[LANES])
+/* What is not kept loses what it weighs; `top` is the likeliest. What the others weigh. */
+static double keep(const choice *c, const mm_sampling *s, int32_t top)
 {
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int j = 0; j < LANES; j++) {
-            p[i + j] = ((logits[i + j] >= least) & (p[i + j] >= least_p)) ? p[i + j] : 0; /* without branches */
-            weight[j] += (double)p[i + j];
-        }
-    for (; i < n; i++) {
-        p[i] = logits[i] >= least && p[i] >= least_p ? p[i] : 0;
-        weight[0] += (double)p[i];
-    }
-}
-
-/* p [V], the probabilities of the logits, of which the likeliest is `top`: what is not kept loses its own. What the
- * others weigh. */
-static double keep(const float *logits, float *p, int64_t V, const mm_sampling *s, int32_t top,
-                   mmi_candidate *candidates)
-{
-    bool all = s->top_p == 1 && (s->top_k == 0 || s->top_k >= V);
-    int64_t last = all ? V - 1 : last_kept(logits, p, V, s, candidates), begin = last + 1;
-    float least = all ? -INFINITY : logits[last];
-    double wanted_p = (double)s->min_p * (double)p[top], weight[LANES] = { 0 };
+    bool all = s->top_p == 1 && (s->top_k == 0 || s->top_k >= c->V);
+    int64_t last = all ? c->V - 1 : last_kept(c, s), begin = last + 1;
+    float least = all ? -INFINITY : c->logits[last];
+    double wanted_p = (double)s->min_p * (double)c->p[top];
     float least_p = (float)wanted_p;
     if ((double)least_p < wanted_p)
         least_p = nextafterf(least_p, INFINITY);
-    keep_from(logits, p, begin, least, least_p, weight); /* of equal ones the lower ids come first */
-    keep_from(logits + begin, p + begin, V - begin, nextafterf(least, INFINITY), least_p, weight);
-    for (int j = 1; j < LANES; j++)
-        weight[0] += weight[j];
-    return weight[0];
+    /* of equal ones the lower ids come first */
+    return c->k->keep_from(c->p, c->logits, least, least_p, begin) +
+           c->k->keep_from(c->p + begin, c->logits + begin, nextafterf(least, INFINITY), least_p, c->V - begin);
 }
+
+#define LANES 8 /* so that no step waits for the one before */
 
 static double weight_of(const float *p, int64_t n)
 {
@@ -305,33 +277,38 @@ static void penalize(float *logits, int64_t V, const unsigned char *seen, float 
             logits[i] = logits[i] > 0 ? logits[i] / penalty : logits[i] * penalty;
 }
 
-/* Divide by the temperature what each logit lies below the likeliest: no temperature is then too small. False: the
- * penalty took the likeliest beyond a float. */
-static bool heat(float *logits, int64_t V, int32_t top, float temperature)
+/* What each logit lies below the likeliest, divided by the temperature: none is then too small. False: the penalty took
+ * the likeliest beyond a float. */
+static bool heat(float *hot, const float *logits, int64_t V, int32_t top, float temperature)
 {
     float most = logits[top];
     for (int64_t i = 0; i < V; i++)
-        logits[i] = (logits[i] - most) / temperature + 0.0f; /* no -0, which would come after 0 */
+        hot[i] = (logits[i] - most) / temperature + 0.0f; /* no -0, which would come after 0 */
     return isfinite(most);
 }
 
 int32_t mmi_sample(const mmi_kernels *k, const float *logits, int64_t V, const mm_sampling *s,
                    const unsigned char *seen, double uniform, float *work, mmi_candidate *candidates, float *logprob)
 {
-    float lse = k->logsumexp(logits, V), *p = work + V;
+    float lse = k->logsumexp(logits, V), lowest = -INFINITY;
+    const float *from = logits;
     if (!isfinite(lse))
         return -1;
-    memcpy(work, logits, (size_t)V * sizeof(float));
-    if (s->repetition_penalty != 1)
+    if (s->repetition_penalty != 1) {
+        memcpy(work, logits, (size_t)V * sizeof *work);
         penalize(work, V, seen, s->repetition_penalty);
-    int32_t id = argmax(work, V);
+        from = work;
+    }
+    choice c = { .k = k, .logits = work, .p = work + V, .V = V, .candidates = candidates };
+    c.at = (int32_t *)(void *)(candidates + V);
+    int32_t id = argmax(k, from, V, c.at);
     if (s->temperature > 0) {
-        if (!heat(work, V, id, s->temperature))
+        if (!heat(work, from, V, id, s->temperature))
             return -1;
-        memcpy(p, work, (size_t)V * sizeof(float));
-        k->softmax_scaled(p, k->logsumexp(work, V), 1, V);
-        double weight = keep(work, p, V, s, id, candidates);
-        id = walk(p, V, uniform * weight);
+        memcpy(c.p, work, (size_t)V * sizeof *work);
+        c.sum = k->softmax_tile(c.p, &lowest, V);
+        double weight = keep(&c, s, id);
+        id = walk(c.p, V, uniform * weight);
     }
     *logprob = logits[id] - lse;
     return id;

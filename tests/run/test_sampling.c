@@ -68,7 +68,7 @@ static drawing drawing_of(int V, test_rng *rng)
     mmi_kernels_init(&d.k, mmi_cpu_flags());
     d.logits = take_random(rng, V, 4);
     d.work = take_floats(2 * V, NAN);
-    d.candidates = take(V, sizeof *d.candidates);
+    d.candidates = take(mmi_candidates(V), sizeof *d.candidates);
     d.seen = take(V, 1);
     d.s.temperature = d.s.top_p = 1;
     return d;
@@ -131,8 +131,9 @@ END_TEST
 START_TEST(many_tokens_in_any_order_are_drawn_as_often_as_they_are_likely)
 {
     enum { V = 600 };
-    static const char *orders[] = { "random", "equal", "rising", "falling", "up and down", "few different",
-                                          "few likely" };
+    static const char *orders[] = {
+        "random", "equal", "rising", "falling", "up and down", "few different", "few likely"
+    };
     static const struct {
         float top_p, min_p;
         int top_k;
@@ -142,8 +143,13 @@ START_TEST(many_tokens_in_any_order_are_drawn_as_often_as_they_are_likely)
     drawing d = drawing_of(V, &rng);
     for (int i = 0; i < V; i++) {
         double rising = 3.0 * i / V;
-        double values[] = { 2 * rng_uniform(&rng),  -2, rising, -rising, i % 2 ? rising : -rising,
-                            rng_between(&rng, 0, 3), (i % 50 ? -9 : 0) + 2 * rng_uniform(&rng) };
+        double values[] = { 2 * rng_uniform(&rng),
+                            -2,
+                            rising,
+                            -rising,
+                            i % 2 ? rising : -rising,
+                            rng_between(&rng, 0, 3),
+                            (i % 50 ? -9 : 0) + 2 * rng_uniform(&rng) };
         d.logits[i] = (float)values[_i];
     }
     for (size_t f = 0; f < sizeof filters / sizeof *filters; f++) {
@@ -153,6 +159,27 @@ START_TEST(many_tokens_in_any_order_are_drawn_as_often_as_they_are_likely)
         snprintf(what, sizeof what, "%s: k %d, p %g, min-p %g", orders[_i], filters[f].top_k, filters[f].top_p,
                  filters[f].min_p);
         ck_distribution(&d, what);
+    }
+}
+END_TEST
+
+/* Rounded, all of them together may weigh less than that share of what they weigh. */
+START_TEST(a_share_just_below_everything_keeps_nearly_everything)
+{
+    test_rng rng = { 730 };
+    for (int round = 0; round < 40; round++) {
+        drawing d = drawing_of(rng_between(&rng, 1, 3000), &rng);
+        for (int i = 0; i < d.V; i++)
+            d.logits[i] *= round % 2 ? 0.01f : 1;
+        d.s.top_p = nextafterf(1, 0);
+        const int32_t id = draw_any(&d);
+        ck_assert(id >= 0 && id < d.V);
+        double kept = 0, all = 0;
+        for (int i = 0; i < d.V; i++) {
+            kept += d.work[d.V + i] > 0;
+            all += d.logits[i] > -INFINITY;
+        }
+        ck_assert_msg(kept >= 0.9 * all, "%g of %g", kept, all);
     }
 }
 END_TEST
@@ -336,6 +363,7 @@ int main(void)
     Suite *suite = plain_suite("run/sampling", &tests);
     tcase_add_loop_test(tests, draws_follow_the_filtered_distribution, 0, 16);
     tcase_add_loop_test(tests, many_tokens_in_any_order_are_drawn_as_often_as_they_are_likely, 0, 7);
+    tcase_add_test(tests, a_share_just_below_everything_keeps_nearly_everything);
     tcase_add_test(tests, temperature_zero_picks_the_likeliest_and_of_equals_the_lowest_id);
     tcase_add_test(tests, the_penalty_makes_seen_tokens_less_likely_before_anything_else);
     tcase_add_test(tests, of_equally_likely_tokens_the_lower_ids_are_kept);

@@ -47,6 +47,12 @@ float mmi_c_logsumexp(const float *x, int64_t n);
 void mmi_c_softmax_scaled(float *x, float lse, float a, int64_t n);
 float mmi_c_softmax_tile(float *s, float *m, int64_t n);
 
+/* choose.c */
+float mmi_c_largest(const float *x, int64_t n);
+double mmi_c_weigh_from(const float *p, const float *x, float least, int64_t n, int64_t *count);
+double mmi_c_keep_from(float *p, const float *x, float least, float least_p, int64_t n);
+int64_t mmi_c_find(int32_t *at, const float *x, float low, float high, int64_t n, int64_t most);
+
 /* product.c */
 void mmi_c_gemm_tile(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b, int64_t ldb,
                      int64_t M, int64_t N, int64_t K, int32_t accumulate);

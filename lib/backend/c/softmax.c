@@ -2,17 +2,9 @@
 
 #include <math.h>
 
-static float largest(const float *x, int64_t n)
-{
-    float m = -INFINITY;
-    for (int64_t i = 0; i < n; i++)
-        m = x[i] > m ? x[i] : m;
-    return m;
-}
-
 float mmi_c_logsumexp(const float *x, int64_t n)
 {
-    float m = largest(x, n);
+    float m = mmi_c_largest(x, n);
     float base = isinf(m) ? 0 : m; /* inf - inf would be NaN */
     double sum = 0;
     for (int64_t i = 0; i < n; i++)
@@ -28,7 +20,7 @@ void mmi_c_softmax_scaled(float *x, float lse, float a, int64_t n)
 
 float mmi_c_softmax_tile(float *s, float *m, int64_t n)
 {
-    float row = largest(s, n);
+    float row = mmi_c_largest(s, n);
     if (row > *m)
         *m = row;
     float base = *m == -INFINITY ? 0 : *m;

@@ -3,22 +3,9 @@
 #include "backend/simd/table.h"
 #include "backend/simd/vmath.h"
 
-static float largest(const float *x, int64_t n)
-{
-    vf lowest = vf_set(-INFINITY), a = lowest, b = lowest;
-    int64_t i = 0;
-    for (; i + 2 * VL <= n; i += 2 * VL) {
-        a = vf_max(a, vf_load(x + i));
-        b = vf_max(b, vf_load(x + i + VL));
-    }
-    for (; i < n; i += VL)
-        a = vf_max(a, vf_get_or(x + i, n - i, lowest));
-    return vf_largest(vf_max(a, b));
-}
-
 float SIMD(logsumexp)(const float *x, int64_t n)
 {
-    float m = largest(x, n);
+    float m = SIMD(largest)(x, n);
     float base = isinf(m) ? 0 : m; /* inf - inf would be NaN */
     vf shift = vf_set(base), nothing = vf_set(-INFINITY), even = vf_zero(), odd = vf_zero();
     int64_t i = 0;
@@ -40,7 +27,7 @@ void SIMD(softmax_scaled)(float *x, float lse, float a, int64_t n)
 
 float SIMD(softmax_tile)(float *s, float *m, int64_t n)
 {
-    float row = largest(s, n);
+    float row = SIMD(largest)(s, n);
     if (row > *m)
         *m = row;
     float base = *m == -INFINITY ? 0 : *m;

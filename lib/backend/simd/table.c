@@ -38,6 +38,10 @@ void SIMD(kernels_init)(mmi_kernels *k)
     k->logsumexp = SIMD(logsumexp);
     k->softmax_scaled = SIMD(softmax_scaled);
     k->softmax_tile = SIMD(softmax_tile);
+    k->largest = SIMD(largest);
+    k->weigh_from = SIMD(weigh_from);
+    k->keep_from = SIMD(keep_from);
+    k->find = SIMD(find);
     k->gemm_tile = SIMD(gemm_tile);
     k->gemv_rows = SIMD(gemv_rows);
     k->gemv_rows_rounded = SIMD(gemv_rows_rounded);

@@ -41,6 +41,12 @@ float SIMD(logsumexp)(const float *x, int64_t n);
 void SIMD(softmax_scaled)(float *x, float lse, float a, int64_t n);
 float SIMD(softmax_tile)(float *s, float *m, int64_t n);
 
+/* choose.c */
+float SIMD(largest)(const float *x, int64_t n);
+double SIMD(weigh_from)(const float *p, const float *x, float least, int64_t n, int64_t *count);
+double SIMD(keep_from)(float *p, const float *x, float least, float least_p, int64_t n);
+int64_t SIMD(find)(int32_t *at, const float *x, float low, float high, int64_t n, int64_t most);
+
 /* tile.c */
 void SIMD(gemm_tile)(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b, int64_t ldb,
                      int64_t M, int64_t N, int64_t K, int32_t accumulate);

@@ -68,6 +68,11 @@ static inline vd vd_add_square(vd s, vf v)
     __m256d low = _mm256_cvtps_pd(_mm256_castps256_ps128(v)), high = _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1));
     return (vd){ _mm256_fmadd_pd(low, low, s.low), _mm256_fmadd_pd(high, high, s.high) };
 }
+static inline vd vd_add(vd s, vf v)
+{
+    __m256d low = _mm256_cvtps_pd(_mm256_castps256_ps128(v)), high = _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1));
+    return (vd){ _mm256_add_pd(s.low, low), _mm256_add_pd(s.high, high) };
+}
 static inline double vd_sum(vd s)
 {
     double parts[4];

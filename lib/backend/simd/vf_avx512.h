@@ -51,6 +51,11 @@ static inline vd vd_add_square(vd s, vf v)
     __m512d low = _mm512_cvtps_pd(_mm512_castps512_ps256(v)), high = _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1));
     return (vd){ _mm512_fmadd_pd(low, low, s.low), _mm512_fmadd_pd(high, high, s.high) };
 }
+static inline vd vd_add(vd s, vf v)
+{
+    __m512d low = _mm512_cvtps_pd(_mm512_castps512_ps256(v)), high = _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1));
+    return (vd){ _mm512_add_pd(s.low, low), _mm512_add_pd(s.high, high) };
+}
 static inline double vd_sum(vd s) { return _mm512_reduce_add_pd(_mm512_add_pd(s.low, s.high)); }
 
 static inline vf vf_load_bf16(const void *p)

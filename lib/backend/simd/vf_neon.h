@@ -71,6 +71,11 @@ static inline vd vd_add_square(vd s, vf v)
     float64x2_t low = vcvt_f64_f32(vget_low_f32(v)), high = vcvt_high_f64_f32(v);
     return (vd){ vfmaq_f64(s.low, low, low), vfmaq_f64(s.high, high, high) };
 }
+static inline vd vd_add(vd s, vf v)
+{
+    float64x2_t low = vcvt_f64_f32(vget_low_f32(v)), high = vcvt_high_f64_f32(v);
+    return (vd){ vaddq_f64(s.low, low), vaddq_f64(s.high, high) };
+}
 static inline double vd_sum(vd s) { return vaddvq_f64(vaddq_f64(s.low, s.high)); }
 
 static inline uint16x4_t load_halves(const void *p)
