@@ -107,6 +107,14 @@ typedef struct mmi_kernels {
     void (*gemv_rows_rounded)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype,
                               int64_t ldw, int64_t M, int64_t N, int64_t K, int32_t round);
 
+    /* Attention of a few rows of queries (M up to 8 or so), keys and values in float32 or bf16 as a cache has them, ldk
+     * and ldv numbers apart, those of q and out D, a multiple of 32: s[M, N] = q[M, D] · k[N, D]ᵀ, and out[M, D] +=
+     * s[M, N] · v[N, D]. bf16 gives the same bits as its numbers in float32. */
+    void (*few_scores)(float *s, int64_t lds, const float *q, const void *k, int32_t dtype, int64_t ldk, int64_t M,
+                       int64_t N, int64_t D);
+    void (*few_values)(float *out, const float *s, int64_t lds, const void *v, int32_t dtype, int64_t ldv, int64_t M,
+                       int64_t N, int64_t D);
+
     /* Large products, in steps that gemm_panels.c or gemm_own.c deals out. Up to gemm_depth of K's numbers of op(A)'s
      * rows, or op(B)'s columns, are laid out anew in panels of gemm_a_rows rows, or gemm_b_cols columns, as
      * gemm_multiply reads them; rounded as above, or with `round` MM_F32 as they are. One panel lies behind the other,

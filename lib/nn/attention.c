@@ -10,7 +10,10 @@
  * lie in the second-level cache, and turning a tile of keys costs little beside the products that read it. */
 #define QUERY_ROWS 256
 #define KEYS 64
-#define FEW_ROWS 8 /* up to so many, keys are read in place instead of turned */
+/* Up to so many rows, as in decoding, read keys and values as a cache has them, of more keys at a time. */
+#define FEW_ROWS 8
+#define FEW_KEYS 128
+#define FEW_STEP 32 /* few_scores() and few_values() want whole vectors of a head */
 /* Where not all rows of a tile see all its keys, so many at a time meet those that the last of them sees. */
 #define PART_ROWS 64
 /* What a masked key's score gets added: finite, so that a row that sees only such keys stays so. */
@@ -34,14 +37,17 @@ typedef struct panels {
 /* One worker's scratch. R rows, at most QUERY_ROWS rounded up to whole tokens. */
 typedef struct tile {
     int64_t rows, keys; /* filled part */
+    int64_t step;       /* keys that there is room for; a row of s has so many numbers */
     int64_t first_query, first_key;
     float *q;       /* [R, D], times 1/sqrt(D) */
     float *out;     /* [R, D] forward's sum; backward's dq */
     float *dout;    /* [R, D] */
-    float *s, *dp;  /* [R, KEYS] */
+    float *s, *dp;  /* [R, KEYS]; s of few rows [FEW_ROWS, FEW_KEYS] */
+    float *room;    /* [step, D], for keys and for values that are widened */
     float *kt, *vt; /* [D, KEYS] */
     float *m, *l;   /* [R] running maximum and sum; backward: lse and delta */
     bool rounded;   /* products go by panels */
+    bool few;       /* by kernels for a few rows of whole vectors */
     panels p;
 } tile;
 
@@ -116,6 +122,9 @@ static tile tile_place(const job *j, int worker)
 static void tile_rows(tile *t, const job *j, int64_t rows)
 {
     t->rows = rows;
+    t->few = rows <= FEW_ROWS && j->a->D % FEW_STEP == 0;
+    t->step = KEYS;
+    t->room = t->vt;
     t->rounded = j->a->rounded && rows > FEW_ROWS && can_round(&j->x->k, j->tokens * j->heads, j->a->D);
 }
 
@@ -144,23 +153,24 @@ static void multiply(const job *j, float *c, int64_t ldc, const float *left, con
         j->x->k.gemm_multiply(c, ldc, left, 0, right, M, N, K, accumulate ? c : NULL, MM_BF16);
 }
 
-/* A tile's keys (or values) of one head as float32. */
+/* A tile's keys (or values) of one head. */
 typedef struct operand {
-    const float *data; /* [keys, D] */
+    const void *data; /* [keys, D] */
     int64_t ld;
+    int32_t dtype; /* float32, but for few rows */
 } operand;
 
-/* In place where they are float32, else widened into `room` [KEYS, D]. */
-static operand tile_of(const tile *t, const job *j, const mmi_segment *s, int64_t g, const void *base, float *room)
+/* In place where they are float32, or where few rows read them as they are, else widened. */
+static operand tile_of(const tile *t, const job *j, const mmi_segment *s, int64_t g, const void *base)
 {
     const mmi_attention *a = j->a;
     int64_t row = a->sequence_stride ? t->first_key : s->row + t->first_key;
     int64_t at = s->sequence * a->sequence_stride + row * a->ldk + g * a->head_stride;
-    if (a->kv_dtype == MM_F32)
-        return (operand){ (const float *)base + at, a->ldk };
     const unsigned char *from = (const unsigned char *)base + mmi_dtype_bytes(a->kv_dtype, at);
-    j->x->k.widen(room, from, a->kv_dtype, t->keys * a->D);
-    return (operand){ room, a->D };
+    if (a->kv_dtype == MM_F32 || (a->kv_dtype == MM_BF16 && t->few))
+        return (operand){ from, a->ldk, a->kv_dtype };
+    j->x->k.widen(t->room, from, a->kv_dtype, t->keys * a->D);
+    return (operand){ t->room, a->D, MM_F32 };
 }
 
 /* Rows of the tile in the order (token, head): row r is token r / heads, head g * heads + r % heads. */
@@ -214,15 +224,17 @@ static part part_at(const tile *t, const job *j, const mmi_segment *s, int64_t r
 
 #define EACH_PART(p, t, j, s) for (part p = part_at(t, j, s, 0); p.rows > 0; p = part_at(t, j, s, p.row + p.rows))
 
-/* s [rows, KEYS] = q · kᵀ, masked keys pushed down. `room` as for tile_of(). */
-static void scores(tile *t, const job *j, const mmi_segment *s, int64_t g, float *room)
+/* s [rows, step] = q · kᵀ, masked keys pushed down. */
+static void scores(tile *t, const job *j, const mmi_segment *s, int64_t g)
 {
     const mmi_attention *a = j->a;
     const mmi_kernels *k = &j->x->k;
-    operand keys = tile_of(t, j, s, g, a->k, room);
+    operand keys = tile_of(t, j, s, g, a->k);
     if (t->rounded) {
         const float *right = pack_right(j, t->p.right, keys.data, keys.ld, 1, t->keys, a->D);
         multiply(j, t->s, KEYS, t->p.q, right, t->rows, t->keys, a->D, false);
+    } else if (t->few) {
+        k->few_scores(t->s, t->step, t->q, keys.data, keys.dtype, keys.ld, t->rows, t->keys, a->D);
     } else if (t->rows <= FEW_ROWS) {
         k->gemv_rows(t->s, KEYS, t->q, a->D, keys.data, MM_F32, keys.ld, t->rows, t->keys, a->D);
     } else {
@@ -234,7 +246,7 @@ static void scores(tile *t, const job *j, const mmi_segment *s, int64_t g, float
         for (int64_t i = 0; i < t->keys; i++)
             if (s->key_mask[t->first_key + i] == 0)
                 for (int64_t r = 0; r < t->rows; r++)
-                    t->s[r * KEYS + i] += HIDDEN;
+                    t->s[r * t->step + i] += HIDDEN;
 }
 
 /* Drop weights (or their gradients) of row r of the tile: an element's number is its token, query head and key. */
@@ -253,7 +265,7 @@ static void fold(tile *t, const job *j, const mmi_segment *s, int64_t g)
     int64_t D = j->a->D;
     for (int64_t r = 0; r < t->rows; r++) {
         int64_t n = visible(t, j, s, r);
-        float before = t->m[r], *row = t->s + r * KEYS;
+        float before = t->m[r], *row = t->s + r * t->step;
         float sum = k->softmax_tile(row, &t->m[r], n);
         memset(row + n, 0, (size_t)(t->keys - n) * sizeof(float));
         if (before != t->m[r]) {
@@ -264,11 +276,15 @@ static void fold(tile *t, const job *j, const mmi_segment *s, int64_t g)
         t->l[r] += sum;
         drop(row, n, r, t, j, s, g);
     }
-    operand values = tile_of(t, j, s, g, j->a->v, t->vt);
+    operand values = tile_of(t, j, s, g, j->a->v); /* in the place of the keys */
     if (t->rounded) {
         const float *left = pack_left(j, t->p.left, t->s, KEYS, 1, t->rows, t->keys);
         const float *right = pack_right(j, t->p.right, values.data, 1, values.ld, D, t->keys);
         multiply(j, t->out, D, left, right, t->rows, D, t->keys, true);
+        return;
+    }
+    if (t->few) {
+        k->few_values(t->out, t->s, t->step, values.data, values.dtype, values.ld, t->rows, t->keys, D);
         return;
     }
     EACH_PART (p, t, j, s)
@@ -325,6 +341,10 @@ static void forward_piece(const job *j, int64_t piece, int worker)
     mmi_piece_rows(mmi_pieces(s->count, j->tokens) - 1 - local / a->G, j->tokens, s->count, &first, &last);
     t.first_query = first;
     tile_rows(&t, j, (last - first) * j->heads);
+    if (t.few) {
+        t.step = FEW_KEYS;
+        t.room = t.dout; /* R rows, which are more, of the backward pass */
+    }
     load_queries(&t, j, s, g, last - first);
     memset(t.out, 0, (size_t)(t.rows * a->D) * sizeof(float));
     for (int64_t r = 0; r < t.rows; r++) {
@@ -332,9 +352,9 @@ static void forward_piece(const job *j, int64_t piece, int worker)
         t.l[r] = 0;
     }
     int64_t seen = s->past + last;
-    for (t.first_key = 0; t.first_key < seen; t.first_key += KEYS) {
-        t.keys = seen - t.first_key < KEYS ? seen - t.first_key : KEYS;
-        scores(&t, j, s, g, t.vt); /* free until the values are wanted */
+    for (t.first_key = 0; t.first_key < seen; t.first_key += t.step) {
+        t.keys = seen - t.first_key < t.step ? seen - t.first_key : t.step;
+        scores(&t, j, s, g);
         fold(&t, j, s, g);
     }
     finish(&t, j, s, g, last - first);
@@ -424,7 +444,7 @@ static void backward_tile(tile *t, const job *j, const mmi_segment *s, int64_t g
     const mmi_kernels *k = &j->x->k;
     int64_t D = a->D, ld = a->ldk, at = (s->row + t->first_key) * ld + g * a->head_stride;
     const float *keys = a->k, *values = a->v;
-    scores(t, j, s, g, NULL);
+    scores(t, j, s, g);
     if (t->rounded) {
         rounded_backward(t, j, s, g, want, at);
         return;

@@ -52,6 +52,23 @@ void mmi_c_gemv_rows(float *y, int64_t ldy, const float *x, int64_t ldx, const v
     mmi_c_gemv_rows_rounded(y, ldy, x, ldx, w, dtype, ldw, M, N, K, MM_F32);
 }
 
+void mmi_c_few_scores(float *s, int64_t lds, const float *q, const void *k, int32_t dtype, int64_t ldk, int64_t M,
+                      int64_t N, int64_t D)
+{
+    mmi_c_gemv_rows(s, lds, q, D, k, dtype, ldk, M, N, D);
+}
+
+void mmi_c_few_values(float *out, const float *s, int64_t lds, const void *v, int32_t dtype, int64_t ldv, int64_t M,
+                      int64_t N, int64_t D)
+{
+    for (int64_t n = 0; n < N; n++)
+        for (int64_t d = 0; d < D; d++) {
+            float value = mmi_c_number(v, dtype, n * ldv + d);
+            for (int64_t i = 0; i < M; i++)
+                out[i * D + d] += s[i * lds + n] * value;
+        }
+}
+
 /* Panels that lie in a first-level cache: A's rows one behind the other, B's columns side by side. */
 #define DEPTH 64
 #define WIDTH 64

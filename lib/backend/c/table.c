@@ -30,6 +30,8 @@ void mmi_kernels_init_c(mmi_kernels *k)
         .gemm_tile = mmi_c_gemm_tile,
         .gemv_rows = mmi_c_gemv_rows,
         .gemv_rows_rounded = mmi_c_gemv_rows_rounded,
+        .few_scores = mmi_c_few_scores,
+        .few_values = mmi_c_few_values,
         .gemm_panel = mmi_c_gemm_panel,
         .gemm_pack_a = mmi_c_gemm_pack_a,
         .gemm_pack_b = mmi_c_gemm_pack_b,

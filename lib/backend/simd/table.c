@@ -45,6 +45,8 @@ void SIMD(kernels_init)(mmi_kernels *k)
     k->gemm_tile = SIMD(gemm_tile);
     k->gemv_rows = SIMD(gemv_rows);
     k->gemv_rows_rounded = SIMD(gemv_rows_rounded);
+    k->few_scores = SIMD(few_scores);
+    k->few_values = SIMD(few_values);
     SIMD(gemm_shape)(&k->gemm_depth, &k->gemm_a_rows, &k->gemm_b_cols);
     k->gemm_pack_a = SIMD(gemm_pack_a);
     k->gemm_pack_b = SIMD(gemm_pack_b);

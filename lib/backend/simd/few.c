@@ -1,0 +1,177 @@
+/* Attention of a few rows of queries against keys and values as a cache has them. */
+#include <string.h>
+
+#include "backend/simd/table.h"
+#include "backend/simd/words.h"
+
+#if VL == 4
+#define TREES 4 /* of so many vectors' sums are added up at a time */
+#else
+#define TREES 1
+#endif
+#define SIDE 4 /* keys that are met together */
+#if ISA_IS(avx2)
+#define ROWS 2
+#else
+#define ROWS 4
+#endif
+_Static_assert(ROWS *SIDE == TREES * VL, "a tree has as many sums as a vector has lanes");
+
+/* Lane i is the sum of the lanes of v[i]. */
+static ALWAYS_INLINE vf sums_of(const vf v[VL])
+{
+#if ISA_IS_AVX512
+    vf pair[8], quad[4], half[2];
+    UNROLL
+    for (int i = 0; i < 8; i++)
+        pair[i] = vf_add(_mm512_unpacklo_ps(v[2 * i], v[2 * i + 1]), _mm512_unpackhi_ps(v[2 * i], v[2 * i + 1]));
+    UNROLL
+    for (int i = 0; i < 4; i++)
+        quad[i] = vf_add(_mm512_shuffle_ps(pair[2 * i], pair[2 * i + 1], 0x44),
+                         _mm512_shuffle_ps(pair[2 * i], pair[2 * i + 1], 0xEE));
+    UNROLL
+    for (int i = 0; i < 2; i++)
+        half[i] = vf_add(_mm512_shuffle_f32x4(quad[2 * i], quad[2 * i + 1], 0x88),
+                         _mm512_shuffle_f32x4(quad[2 * i], quad[2 * i + 1], 0xDD));
+    return vf_add(_mm512_shuffle_f32x4(half[0], half[1], 0x88), _mm512_shuffle_f32x4(half[0], half[1], 0xDD));
+#elif ISA_IS_X86
+    vf pair[4], quad[2];
+    UNROLL
+    for (int i = 0; i < 4; i++)
+        pair[i] = vf_add(_mm256_unpacklo_ps(v[2 * i], v[2 * i + 1]), _mm256_unpackhi_ps(v[2 * i], v[2 * i + 1]));
+    UNROLL
+    for (int i = 0; i < 2; i++)
+        quad[i] = vf_add(_mm256_shuffle_ps(pair[2 * i], pair[2 * i + 1], 0x44),
+                         _mm256_shuffle_ps(pair[2 * i], pair[2 * i + 1], 0xEE));
+    return vf_add(_mm256_permute2f128_ps(quad[0], quad[1], 0x20), _mm256_permute2f128_ps(quad[0], quad[1], 0x31));
+#else
+    return vpaddq_f32(vpaddq_f32(v[0], v[1]), vpaddq_f32(v[2], v[3]));
+#endif
+}
+
+/* Numbers p and on of an array of float32 or bf16. */
+static ALWAYS_INLINE vf numbers(const void *array, int64_t p, int32_t dtype)
+{
+    return dtype == MM_F32 ? vf_load((const float *)array + p) : load_words((const uint16_t *)array + p, dtype);
+}
+
+/* The products of ROWS rows of q and SIDE keys. */
+static ALWAYS_INLINE void scores_of(float *s, int64_t lds, const float *q, const unsigned char *k, int64_t distance,
+                                    int32_t dtype, int64_t D)
+{
+    vf sum[TREES * VL];
+    UNROLL
+    for (int i = 0; i < ROWS * SIDE; i++)
+        sum[i] = vf_zero();
+    for (int64_t p = 0; p < D; p += VL) {
+        vf keys[SIDE];
+        UNROLL
+        for (int j = 0; j < SIDE; j++)
+            keys[j] = numbers(k + j * distance, p, dtype);
+        UNROLL
+        for (int i = 0; i < ROWS; i++) {
+            vf query = vf_load(q + i * D + p);
+            UNROLL
+            for (int j = 0; j < SIDE; j++)
+                sum[i * SIDE + j] = vf_fma(query, keys[j], sum[i * SIDE + j]);
+        }
+    }
+    float all[TREES * VL];
+    UNROLL
+    for (int i = 0; i < TREES; i++)
+        vf_store(all + i * VL, sums_of(sum + i * VL));
+    UNROLL
+    for (int i = 0; i < ROWS; i++)
+        memcpy(s + i * lds, all + i * SIDE, SIDE * sizeof *s);
+}
+
+/* ROWS rows of q at a time; what is left of them is not worth a tree. */
+static ALWAYS_INLINE void scores(float *s, int64_t lds, const float *q, const unsigned char *k, int64_t ldk,
+                                 int32_t dtype, int64_t M, int64_t N, int64_t D)
+{
+    const int64_t distance = ldk * (dtype == MM_F32 ? 4 : 2);
+    int64_t i = 0;
+    for (; i + ROWS <= M; i += ROWS) {
+        int64_t j = 0;
+        for (; j + SIDE <= N; j += SIDE)
+            scores_of(s + i * lds + j, lds, q + i * D, k + j * distance, distance, dtype, D);
+        if (j < N)
+            SIMD(gemv_rows)(s + i * lds + j, lds, q + i * D, D, k + j * distance, dtype, ldk, ROWS, N - j, D);
+    }
+    SIMD(gemv_rows)(s + i * lds, lds, q + i * D, D, k, dtype, ldk, M - i, N, D);
+}
+
+void SIMD(few_scores)(float *s, int64_t lds, const float *q, const void *k, int32_t dtype, int64_t ldk, int64_t M,
+                      int64_t N, int64_t D)
+{
+    if (dtype == MM_F32)
+        scores(s, lds, q, k, ldk, MM_F32, M, N, D);
+    else
+        scores(s, lds, q, k, ldk, MM_BF16, M, N, D);
+}
+
+/* Vectors of out, of each row: enough sums to wait for none, and of 32 numbers at most. */
+#if ISA_IS_AVX512
+#define VECS 2
+#else
+#define VECS 4
+#endif
+
+/* VECS vectors of each of `rows` rows of out. */
+static ALWAYS_INLINE void values_of(float *out, const float *s, int64_t lds, const unsigned char *v, int64_t distance,
+                                    int32_t dtype, const int rows, int64_t N, int64_t D)
+{
+    vf sum[ROWS * VECS];
+    UNROLL
+    for (int i = 0; i < rows; i++) {
+        UNROLL
+        for (int j = 0; j < VECS; j++)
+            sum[i * VECS + j] = vf_load(out + i * D + j * VL);
+    }
+    for (int64_t n = 0; n < N; n++, v += distance) {
+        vf value[VECS];
+        UNROLL
+        for (int j = 0; j < VECS; j++)
+            value[j] = numbers(v, j * VL, dtype);
+        UNROLL
+        for (int i = 0; i < rows; i++) {
+            vf weight = vf_set(s[i * lds + n]);
+            UNROLL
+            for (int j = 0; j < VECS; j++)
+                sum[i * VECS + j] = vf_fma(weight, value[j], sum[i * VECS + j]);
+        }
+    }
+    UNROLL
+    for (int i = 0; i < rows; i++) {
+        UNROLL
+        for (int j = 0; j < VECS; j++)
+            vf_store(out + i * D + j * VL, sum[i * VECS + j]);
+    }
+}
+
+static ALWAYS_INLINE void values_of_rows(float *out, const float *s, int64_t lds, const unsigned char *v,
+                                         int64_t distance, int32_t dtype, const int rows, int64_t N, int64_t D)
+{
+    const int64_t size = dtype == MM_F32 ? 4 : 2;
+    for (int64_t c = 0; c < D; c += VECS * VL)
+        values_of(out + c, s, lds, v + c * size, distance, dtype, rows, N, D);
+}
+
+static ALWAYS_INLINE void values(float *out, const float *s, int64_t lds, const unsigned char *v, int64_t distance,
+                                 int32_t dtype, int64_t M, int64_t N, int64_t D)
+{
+    int64_t i = 0;
+    for (; i + ROWS <= M; i += ROWS)
+        values_of_rows(out + i * D, s + i * lds, lds, v, distance, dtype, ROWS, N, D);
+    for (; i < M; i++)
+        values_of_rows(out + i * D, s + i * lds, lds, v, distance, dtype, 1, N, D);
+}
+
+void SIMD(few_values)(float *out, const float *s, int64_t lds, const void *v, int32_t dtype, int64_t ldv, int64_t M,
+                      int64_t N, int64_t D)
+{
+    if (dtype == MM_F32)
+        values(out, s, lds, v, 4 * ldv, MM_F32, M, N, D);
+    else
+        values(out, s, lds, v, 2 * ldv, MM_BF16, M, N, D);
+}
