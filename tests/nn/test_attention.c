@@ -232,6 +232,8 @@ static const shape shapes[] = {
     { .H = 8, .G = 8, .D = 2, .lengths = { 5, 5, 5 } },
     { .H = 3, .G = 1, .D = 2, .lengths = { 519 } }, /* more than one span of keys, which are cut where no tile of queries is */
     { .H = 16, .G = 16, .D = 3, .lengths = { 70 } }, /* so many key heads that each is one piece */
+    { .H = 8, .G = 2, .D = 64, .lengths = { 1, 2, 3 } }, /* few rows of whole vectors */
+    { .H = 3, .G = 1, .D = 32, .lengths = { 2, 130, 1 } },
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
@@ -262,6 +264,9 @@ static const shape cached[] = {
     { 8, 1, 24, { 1, 1, 1 }, false, 300, { 299, 63, 64 } },
     { 3, 3, 130, { 2, 9 }, true, 90, { 70, 33 } },
     { 6, 2, 36, { 257, 1 }, false, 263, { 5, 200 } },
+    { 8, 2, 64, { 1, 2, 1 }, false, 400, { 399, 127, 128 } }, /* few rows, and more keys than they have in a tile */
+    { 5, 1, 32, { 1, 1 }, true, 300, { 257, 20 } },
+    { 4, 4, 96, { 1, 8, 5 }, true, 300, { 257, 120, 0 } },
 };
 enum { CACHED = sizeof cached / sizeof *cached };
 
@@ -291,6 +296,7 @@ START_TEST(keys_and_values_in_fewer_bits_count_as_what_they_widen_to)
     static const shape shapes_of_32[] = {
         { 4, 2, 32, { 1, 7, 70, 3 }, false, 210, { 0, 5, 64, 130 } },
         { 3, 3, 64, { 2, 9 }, true, 90, { 70, 33 } },
+        { 8, 2, 64, { 1, 1, 2 }, false, 300, { 299, 127, 5 } },
     };
     static const int32_t dtypes[] = { MM_F32, MM_BF16, MM_Q8_0 };
     test_rng rng = { 220 };
@@ -469,7 +475,7 @@ int main(void)
     tcase_add_loop_test(tests, causal_attention_and_its_gradients_agree_with_the_reference, 0, SHAPES);
     tcase_add_loop_test(tests, masked_keys_are_seen_by_nobody_forward_and_backward, 0, MASKED);
     tcase_add_loop_test(tests, new_tokens_see_the_cached_ones_before_them, 0, CACHED);
-    tcase_add_loop_test(tests, keys_and_values_in_fewer_bits_count_as_what_they_widen_to, 0, 6);
+    tcase_add_loop_test(tests, keys_and_values_in_fewer_bits_count_as_what_they_widen_to, 0, 9);
     tcase_add_loop_test(tests, rounded_products_stay_near_and_have_the_same_bits_on_any_number_of_threads, 0,
                         SHAPES + MASKED + CACHED);
     tcase_add_test(tests, rows_that_see_masked_keys_only_stay_finite_both_ways);
