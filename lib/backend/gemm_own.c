@@ -97,16 +97,10 @@ void mmi_product_by_own_panels(const product *p)
     stage s = { *p, .own_rows = own_rows, .lines = lines_of_piece(own_rows ? p->M : p->N, width) };
     for (int64_t first = 0; first < shared; first += lines)
         for (int64_t q = 0; q < p->K; q += along) {
-            const int64_t i = own_rows ? 0 : first, j = own_rows ? first : 0;
-            s.p = *p;
+            const int64_t K = least(along, p->K - q);
             s.shared = least(lines, shared - first);
-            s.p.a += i * p->ars + q * p->acs;
-            s.p.b = product_b(p, q, j);
-            s.p.c += i * p->ldc + j;
-            s.p.M = own_rows ? p->M : s.shared;
-            s.p.N = own_rows ? s.shared : p->N;
-            s.p.K = least(along, p->K - q);
-            s.p.from = q > 0 ? s.p.c : product_from(p, i, j);
+            s.p = own_rows ? product_part(p, 0, p->M, first, s.shared, q, K) :
+                             product_part(p, first, s.shared, 0, p->N, q, K);
             run_stage(&s);
         }
 }

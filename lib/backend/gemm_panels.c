@@ -129,14 +129,9 @@ void mmi_product_by_panels(const product *p, bool in_place)
     for (int64_t i = 0; i < p->M; i += rows)
         for (int64_t j = 0; j < p->N; j += cols)
             for (int64_t q = 0; q < p->K; q += along) {
-                stage s = { *p, .in_place = in_place };
-                s.p.a += i * p->ars + q * p->acs;
-                s.p.b = product_b(p, q, j);
-                s.p.c += i * p->ldc + j;
-                s.p.M = least(rows, p->M - i);
-                s.p.N = least(cols, p->N - j);
-                s.p.K = least(along, p->K - q);
-                s.p.from = q > 0 ? s.p.c : product_from(p, i, j);
+                stage s = { product_part(p, i, least(rows, p->M - i), j, least(cols, p->N - j), q,
+                                         least(along, p->K - q)),
+                            .in_place = in_place };
                 run_stage(&s);
             }
 }

@@ -81,7 +81,7 @@ typedef struct mmi_kernels {
      * s and m = -inf: s = 0, returns 0. */
     float (*softmax_tile)(float *s, float *m, int64_t n);
 
-    /* --- Choosing among n, below 2^24, none of them NaN --- */
+    /* --- Choosing among n, none of them NaN --- */
 
     float (*largest)(const float *x, int64_t n); /* -inf for n = 0 */
     /* Σ p of those whose x is not below `least`, in double precision, and how many. */

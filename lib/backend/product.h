@@ -90,6 +90,7 @@ typedef struct product {
     int32_t b_dtype;
     int64_t M, N, K, ldc;
     int64_t ars, acs, brs, bcs; /* op(A) at (i, p): a + i * ars + p * acs; op(B) at (p, j): b + p * brs + j * bcs */
+    int64_t b_first;            /* of strips, whose rows are not cut: which of a row's numbers the first one is */
     const float *from;          /* what C begins with: C itself, or rows ldc apart; NULL: 0 */
     cut cut;
 } product;
@@ -119,10 +120,26 @@ static inline const float *product_from(const product *t, int64_t i, int64_t j)
     return t->from ? t->from + i * t->ldc + j : NULL;
 }
 
-/* op(B) at (p, j). */
+/* op(B) at (p, j); of strips p is 0, and j begins one. */
 static inline const void *product_b(const product *t, int64_t p, int64_t j)
 {
     return (const unsigned char *)t->b + mmi_dtype_bytes(t->b_dtype, p * t->brs + j * t->bcs);
+}
+
+/* C [M, N] from (i, j) on, of the K numbers from number k on. */
+static inline product product_part(const product *t, int64_t i, int64_t M, int64_t j, int64_t N, int64_t k, int64_t K)
+{
+    const bool strips = mmi_block_bytes(t->b_dtype) > 0;
+    product p = *t;
+    p.a += i * t->ars + k * t->acs;
+    p.b = product_b(t, strips ? 0 : k, j);
+    p.b_first += strips ? k : 0;
+    p.c += i * t->ldc + j;
+    p.from = k > 0 ? p.c : product_from(t, i, j);
+    p.M = M;
+    p.N = N;
+    p.K = K;
+    return p;
 }
 
 /* Rows of op(A), or columns of op(B), from `first` on, `count` of them with K numbers from number k on, in panels. */
@@ -135,7 +152,7 @@ static inline void product_pack(const product *p, float *to, bool rows, int64_t 
     else if (p->b_dtype == MM_F32)
         kernels->gemm_pack_b(to, product_b(p, k, first), p->bcs, p->brs, count, K, p->x->compute);
     else if (mmi_block_bytes(p->b_dtype) > 0)
-        kernels->gemm_pack_blocks(to, product_b(p, 0, first), p->b_dtype, p->bcs, k, count, K);
+        kernels->gemm_pack_blocks(to, product_b(p, 0, first), p->b_dtype, p->bcs, p->b_first + k, count, K);
     else
         kernels->gemm_pack_bf16(to, product_b(p, k, first), p->bcs, count, K, p->x->compute);
 }

@@ -313,7 +313,6 @@ static mm_status show(const mm_model *model, int64_t index, mm_view *out)
 {
     mmi_tensor tensor;
     mmi_layout_tensor(&model->layout, index, &tensor);
-    memset(out, 0, sizeof *out);
     const int32_t dtype = model->dtypes[index];
     void *data = (void *)model->data[index]; /* who may write is told by the function that shows it */
     if (mmi_block_bytes(dtype) > 0) {
@@ -321,6 +320,7 @@ static mm_status show(const mm_model *model, int64_t index, mm_view *out)
         if (status != MM_OK)
             return status;
     }
+    memset(out, 0, sizeof *out);
     out->data = data;
     out->dtype = dtype;
     out->rank = tensor.rank;

@@ -118,7 +118,7 @@ static tile tile_place(const job *j, int worker)
     return carve_tile(&c, &j->x->k, j->tokens * j->heads, j->a->D, j->a->rounded);
 }
 
-/* Begin a tile of `rows` rows: few are multiplied as they lie, in float32. */
+/* Begin a tile of `rows` rows: few are never rounded. */
 static void tile_rows(tile *t, const job *j, int64_t rows)
 {
     t->rows = rows;

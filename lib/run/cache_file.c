@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/strips.h"
 #include "base/memory.h"
 #include "model/safetensors.h"
 #include "run/cache.h"
@@ -12,6 +13,7 @@
 #define FORMAT "minimind cache 1"
 #define NAME_SIZE 32
 #define NUMBER_SIZE 24
+#define SAMPLE_BLOCKS 4
 #define SAMPLE 64 /* bytes of each tensor that tell one model's weights from another's */
 
 static const char *const sides[2] = { "keys", "values" };
@@ -29,7 +31,14 @@ static void weights_mark(char mark[NUMBER_SIZE], const mm_model *model)
     for (int64_t i = 0; i < mmi_model_layout(model)->count; i++) {
         mmi_weight w = mmi_model_weight(model, i);
         const unsigned char *bytes = w.data;
-        size_t size = mmi_dtype_bytes(w.dtype, w.rows * w.cols);
+        unsigned char blocks[SAMPLE_BLOCKS * MMI_MOST_BLOCK_BYTES]; /* scales and numbers of the first row */
+        size_t size = mmi_dtype_bytes(w.dtype, w.cols * w.rows);
+        if (mmi_block_bytes(w.dtype) > 0) {
+            int64_t count = w.cols / MMI_BLOCK < SAMPLE_BLOCKS ? w.cols / MMI_BLOCK : SAMPLE_BLOCKS;
+            mmi_strips_get(blocks, w.data, w.dtype, w.cols, 0, 0, count);
+            size = mmi_dtype_bytes(w.dtype, count * MMI_BLOCK);
+            bytes = blocks;
+        }
         for (size_t at = 0; at < size && at < SAMPLE; at++)
             hash = (hash ^ bytes[at]) * UINT64_C(1099511628211);
     }

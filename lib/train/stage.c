@@ -1,6 +1,6 @@
 #include "train/stage.h"
 
-#include "base/dtype.h"
+#include "backend/strips.h"
 #include "data/loader.h"
 #include "data/rows.h"
 #include "model/model.h"
@@ -36,7 +36,7 @@ uint64_t mmi_stage_hash_model(const mm_model *model)
     mmi_hash_begin(&hash);
     for (int64_t i = 0; i < mm_model_tensor_count(model); i++) {
         mmi_weight w = mmi_model_weight(model, i);
-        mmi_hash_add(&hash, w.data, mmi_dtype_bytes(w.dtype, w.rows * w.cols));
+        mmi_hash_add(&hash, w.data, mmi_matrix_bytes(w.dtype, w.rows, w.cols));
     }
     return mmi_hash_end(&hash);
 }

@@ -18,7 +18,7 @@ int all_tables(mmi_kernels tables[MOST_TABLES])
     return count;
 }
 
-#define EDGE_BYTES ((size_t)4 << 20)
+#define EDGE_BYTES ((size_t)10 << 20)
 #define CANARY 0xA5
 #define CANARY_BYTES 256
 

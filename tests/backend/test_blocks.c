@@ -516,10 +516,16 @@ END_TEST
 
 START_TEST(large_products_whose_last_slices_are_cut_again_have_the_same_bits)
 {
-    static const int64_t shapes[][3] = { { 520, 170, 1024 }, { 200, 2100, 448 } }; /* into rows, into columns */
+    static const struct {
+        int64_t M, N, K;
+        int32_t dtype;
+    } shapes[] = { { 520, 170, 1024, MM_Q8_0 }, /* into rows */
+                   { 200, 2100, 448, MM_Q8_0 }, /* into columns */
+                   { 64, 64, 33280, MM_Q8_0 },  /* along K, where panels have no more room */
+                   { 64, 70, 33312, MM_Q4_0 } };
     test_rng rng = { 48 };
-    for (int s = 0; s < 2; s++) {
-        weighted p = weighted_of(shapes[s][0], shapes[s][1], shapes[s][2], MM_Q8_0, &rng);
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        weighted p = weighted_of(shapes[s].M, shapes[s].N, shapes[s].K, shapes[s].dtype, &rng);
         float *one = malloc((size_t)(p.M * p.N) * sizeof *one);
         ck_assert_ptr_nonnull(one);
         for (int32_t path = 0; path < mmi_path_count(); path++)

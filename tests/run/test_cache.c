@@ -239,6 +239,35 @@ START_TEST(a_saved_cache_goes_on_where_it_stood)
 }
 END_TEST
 
+/* Whole numbers are the same in a matrix and in twice that matrix: the scales tell one from the other. */
+START_TEST(a_cache_of_blocks_is_of_use_to_their_scales_only)
+{
+    mm_model *model = model_of(wide_heads, 4), *twice = NULL, *small = NULL, *large = NULL;
+    const char *path = file_in_scratch();
+    mm_cache *cache = NULL, *loaded = NULL;
+    ck_ok(mm_model_copy(model, &twice));
+    for (int64_t t = 0; t < mm_model_tensor_count(twice); t++) {
+        mm_view view;
+        ck_ok(mm_model_write(twice, t, &view));
+        for (int64_t i = 0; view.rank == 2 && i < view.shape[0] * view.shape[1]; i++)
+            ((float *)view.data)[i] *= 2;
+    }
+    mm_model_written(twice);
+    ck_ok(mm_model_quantize(model, MM_Q8_0, &small));
+    ck_ok(mm_model_quantize(twice, MM_Q8_0, &large));
+    ck_ok(mm_cache_create(small, 1, 8, MM_F32, &cache));
+    ck_ok(mm_cache_save(cache, path));
+    ck_ok(mm_cache_load(small, path, &loaded));
+    mm_cache_free(loaded);
+    ck_status(mm_cache_load(large, path, &loaded), MM_ERR_ARG);
+    ck_error_mentions("other weights");
+    mm_cache_free(cache);
+    mm_model *const all[] = { model, twice, small, large };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        mm_model_free(all[i]);
+}
+END_TEST
+
 START_TEST(a_cache_is_of_use_to_the_weights_that_made_it_only)
 {
     setting s = begin(MM_F32);
@@ -475,6 +504,7 @@ int main(void)
     tcase_add_test(tests, a_fork_held_wrong_is_refused_and_nothing_changes);
     tcase_add_test(tests, heads_that_are_no_whole_blocks_can_not_be_kept_in_blocks);
     tcase_add_loop_test(tests, a_saved_cache_goes_on_where_it_stood, 0, DTYPES);
+    tcase_add_test(tests, a_cache_of_blocks_is_of_use_to_their_scales_only);
     tcase_add_test(tests, a_cache_is_of_use_to_the_weights_that_made_it_only);
     tcase_add_test(tests, a_damaged_file_is_told_from_a_cache);
     tcase_add_loop_test(tests, many_samples_of_one_prompt_are_each_what_they_are_alone, 0, DTYPES);

@@ -4,7 +4,6 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "backend/c/portable.h"
 #include "backend/simd/amx.h"
 #include "backend/simd/table.h"
 #include "backend/strips.h"
@@ -213,12 +212,13 @@ static ALWAYS_INLINE void multiply_part(const part *p, int32_t dtype)
     memset(s, 0, sizeof s); /* a group of fewer rows leaves the others as they are */
     begin_totals(total, p, &last);
     for (int64_t u = 0; u <= units; u++) {
-        multiply_unit(total, s, wide, p, &next, u<units, &last, u> 0, dtype);
+        const bool begins = u<units, ends = u> 0;
+        multiply_unit(total, s, wide, p, &next, begins, &last, ends, dtype);
         go_on(&next, p);
         for (int64_t i = 0; i < p->ahead_bytes; i += MMI_STRIP_LINE)
             __builtin_prefetch(ahead + i);
         ahead += p->ahead_bytes;
-        if (u == 0)
+        if (!ends)
             continue;
         const cursor done = last;
         if (go_on(&last, p)) {

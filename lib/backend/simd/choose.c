@@ -23,11 +23,12 @@ static ALWAYS_INLINE vf from(vf p, vf x, vf least)
     return vf_select(vf_below(x, least), vf_zero(), p);
 }
 
-double SIMD(weigh_from)(const float *p, const float *x, float least, int64_t n, int64_t *count)
+/* As weigh_from(), of fewer than 2^24, which floats count exactly. */
+static double weigh_some(const float *p, const float *x, float least, int64_t n, int64_t *count)
 {
     const vf limit = vf_set(least), one = vf_set(1), nothing = vf_set(-INFINITY);
     vd even = vd_zero(), odd = vd_zero();
-    vf counts = vf_zero(); /* exact, n being below 2^24 */
+    vf counts = vf_zero();
     int64_t i = 0;
     for (; i + 2 * VL <= n; i += 2 * VL) {
         vf first = vf_load(x + i), second = vf_load(x + i + VL);
@@ -35,14 +36,23 @@ double SIMD(weigh_from)(const float *p, const float *x, float least, int64_t n, 
         odd = vd_add(odd, from(vf_load(p + i + VL), second, limit));
         counts = vf_add(counts, vf_add(from(one, first, limit), from(one, second, limit)));
     }
-    *count = (int64_t)vf_sum(counts);
-    for (; i < n; i += VL) {
-        vf last = vf_get_or(x + i, n - i, nothing);
-        even = vd_add(even, from(vf_get(p + i, n - i), last, limit));
-    }
-    for (int64_t j = n - n % (2 * VL); j < n; j++)
+    *count += (int64_t)vf_sum(counts);
+    for (int64_t j = i; j < n; j++)
         *count += x[j] >= least;
+    for (; i < n; i += VL)
+        even = vd_add(even, from(vf_get(p + i, n - i), vf_get_or(x + i, n - i, nothing), limit));
     return vd_sum(even) + vd_sum(odd);
+}
+
+#define SOME (1 << 22)
+
+double SIMD(weigh_from)(const float *p, const float *x, float least, int64_t n, int64_t *count)
+{
+    double sum = 0;
+    *count = 0;
+    for (int64_t i = 0; i < n; i += SOME)
+        sum += weigh_some(p + i, x + i, least, n - i < SOME ? n - i : SOME, count);
+    return sum;
 }
 
 double SIMD(keep_from)(float *p, const float *x, float least, float least_p, int64_t n)

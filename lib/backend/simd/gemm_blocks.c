@@ -214,6 +214,7 @@ static ALWAYS_INLINE void multiply_row(float *y, const unsigned char *x, const u
     }
     t.w[0] = w + STREAMS * run * bytes;
     t.y = y + STREAMS * run * MMI_STRIP;
+    t.ahead.at = t.w[0] + DISTANCE;
     for (int64_t j = STREAMS * run * MMI_STRIP; j < N; j += MMI_STRIP, t.y += MMI_STRIP, t.w[0] += bytes)
         multiply_part(&t, 1, 1, 0, least(MMI_STRIP, N - j), dtype);
 }

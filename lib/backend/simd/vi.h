@@ -7,10 +7,9 @@
  *     vs_begin(total)           the sums of a block before its first numbers
  *     vs_dot(s, w, x)           add four products to each
  *     vs_end(s, total)          the exact sums as floats
- *     WEIGHT_OFFSET(dtype)      what weights have been made larger by, to be unsigned; 0 where they stay signed
  *
- * `total` is the sum of the block's numbers of x: Σ (w + offset) x = Σ w x + offset · Σ x. `dtype` is a constant
- * wherever these are used. */
+ * `total` is the sum of the block's numbers of x: weights that have been made larger, to be unsigned, give Σ (w +
+ * offset) x = Σ w x + offset · Σ x. `dtype` is a constant wherever these are used. */
 #ifndef MMI_BACKEND_SIMD_VI_H
 #define MMI_BACKEND_SIMD_VI_H
 
