@@ -42,8 +42,12 @@ void mmi_strips_get(void *blocks, const void *strips, int32_t dtype, int64_t col
 
 void mmi_strips_begin(void *strips, int32_t dtype, int64_t rows, int64_t cols)
 {
-    size_t whole = mmi_dtype_bytes(dtype, rows / MMI_STRIP * MMI_STRIP * cols);
-    memset((unsigned char *)strips + whole, 0, mmi_strips_bytes(dtype, rows, cols) - whole);
+    if (rows % MMI_STRIP == 0)
+        return;
+    unsigned char *last = (unsigned char *)strips + mmi_dtype_bytes(dtype, rows / MMI_STRIP * MMI_STRIP * cols);
+    const size_t numbers = (size_t)(cols / MMI_BLOCK * mmi_strip_lines(dtype) * MMI_STRIP_LINE);
+    memset(last, dtype == MM_Q4_0 ? 0x88 : 0, numbers); /* 0 as a number, not -0 */
+    memset(last + numbers, 0, (size_t)(cols / MMI_BLOCK * MMI_STRIP_SCALES));
 }
 
 void mmi_strips_pack(void *strips, const void *blocks, int32_t dtype, int64_t rows, int64_t cols)

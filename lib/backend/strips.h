@@ -6,7 +6,7 @@
  * A strip begins with its numbers, block after block along the row, each in lines of 64 bytes: in line s byte 4 r + c
  * is byte 4 s + c of row r's numbers, so q8_0 has 8 lines with the numbers 4 s to 4 s + 3 of each row, and q4_0 has 4
  * with the numbers 4 s to 4 s + 3 in the low halves and 16 more than that in the high ones. Behind all of them lie the
- * scales, 16 halves for each block. Rows that the last strip lacks have scale 0. */
+ * scales, 16 halves for each block. Rows that the last strip lacks are 0. */
 #ifndef MMI_BACKEND_STRIPS_H
 #define MMI_BACKEND_STRIPS_H
 

@@ -18,6 +18,14 @@ void mmi_convert(void *out, int32_t to, const void *in, int32_t from, int64_t n)
     }
     mmi_kernels k;
     mmi_kernels_init_c(&k);
+    if (to == MM_F32) {
+        k.widen(out, in, from, n);
+        return;
+    }
+    if (from == MM_F32) {
+        k.narrow(out, in, to, n);
+        return;
+    }
     /* Every float16 and bfloat16 is a float32: going through it rounds only once. */
     float middle[CHUNK];
     for (int64_t at = 0; at < n; at += CHUNK) {

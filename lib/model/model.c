@@ -55,10 +55,10 @@ static mm_status check_blocks(const mmi_layout *layout, int32_t dtype)
     return MM_OK;
 }
 
+/* A vector is a matrix of one column. */
 static size_t weight_bytes(const mmi_tensor *tensor, int32_t dtype)
 {
-    return tensor->rank == 2 ? mmi_matrix_bytes(dtype, tensor->shape[0], tensor->shape[1]) :
-                               mmi_dtype_bytes(dtype, tensor->elements);
+    return mmi_matrix_bytes(dtype, tensor->shape[0], tensor->shape[1]);
 }
 
 /* Bytes of an arena for weights of `dtype`. */
@@ -202,11 +202,8 @@ static mm_status duplicate(const mm_model *model, int32_t dtype, mm_model **out)
     for (int64_t i = 0; i < fresh->layout.count; i++) {
         mmi_tensor tensor;
         mmi_layout_tensor(&fresh->layout, i, &tensor);
-        if (tensor.rank == 2)
-            mmi_convert_matrix(mmi_model_room(fresh, i), fresh->dtypes[i], model->data[i], model->dtypes[i],
-                               tensor.shape[0], tensor.shape[1]);
-        else
-            mmi_convert(mmi_model_room(fresh, i), fresh->dtypes[i], model->data[i], model->dtypes[i], tensor.elements);
+        mmi_convert_matrix(mmi_model_room(fresh, i), fresh->dtypes[i], model->data[i], model->dtypes[i],
+                           tensor.shape[0], tensor.shape[1]);
     }
     *out = fresh;
     return MM_OK;

@@ -12,7 +12,7 @@ mm_status mmi_sampling_check(const mm_sampling *s);
 /* A token as one number, greater where it comes first: of the larger logit, then of the lower id. */
 typedef uint64_t mmi_candidate;
 
-/* As many, and as many ids behind them. */
+/* Room for one of each token, and for as many ids behind them. */
 static inline int64_t mmi_candidates(int64_t V)
 {
     return V + (V + 1) / 2;

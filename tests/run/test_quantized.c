@@ -22,7 +22,7 @@ static const char *const models[] = {
     "\"hidden_size\":64,\"num_hidden_layers\":2,\"num_attention_heads\":8,\"num_key_value_heads\":1,"
     "\"vocab_size\":97,\"intermediate_size\":96,\"max_position_embeddings\":256}",
 };
-enum { MODELS = sizeof models / sizeof *models };
+enum { MODELS = sizeof models / sizeof *models, WHOLE_STRIPS = MODELS - 1 };
 static const int32_t dtypes[] = { MM_Q8_0, MM_Q4_0 };
 
 /* Weights as training leaves them: of the size that keeps activations level. */
@@ -249,9 +249,9 @@ START_TEST(long_passes_stay_near_what_the_weights_hold)
 {
     enum { B = 3, T = 30, N = B * T * 97 };
     test_rng rng = { 520 + (unsigned)_i };
-    mm_model *model = model_at(_i % MODELS, 3), *q = quantized(model, dtypes[_i / MODELS]), *back = NULL;
+    mm_model *model = model_at(_i % WHOLE_STRIPS, 3), *q = quantized(model, dtypes[_i / WHOLE_STRIPS]), *back = NULL;
     const int32_t *ids = take_ints(&rng, B * T, 0, 96);
-    bool experts = _i % MODELS == 2; /* which may be chosen otherwise */
+    bool experts = _i % WHOLE_STRIPS == 2; /* which may be chosen otherwise */
     ck_ok(mm_model_cast(q, MM_F32, &back));
     float *held = logits_of(back, B, T, ids, 1, NULL);
     double whole = distance(logits_of(q, B, T, ids, 1, "c"), held, N);
@@ -261,8 +261,7 @@ START_TEST(long_passes_stay_near_what_the_weights_hold)
         mmi_kernels k;
         mmi_kernels_init(&k, path->cpu);
         float *one = logits_of(q, B, T, ids, 1, path->name), *three = logits_of(q, B, T, ids, 3, path->name);
-        /* Paths whose norms differ in their last bits round some numbers otherwise: up to 6 % in nine draws of rows. */
-        double off = distance(one, held, N), most = k.round_blocks > 0 ? whole / 1.5 : whole * 1.1;
+        double off = distance(one, held, N), most = k.round_blocks > 0 ? whole / 1.5 : whole * 1.01;
         ck_assert_msg(experts || off <= most, "%s is off by %g, whole numbers by %g", path->name, off, whole);
         ck_assert_mem_eq(one, three, N * sizeof(float));
     }
@@ -453,7 +452,7 @@ int main(void)
     tcase_add_loop_test(tests, blocks_that_are_written_are_what_a_model_runs_with, 0, 2 * MODELS);
     tcase_add_test(tests, any_number_of_threads_may_look_at_blocks);
     tcase_add_loop_test(tests, logits_stay_near_those_of_float32, 0, MODELS);
-    tcase_add_loop_test(tests, long_passes_stay_near_what_the_weights_hold, 0, 2 * MODELS);
+    tcase_add_loop_test(tests, long_passes_stay_near_what_the_weights_hold, 0, 2 * WHOLE_STRIPS);
     tcase_add_loop_test(tests, running_with_blocks_allocates_nothing, 0, MODELS);
     tcase_add_loop_test(tests, estimates_of_blocks_are_exact, 0, MODELS);
     tcase_add_test(tests, estimates_refuse_dtypes_that_weights_cannot_have);

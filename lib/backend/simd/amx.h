@@ -45,6 +45,10 @@ static inline void tiles_end(void)
     _tile_release();
 }
 
+/* Of the set that comes with tiles, for few rows. */
+void SIMD_NAME(gemm_blocks, vnni)(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M,
+                                  int64_t N, int64_t K);
+
 /* amx_panels.c */
 int64_t SIMD(gemm_panel)(int64_t count, int64_t K, int32_t round);
 void SIMD(gemm_shape)(int64_t *depth, int64_t *a_rows, int64_t *b_cols);

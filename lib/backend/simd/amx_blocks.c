@@ -293,14 +293,12 @@ static ALWAYS_INLINE void multiply(float *y, int64_t ldy, const unsigned char *x
 
 /* Few rows meet W faster without tiles. */
 #define FEW 8
-void mmi_gemm_blocks_vnni(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
-                          int64_t K);
 
 void SIMD(gemm_blocks)(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
                        int64_t K)
 {
     if (M <= FEW || N == 0 || K == 0) {
-        mmi_gemm_blocks_vnni(y, ldy, x, w, dtype, M, N, K);
+        SIMD_NAME(gemm_blocks, vnni)(y, ldy, x, w, dtype, M, N, K);
         return;
     }
     for (int64_t i = 0; i < M; i += MOST_GROUPS * GROUP) {

@@ -31,7 +31,6 @@
 #endif
 #define MOST_SUMS (X_ROWS * MOST_VECS) /* vectors */
 _Static_assert(MOST_SUMS >= STREAMS * STRIP_VECS, "the sums of one row have room");
-#define LINES(dtype) ((dtype) == MM_Q8_0 ? MMI_BLOCK / 4 : MMI_BLOCK / 8)
 
 /* So many blocks of a panel lie in the first-level cache while many rows of x meet them: those of q4_0 as bytes, which
  * are made once for all of these rows. */
@@ -74,19 +73,20 @@ typedef struct part {
 
 static ALWAYS_INLINE const unsigned char *line_of(const part *t, int64_t b, int line, int vec, int32_t dtype)
 {
-    const unsigned char *block = t->w[vec / STRIP_VECS] + b * LINES(dtype) * MMI_STRIP_LINE;
+    const unsigned char *block = t->w[vec / STRIP_VECS] + b * mmi_strip_lines(dtype) * MMI_STRIP_LINE;
     return block + line * MMI_STRIP_LINE + vec % STRIP_VECS * 4 * VL;
 }
 
 static ALWAYS_INLINE void widen_blocks(wide_block *to, const part *t)
 {
+    const int lines = (int)mmi_strip_lines(MM_Q4_0);
     for (int64_t b = 0; b < t->blocks; b++, to++)
-        for (int line = 0; line < LINES(MM_Q4_0); line++) {
+        for (int line = 0; line < lines; line++) {
             UNROLL
             for (int j = 0; j < MOST_VECS; j++) {
                 vb both = vb_load(line_of(t, t->first + b, line, j, MM_Q4_0));
                 vb_store(to->numbers[line][j], vb_low(both));
-                vb_store(to->numbers[line + LINES(MM_Q4_0)][j], vb_high(both));
+                vb_store(to->numbers[line + lines][j], vb_high(both));
             }
         }
 }
@@ -110,7 +110,7 @@ static ALWAYS_INLINE void add_step(vs s[MOST_SUMS], const vb w[MOST_SUMS], const
 static ALWAYS_INLINE void multiply_block(float *sum, const part *t, int64_t b, const int rows, const int strips,
                                          int32_t dtype)
 {
-    const int vecs = strips * STRIP_VECS, lines = LINES(dtype);
+    const int vecs = strips * STRIP_VECS, lines = (int)mmi_strip_lines(dtype);
     const int64_t distance = mmi_quantized_row(t->K), blocks = t->K / MMI_BLOCK;
     const int64_t scales_at = blocks * lines * MMI_STRIP_LINE + b * MMI_STRIP_SCALES;
     const bool wide = dtype == MM_Q4_0 && rows == X_ROWS;

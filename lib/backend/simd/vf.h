@@ -13,7 +13,8 @@
  *     vf_load_tail(p, t)      those lanes, 0 in the others; reads no other memory
  *     vf_fill_tail(v, t, f)   v in those lanes, f in the others
  *     vf_sum, vf_largest      across the lanes (no lane may be NaN for vf_largest)
- *     vd_add(s, v), vd_add_square(s, v)   s + v or v², in double precision; vd_sum(s): across the lanes
+ *     vd_of(v)                v in double precision          vd_sum(s)           across the lanes
+ *     vd_add(s, v), vd_add_square(s, v)   s + v or v²
  *     vf_load_bf16, …_f16     VL numbers of two bytes each, and back, to nearest even, NaN kept
  *     vf_round_bf16, …_f16    to the nearest such number, as those do
  *     vf_transpose(r)         r[i][j] to r[j][i], VL × VL

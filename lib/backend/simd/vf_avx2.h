@@ -63,15 +63,19 @@ static inline vf vf_ldexp(vf v, vf n)
 }
 
 static inline vd vd_zero(void) { return (vd){ _mm256_setzero_pd(), _mm256_setzero_pd() }; }
+static inline vd vd_of(vf v)
+{
+    return (vd){ _mm256_cvtps_pd(_mm256_castps256_ps128(v)), _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1)) };
+}
 static inline vd vd_add_square(vd s, vf v)
 {
-    __m256d low = _mm256_cvtps_pd(_mm256_castps256_ps128(v)), high = _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1));
-    return (vd){ _mm256_fmadd_pd(low, low, s.low), _mm256_fmadd_pd(high, high, s.high) };
+    const vd w = vd_of(v);
+    return (vd){ _mm256_fmadd_pd(w.low, w.low, s.low), _mm256_fmadd_pd(w.high, w.high, s.high) };
 }
 static inline vd vd_add(vd s, vf v)
 {
-    __m256d low = _mm256_cvtps_pd(_mm256_castps256_ps128(v)), high = _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1));
-    return (vd){ _mm256_add_pd(s.low, low), _mm256_add_pd(s.high, high) };
+    const vd w = vd_of(v);
+    return (vd){ _mm256_add_pd(s.low, w.low), _mm256_add_pd(s.high, w.high) };
 }
 static inline double vd_sum(vd s)
 {

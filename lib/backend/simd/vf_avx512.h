@@ -46,15 +46,19 @@ static inline float vf_largest(vf v) { return _mm512_reduce_max_ps(v); }
 static inline vf vf_ldexp(vf v, vf n) { return _mm512_scalef_ps(v, n); }
 
 static inline vd vd_zero(void) { return (vd){ _mm512_setzero_pd(), _mm512_setzero_pd() }; }
+static inline vd vd_of(vf v)
+{
+    return (vd){ _mm512_cvtps_pd(_mm512_castps512_ps256(v)), _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1)) };
+}
 static inline vd vd_add_square(vd s, vf v)
 {
-    __m512d low = _mm512_cvtps_pd(_mm512_castps512_ps256(v)), high = _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1));
-    return (vd){ _mm512_fmadd_pd(low, low, s.low), _mm512_fmadd_pd(high, high, s.high) };
+    const vd w = vd_of(v);
+    return (vd){ _mm512_fmadd_pd(w.low, w.low, s.low), _mm512_fmadd_pd(w.high, w.high, s.high) };
 }
 static inline vd vd_add(vd s, vf v)
 {
-    __m512d low = _mm512_cvtps_pd(_mm512_castps512_ps256(v)), high = _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1));
-    return (vd){ _mm512_add_pd(s.low, low), _mm512_add_pd(s.high, high) };
+    const vd w = vd_of(v);
+    return (vd){ _mm512_add_pd(s.low, w.low), _mm512_add_pd(s.high, w.high) };
 }
 static inline double vd_sum(vd s) { return _mm512_reduce_add_pd(_mm512_add_pd(s.low, s.high)); }
 

@@ -66,15 +66,19 @@ static inline vf vf_ldexp(vf v, vf n)
 }
 
 static inline vd vd_zero(void) { return (vd){ vdupq_n_f64(0), vdupq_n_f64(0) }; }
+static inline vd vd_of(vf v)
+{
+    return (vd){ vcvt_f64_f32(vget_low_f32(v)), vcvt_high_f64_f32(v) };
+}
 static inline vd vd_add_square(vd s, vf v)
 {
-    float64x2_t low = vcvt_f64_f32(vget_low_f32(v)), high = vcvt_high_f64_f32(v);
-    return (vd){ vfmaq_f64(s.low, low, low), vfmaq_f64(s.high, high, high) };
+    const vd w = vd_of(v);
+    return (vd){ vfmaq_f64(s.low, w.low, w.low), vfmaq_f64(s.high, w.high, w.high) };
 }
 static inline vd vd_add(vd s, vf v)
 {
-    float64x2_t low = vcvt_f64_f32(vget_low_f32(v)), high = vcvt_high_f64_f32(v);
-    return (vd){ vaddq_f64(s.low, low), vaddq_f64(s.high, high) };
+    const vd w = vd_of(v);
+    return (vd){ vaddq_f64(s.low, w.low), vaddq_f64(s.high, w.high) };
 }
 static inline double vd_sum(vd s) { return vaddvq_f64(vaddq_f64(s.low, s.high)); }
 
