@@ -51,7 +51,7 @@ int64_t SIMD(find)(int32_t *at, const float *x, float low, float high, int64_t n
 void SIMD(gemm_tile)(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b, int64_t ldb,
                      int64_t M, int64_t N, int64_t K, int32_t accumulate);
 
-/* few.c */
+/* attention.c */
 void SIMD(few_scores)(float *s, int64_t lds, const float *q, const void *k, int32_t dtype, int64_t ldk, int64_t M,
                       int64_t N, int64_t D);
 void SIMD(few_values)(float *out, const float *s, int64_t lds, const void *v, int32_t dtype, int64_t ldv, int64_t M,

@@ -116,7 +116,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("backend/few");
+    Suite *suite = suite_create("backend/attention");
     TCase *tests = tcase_create("all");
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, scores_are_the_products_of_queries_and_keys);
