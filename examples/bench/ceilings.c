@@ -1,15 +1,10 @@
-#define _GNU_SOURCE /* dlopen, madvise */
-
+/* cblas_sgemm, loaded while running: the library's own copy stays as it is. */
 #include <dlfcn.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <threads.h>
 #include <time.h>
 
 #include "bench.h"
-
-/* --- cblas_sgemm, loaded while running: the library's own copy stays as it is --- */
 
 typedef void (*sgemm_fn)(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda,
                          const float *b, int ldb, float beta, float *c, int ldc);
@@ -100,70 +95,4 @@ double sgemm_rate(const mm_config *config, int rows, int threads, bool training)
     }
     wait_for_sleep(threads);
     return flops / seconds;
-}
-
-/* --- Memory --- */
-
-#define AT_LEAST ((size_t)256 << 20) /* bytes to read for one figure */
-#define LARGE_PAGE ((size_t)2 << 20)
-
-typedef uint64_t words __attribute__((vector_size(16)));
-#define STREAMS 4
-#define LINE 4 /* words of a cache line */
-
-typedef struct part {
-    const words *data;
-    size_t count; /* a multiple of STREAMS * LINE */
-    int times;
-    uint64_t sum; /* so that nothing is optimised away */
-} part;
-
-/* As several streams, a line of each in turn: memory answers them faster than one. */
-static int read_part(void *arg)
-{
-    part *p = arg;
-    words sum[STREAMS] = { 0 };
-    const size_t run = p->count / STREAMS;
-    for (int t = 0; t < p->times; t++) {
-        for (size_t i = 0; i < run; i += LINE)
-            for (int s = 0; s < STREAMS; s++) {
-                const words *line = p->data + (size_t)s * run + i;
-                sum[s] += (line[0] + line[1]) + (line[2] + line[3]);
-            }
-        sum[0][0] += (uint64_t)t;
-    }
-    p->sum = sum[0][0] + sum[1][0] + sum[2][0] + sum[3][0];
-    return 0;
-}
-
-void reading_open(reading *r, size_t size)
-{
-    size_t rounded = (size + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE;
-    r->size = size;
-    r->data = need(aligned_alloc(LARGE_PAGE, rounded));
-    madvise(r->data, rounded, MADV_HUGEPAGE); /* as the library asks for its own */
-    memset(r->data, 1, rounded);
-}
-
-double reading_rate(const reading *r, int threads)
-{
-    part parts[MOST_RUNS];
-    thrd_t handles[MOST_RUNS];
-    int n = threads < MOST_RUNS ? threads : MOST_RUNS, started = 1, times = (int)(1 + AT_LEAST / r->size);
-    size_t each = r->size / sizeof(words) / (size_t)n / (STREAMS * LINE) * (STREAMS * LINE);
-    double start = now();
-    for (int i = 0; i < n; i++)
-        parts[i] = (part){ (const words *)(const void *)r->data + (size_t)i * each, each, times, 0 };
-    while (started < n && thrd_create(&handles[started], read_part, &parts[started]) == thrd_success)
-        started++;
-    read_part(&parts[0]);
-    for (int i = 1; i < started; i++)
-        thrd_join(handles[i], NULL);
-    return (double)started * (double)each * sizeof(words) * times / (now() - start);
-}
-
-void reading_close(reading *r)
-{
-    free(r->data);
-    r->data = NULL;
 }
