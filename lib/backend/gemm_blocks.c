@@ -3,14 +3,15 @@
 #include "backend/product.h"
 #include "backend/strips.h"
 
-/* Up to so many rows are made whole numbers by the caller, and read W in runs of neighbouring pieces. */
+/* Up to so many rows are made whole numbers by the caller. */
 #define FEW_BLOCK_ROWS 3
 
 /* Rows of a slice, which a part of W meets while it is in a cache, and its columns: at most so many, and fewer when
  * there would be too few slices. Many rows hide that the first columns of a slice are not asked for ahead, so their
- * slices are narrow. */
+ * slices are narrow; with fewer a thread reads W in runs of neighbouring slices. */
 #define BLOCK_SLICE_ROWS 512
 #define BLOCK_SLICE_COLS 256
+#define RUN_SLICE_COLS 1024
 #define BLOCK_STEP_ROWS 16
 #define BLOCK_STEP_COLS (2 * MMI_STRIP)
 #define MANY_BLOCK_ROWS 64
@@ -87,14 +88,19 @@ static void multiply_many_rows(blocks *b, float *panel)
     b->quantized = (unsigned char *)panel;
     b->quantize_rows = mmi_pieces(QUANTIZED_PER_PIECE, b->K > 0 ? b->K : 1);
     mmi_pool_run(b->x->pool, mmi_pieces(b->rows, b->quantize_rows), quantize_rows, b);
-    int64_t slices = b->rows < MANY_BLOCK_ROWS ? WANTED_SLICES : MANY_SLICES;
-    int64_t down = mmi_pieces(b->rows, BLOCK_SLICE_ROWS), wanted = mmi_pieces(slices, down);
+    const bool few = b->rows < MANY_BLOCK_ROWS;
+    int64_t down = mmi_pieces(b->rows, BLOCK_SLICE_ROWS);
+    int64_t wanted = mmi_pieces(few ? WANTED_SLICES : MANY_SLICES, down);
     int64_t cols = round_up(mmi_pieces(b->N, wanted), BLOCK_STEP_COLS);
-    b->cut = (cut){
-        .M = b->rows, .N = b->N, .rows = part(b->rows, down, BLOCK_STEP_ROWS), .cols = least(cols, BLOCK_SLICE_COLS)
-    };
+    b->cut = (cut){ .M = b->rows,
+                    .N = b->N,
+                    .rows = part(b->rows, down, BLOCK_STEP_ROWS),
+                    .cols = least(cols, few ? RUN_SLICE_COLS : BLOCK_SLICE_COLS) };
     cut_finish(&b->cut, b->K, BLOCK_STEP_ROWS, BLOCK_STEP_COLS);
-    mmi_pool_run(b->x->pool, cut_pieces(&b->cut), multiply_slice, b);
+    if (few)
+        mmi_pool_run_neighbours(b->x->pool, cut_pieces(&b->cut), multiply_slice, b);
+    else
+        mmi_pool_run(b->x->pool, cut_pieces(&b->cut), multiply_slice, b);
 }
 
 /* As numbers in bf16, and X rounded to it. */

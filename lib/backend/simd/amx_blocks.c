@@ -18,7 +18,7 @@ typedef struct scales {
     float of[GROUP];
 } scales;
 
-/* A block's sums, as a tile leaves them. */
+/* A block's sums, as a tile leaves them: the bits of floats, see BIAS. */
 typedef struct sums {
     int32_t of[GROUP][MMI_STRIP]; /* [row of x][row of W] */
 } sums;
@@ -35,6 +35,7 @@ typedef struct part {
     int64_t x_row;          /* bytes from row to row */
     int64_t rows;           /* of x; the last group ends with the last one, and may share rows with the one before */
     const scales *x_scales; /* [groups][blocks] */
+    const sums *biases;     /* what sums begin with */
     const unsigned char *w, *w_scales; /* first blocks of the first strip */
     int64_t strip, block;              /* bytes from one to the next */
     float *y;                          /* [rows, cols] */
@@ -103,21 +104,21 @@ static ALWAYS_INLINE const void *w_block(const part *p, const cursor *c, int64_t
     return wide;
 }
 
-/* The bits of this float and a sum make those of a float, of which it is taken off again: both are exact, and done by
- * another unit than multiplications. Conversions are done by the same, and while there are tile instructions on the way
- * there is only one of it. */
+/* The bits of this float and a sum make those of a float, of which it is taken off again: both are exact. So sums begin
+ * with its bits, and become floats by a subtraction, which another unit does than multiplications; conversions are done
+ * by the same one, and while there are tile instructions on the way there is only one of it. */
 #define BIAS 0x1.8p23f
+#define BIAS_BITS 0x4b400000
 
 static ALWAYS_INLINE void add_block(vf total[GROUP], const sums *s, const part *p, const cursor *c, int64_t at)
 {
     if (c->b + at >= p->blocks)
         return;
     const vf w_scales = vf_load_f16(c->w_scales + (c->b + at) * MMI_STRIP_SCALES), back = vf_set(-BIAS);
-    const __m512i bits = _mm512_castps_si512(vf_set(BIAS));
     const float *x_scales = c->x_scales[c->b + at].of;
     UNROLL
     for (int i = 0; i < GROUP; i++) {
-        vf exact = vf_add(_mm512_castsi512_ps(_mm512_add_epi32(_mm512_load_si512(s->of[i]), bits)), back);
+        vf exact = vf_add(_mm512_castsi512_ps(_mm512_load_si512(s->of[i])), back);
         total[i] = vf_fma(vf_mul(vf_set(x_scales[i]), w_scales), exact, total[i]);
     }
 }
@@ -128,7 +129,7 @@ static ALWAYS_INLINE void add_block(vf total[GROUP], const sums *s, const part *
             break;                                                                                                     \
         _tile_loadd(left, next->x + (next->b + (at)) * MMI_BLOCK, p->x_row);                                           \
         _tile_loadd(right, w_block(p, next, at, &wide[at], dtype), MMI_STRIP_LINE);                                    \
-        _tile_zero(sum);                                                                                               \
+        _tile_loadd(sum, p->biases, sizeof p->biases->of[0]);                                                          \
         _tile_dpbssd(sum, left, right);                                                                                \
     } while (0)
 
@@ -261,6 +262,7 @@ static void block_tiles_begin(int64_t rows)
 static ALWAYS_INLINE void multiply(float *y, int64_t ldy, const unsigned char *x, const unsigned char *w, int32_t dtype,
                                    int64_t M, int64_t N, int64_t K)
 {
+    _Alignas(64) sums biases;
     _Alignas(64) scales x_scales[MOST_SCALES];
     const int64_t blocks = K / MMI_BLOCK, strip = (int64_t)mmi_strips_bytes(dtype, MMI_STRIP, K);
     part p = { .groups = (M + GROUP - 1) / GROUP,
@@ -268,6 +270,7 @@ static ALWAYS_INLINE void multiply(float *y, int64_t ldy, const unsigned char *x
                .x_row = mmi_quantized_row(K),
                .rows = M,
                .x_scales = x_scales,
+               .biases = &biases,
                .strip = strip,
                .block = mmi_strip_lines(dtype) * MMI_STRIP_LINE,
                .y = y,
@@ -275,6 +278,9 @@ static ALWAYS_INLINE void multiply(float *y, int64_t ldy, const unsigned char *x
                .cols = N };
     const int64_t most = MOST_SCALES / p.groups;
     p.ahead_bytes = UNIT * strip / blocks / p.groups;
+    for (int i = 0; i < GROUP; i++)
+        _mm512_store_si512(biases.of[i], _mm512_set1_epi32(BIAS_BITS));
+    tiles_written();
     block_tiles_begin(least(M, GROUP));
     for (int64_t b = 0; b < blocks; b += most) {
         p.blocks = least(most, blocks - b);
