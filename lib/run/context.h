@@ -33,6 +33,15 @@ typedef struct mmi_generation {
     mm_cache *cache; /* the context's own, when the caller brings none */
 } mmi_generation;
 
+/* How far all threads have read the weights together; see run/share.h. */
+typedef struct mmi_sharing {
+    uint64_t version;  /* the model's */
+    int64_t bytes;     /* to read; 0: not begun */
+    int64_t tensor, at; /* the next byte */
+    int64_t passes;
+    double pass_began, pass_ended; /* this one, and the last of few rows; in seconds */
+} mmi_sharing;
+
 struct mm_context {
     mm_model *model; /* held */
     const mmi_arch *arch;
@@ -51,6 +60,7 @@ struct mm_context {
     bool head_is_back; /* the last pass left the loss's gradient by hidden and head, undivided, in the plan */
     double aux_loss;   /* of the last pass */
     mmi_generation generation;
+    mmi_sharing sharing;
     size_t grads_size;
     int64_t lowest;   /* the lowest layer with something to learn in or below it; L: only behind the layers */
     size_t offsets[]; /* [tensors of the model] bytes into grads, MMI_FROZEN where the model's own has none; in

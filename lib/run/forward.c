@@ -1,8 +1,10 @@
 #include <string.h>
 
+#include "base/files.h"
 #include "run/block.h"
 #include "run/context.h"
 #include "run/mlp.h"
+#include "run/share.h"
 
 /* Logits behind single rows: only these go through the final norm when nothing else is wanted. */
 static void run_last_logits(mm_context *ctx, const mmi_pass *pass)
@@ -91,6 +93,7 @@ static mm_status run_layers(mm_context *ctx, const mmi_pass *pass)
         mmi_block_forward(ctx, pass, l);
         ctx->aux_loss += mmi_mlp_forward(ctx, pass, l);
     }
+    mmi_share_weights(ctx, pass); /* here all threads are awake */
     run_head(ctx, pass);
     return MM_OK;
 }
@@ -98,6 +101,7 @@ static mm_status run_layers(mm_context *ctx, const mmi_pass *pass)
 mm_status mmi_run_forward(mm_context *ctx, const mmi_pass *pass)
 {
     ctx->can_go_back = false;
+    ctx->sharing.pass_began = mmi_now();
     ctx->adapters.room.seed = pass->seed;
     ctx->adapters.room.training = pass->mode == MM_TRAIN;
     widen_vectors(ctx);
