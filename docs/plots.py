@@ -18,7 +18,8 @@ from statistics import median
 
 WIDTH, HEIGHT = 720, 420
 LEFT, RIGHT, TOP, BOTTOM = 70, 200, 40, 55
-COLOURS = ["#1b6ca8", "#d1495b", "#2e933c", "#edae49", "#6a4c93", "#00798c", "#8d5524", "#f26ca7"]
+COLOURS = ["#1b6ca8", "#d1495b", "#2e933c", "#edae49", "#6a4c93", "#00798c", "#8d5524", "#f26ca7",
+           "#7fb800", "#202020", "#9e9e9e", "#ff7f50"]
 
 
 class Axis:
@@ -125,7 +126,8 @@ def roofline(records, path):
         colour = COLOURS[i % len(COLOURS)]
         picture.dot(r["flops_per_weight_byte"], r["gflops"], colour)
         many = f" × {r['sequences']:g}" if r["what"] == "batch" else ""
-        picture.name(f"{'decode' if many else r['what']}{many} {r['dtype']}", colour)
+        dtype = r["dtype"] if r.get("compute", "f32") == "f32" else r["compute"]
+        picture.name(f"{'decode' if many else r['what']}{many} {dtype}", colour)
     picture.save(path)
 
 
