@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "run/context.h"
 #include "run/models.h"
 
 #define OUTPUTS (MM_OUT_LOSS | MM_OUT_LOGITS)
@@ -292,6 +293,63 @@ START_TEST(nothing_is_computed_in_a_dtype_that_is_not_meant_for_it)
 }
 END_TEST
 
+/* The logits of so many random ids, in take()'s memory; with attention in float32 when *rounds is false, which comes
+ * back as what the kernels' table says. */
+static float *logits_of(mm_model *model, int32_t compute, const char *kernels, int32_t length, bool *rounds)
+{
+    test_rng rng = { 709 };
+    mm_context_options o = MM_CONTEXT_OPTIONS_INIT;
+    mm_batch batch = random_batch(model, 1, length, MM_EVAL, &rng);
+    mm_output out = MM_OUTPUT_INIT;
+    mm_context *context = NULL;
+    o.max_length = length;
+    o.outputs = MM_OUT_LOGITS;
+    o.kernels = kernels;
+    o.compute = compute;
+    ck_ok(mm_context_create(model, &o, &context));
+    bool faster = context->exec.k.round_attention != 0;
+    context->exec.k.round_attention = *rounds && faster;
+    *rounds = faster;
+    batch.targets = NULL;
+    ck_ok(mm_forward(context, &batch, &out));
+    float *logits = copy_view(&out.logits);
+    mm_context_free(context);
+    return logits;
+}
+
+/* Where the kernels' table says that this is faster, and nowhere else. */
+START_TEST(attention_is_rounded_where_products_are)
+{
+    static const char plain[] = "{\"model_type\":\"minimind\",\"minimind_version\":3,\"hidden_size\":128,\"num_hidden_"
+                                "layers\":1,\"num_attention_heads\":4,"
+                                "\"num_key_value_heads\":2,\"head_dim\":32,\"vocab_size\":101,\"intermediate_size\":"
+                                "160,\"max_position_embeddings\":128}";
+    static const struct {
+        int32_t weights, compute, length;
+        bool rounds;
+    } cases[] = { { MM_F32, MM_F32, 70, false },
+                  { MM_F32, MM_F16, 70, false },
+                  { MM_F32, MM_BF16, 70, true },
+                  { MM_Q8_0, MM_F32, 70, true },
+                  { MM_Q8_0, MM_F32, 40, false } };
+    mm_model *wide = model_of(plain, 7), *model = wide;
+    if (cases[_i].weights != MM_F32)
+        ck_ok(mm_model_quantize(wide, cases[_i].weights, &model));
+    for (int32_t p = 0; p < mm_kernels_count(); p++) {
+        bool as_is = true, exact = false;
+        const char *kernels = mm_kernels_name(p);
+        float *a = logits_of(model, cases[_i].compute, kernels, cases[_i].length, &as_is);
+        float *b = logits_of(model, cases[_i].compute, kernels, cases[_i].length, &exact);
+        bool rounds = cases[_i].rounds && as_is;
+        ck_assert_msg(same_bits(a, b, cases[_i].length * vocab_of(model)) != rounds, "%s: attention is %srounded",
+                      kernels, rounds ? "not " : "");
+    }
+    if (model != wide)
+        mm_model_free(model);
+    mm_model_free(wide);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tests;
@@ -306,5 +364,6 @@ int main(void)
     tcase_add_test(tests, gradients_of_the_loss_alone_are_as_near);
     tcase_add_test(tests, fewer_bits_take_no_more_memory);
     tcase_add_test(tests, nothing_is_computed_in_a_dtype_that_is_not_meant_for_it);
+    tcase_add_loop_test(tests, attention_is_rounded_where_products_are, 0, 5);
     return run_suite(suite);
 }
