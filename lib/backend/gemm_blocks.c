@@ -6,15 +6,16 @@
 /* Up to so many rows are made whole numbers by the caller. */
 #define FEW_BLOCK_ROWS 3
 
+/* From so many on W meets them slice by slice; fewer read it in runs of neighbouring pieces, a thread its own. */
+#define MANY_BLOCK_ROWS 64
+
 /* Rows of a slice, which a part of W meets while it is in a cache, and its columns: at most so many, and fewer when
  * there would be too few slices. Many rows hide that the first columns of a slice are not asked for ahead, so their
- * slices are narrow; with fewer a thread reads W in runs of neighbouring slices. */
+ * slices are narrow. */
 #define BLOCK_SLICE_ROWS 512
 #define BLOCK_SLICE_COLS 256
-#define RUN_SLICE_COLS 1024
 #define BLOCK_STEP_ROWS 16
 #define BLOCK_STEP_COLS (2 * MMI_STRIP)
-#define MANY_BLOCK_ROWS 64
 #define MANY_SLICES (4 * WANTED_SLICES)
 #define QUANTIZED_PER_PIECE 8192
 
@@ -26,7 +27,7 @@ typedef struct blocks {
     const unsigned char *W;   /* strips */
     float *Y;
     int64_t rows, N, K, ldx, ldy;
-    int64_t quantize_rows, few_cols; /* per piece */
+    int64_t quantize_rows, run_cols; /* per piece */
     cut cut;
     int32_t dtype;
 } blocks;
@@ -54,12 +55,12 @@ static void multiply_blocks(const blocks *b, int64_t i, int64_t i_end, int64_t j
                         i_end - i, j_end - j, b->K);
 }
 
-static void multiply_few(void *arg, int64_t piece, int worker)
+static void multiply_columns(void *arg, int64_t piece, int worker)
 {
     const blocks *b = arg;
     int64_t j, j_end;
     (void)worker;
-    mmi_piece_rows(piece, b->few_cols, b->N, &j, &j_end);
+    mmi_piece_rows(piece, b->run_cols, b->N, &j, &j_end);
     multiply_blocks(b, 0, b->rows, j, j_end);
 }
 
@@ -72,35 +73,41 @@ static void multiply_slice(void *arg, int64_t piece, int worker)
         multiply_blocks(b, i, i_end, j, j_end);
 }
 
+/* With some rows a small matrix is worth more than one thread, too. */
+static void multiply_by_runs(blocks *b)
+{
+    int64_t cols = mmi_rows_per_piece(b->N, b->K, b->dtype);
+    if (b->rows > FEW_BLOCK_ROWS)
+        cols = least(cols, mmi_pieces(b->N, WANTED_SLICES));
+    b->run_cols = round_up(cols, MMI_STRIP);
+    mmi_pool_run_neighbours(b->x->pool, mmi_pieces(b->N, b->run_cols), multiply_columns, b);
+}
+
+static void multiply_by_slices(blocks *b)
+{
+    int64_t down = mmi_pieces(b->rows, BLOCK_SLICE_ROWS), wanted = mmi_pieces(MANY_SLICES, down);
+    int64_t cols = round_up(mmi_pieces(b->N, wanted), BLOCK_STEP_COLS);
+    b->cut = (cut){
+        .M = b->rows, .N = b->N, .rows = part(b->rows, down, BLOCK_STEP_ROWS), .cols = least(cols, BLOCK_SLICE_COLS)
+    };
+    cut_finish(&b->cut, b->K, BLOCK_STEP_ROWS, BLOCK_STEP_COLS);
+    mmi_pool_run(b->x->pool, cut_pieces(&b->cut), multiply_slice, b);
+}
+
 /* The caller is worker 0, and nothing here uses scratch otherwise: its own holds what all read. */
-static void multiply_few_rows(blocks *b)
+static void quantize_few(blocks *b)
 {
     b->quantized = (unsigned char *)mmi_exec_scratch(b->x, 0);
     for (int64_t i = 0; i < b->rows; i++)
         b->x->k.quantize(b->quantized + i * mmi_quantized_row(b->K), b->X + i * b->ldx, b->K);
-    b->few_cols = round_up(mmi_rows_per_piece(b->N, b->K, b->dtype), MMI_STRIP);
-    mmi_pool_run_neighbours(b->x->pool, mmi_pieces(b->N, b->few_cols), multiply_few, b);
 }
 
-/* `panel` holds them quantized. */
-static void multiply_many_rows(blocks *b, float *panel)
+/* `panel` holds them then. */
+static void quantize_many(blocks *b, float *panel)
 {
     b->quantized = (unsigned char *)panel;
     b->quantize_rows = mmi_pieces(QUANTIZED_PER_PIECE, b->K > 0 ? b->K : 1);
     mmi_pool_run(b->x->pool, mmi_pieces(b->rows, b->quantize_rows), quantize_rows, b);
-    const bool few = b->rows < MANY_BLOCK_ROWS;
-    int64_t down = mmi_pieces(b->rows, BLOCK_SLICE_ROWS);
-    int64_t wanted = mmi_pieces(few ? WANTED_SLICES : MANY_SLICES, down);
-    int64_t cols = round_up(mmi_pieces(b->N, wanted), BLOCK_STEP_COLS);
-    b->cut = (cut){ .M = b->rows,
-                    .N = b->N,
-                    .rows = part(b->rows, down, BLOCK_STEP_ROWS),
-                    .cols = least(cols, few ? RUN_SLICE_COLS : BLOCK_SLICE_COLS) };
-    cut_finish(&b->cut, b->K, BLOCK_STEP_ROWS, BLOCK_STEP_COLS);
-    if (few)
-        mmi_pool_run_neighbours(b->x->pool, cut_pieces(&b->cut), multiply_slice, b);
-    else
-        mmi_pool_run(b->x->pool, cut_pieces(&b->cut), multiply_slice, b);
 }
 
 /* As numbers in bf16, and X rounded to it. */
@@ -135,8 +142,12 @@ void mmi_product_of_blocks(const mmi_exec *x, int64_t M, int64_t N, int64_t K, c
                      .ldy = ldy,
                      .dtype = dtype };
         if (count <= FEW_BLOCK_ROWS)
-            multiply_few_rows(&b);
+            quantize_few(&b);
         else
-            multiply_many_rows(&b, panel);
+            quantize_many(&b, panel);
+        if (count < MANY_BLOCK_ROWS)
+            multiply_by_runs(&b);
+        else
+            multiply_by_slices(&b);
     }
 }
