@@ -58,6 +58,8 @@ void record_end(void);
  * too. 0 without OpenBLAS. */
 double sgemm_rate(const mm_config *config, int rows, int threads, bool training);
 
+/* --- reading.c: how fast memory is read --- */
+
 /* Bytes per second of reading `size` bytes again and again with so many threads: what decoding does with the weights. */
 typedef struct reading {
     unsigned char *data;

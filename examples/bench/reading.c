@@ -11,24 +11,32 @@
 #include "bench.h"
 
 #define AT_LEAST ((size_t)1 << 30) /* bytes to read for one figure */
-#define TOGETHER 4                 /* times that all is read before */
+#define WARM_UP 4                  /* times that all is read before, by all readers together, ... */
+#define MEETING ((size_t)1 << 18)  /* ... who wait for each other after so many bytes */
 #define LARGE_PAGE ((size_t)2 << 20)
 
 typedef uint64_t words __attribute__((vector_size(16)));
 #define STREAMS 4
-#define LINE 4 /* words of a cache line */
+#define LINE_WORDS 4
 #define AHEAD ((2 << 10) / sizeof(words))
 
 typedef struct stretch {
     const words *data;
-    size_t count; /* a multiple of STREAMS * LINE */
+    size_t count; /* a multiple of STREAMS * LINE_WORDS */
 } stretch;
+
+/* Where readers wait for each other. */
+typedef struct meeting {
+    atomic_int readers; /* 0: it is not known yet how many there are */
+    atomic_long come;   /* all times */
+} meeting;
 
 typedef struct reader {
     int cpu; /* to read on; -1 for any */
     stretch all, own;
     int times;
-    atomic_int *waited_for; /* readers that are not ready yet; the clock starts when there is none */
+    meeting *meeting;
+    long met;
     double start, end;
     uint64_t sum; /* so that nothing is optimised away */
 } reader;
@@ -61,7 +69,7 @@ static uint64_t read_times(stretch what, int times)
     words sum[STREAMS] = { 0 };
     const size_t run = what.count / STREAMS;
     for (int t = 0; t < times; t++) {
-        for (size_t i = 0; i < run; i += LINE)
+        for (size_t i = 0; i < run; i += LINE_WORDS)
             for (int s = 0; s < STREAMS; s++) {
                 const words *line = what.data + (size_t)s * run + i;
                 __builtin_prefetch(line + AHEAD);
@@ -72,16 +80,31 @@ static uint64_t read_times(stretch what, int times)
     return sum[0][0] + sum[1][0] + sum[2][0] + sum[3][0];
 }
 
+static void meet(reader *r)
+{
+    r->met++;
+    atomic_fetch_add(&r->meeting->come, 1);
+    for (;;) {
+        long readers = atomic_load(&r->meeting->readers);
+        if (readers > 0 && atomic_load(&r->meeting->come) >= r->met * readers)
+            return;
+        thrd_yield();
+    }
+}
+
 /* First all of it, together with the others: what ran before has had the caches to itself, and what several cores have
- * read may come faster, of which the library makes use. */
+ * read at the same time may come faster, of which the library makes use. */
 static int read_own(void *arg)
 {
     reader *r = arg;
+    const size_t most = MEETING / sizeof(words);
     move_to(r->cpu);
-    r->sum = read_times(r->all, TOGETHER);
-    atomic_fetch_sub(r->waited_for, 1);
-    while (atomic_load(r->waited_for) > 0)
-        thrd_yield();
+    for (int t = 0; t < WARM_UP; t++)
+        for (size_t i = 0; i < r->all.count; i += most) {
+            meet(r);
+            r->sum += read_times((stretch){ r->all.data + i, r->all.count - i < most ? r->all.count - i : most }, 1);
+        }
+    meet(r);
     r->start = now();
     r->sum += read_times(r->own, r->times);
     r->end = now();
@@ -104,19 +127,19 @@ double reading_rate(const reading *r, int threads)
     cpu_set_t any;
     int n = threads < MOST_RUNS ? threads : MOST_RUNS, started = 1, times = (int)(1 + AT_LEAST / r->size);
     const words *data = (const words *)(const void *)r->data;
-    size_t each = r->size / sizeof(words) / (size_t)n / (STREAMS * LINE) * (STREAMS * LINE);
-    atomic_int waited_for = n;
+    size_t each = r->size / sizeof(words) / (size_t)n / (STREAMS * LINE_WORDS) * (STREAMS * LINE_WORDS);
+    meeting meeting = { 0 };
     CPU_ZERO(&any); /* stays so, and readers go where they like, should the next line fail */
     sched_getaffinity(0, sizeof any, &any);
     for (int i = 0; i < n; i++)
         readers[i] = (reader){ .all = { data, each * (size_t)n },
                                .own = { data + (size_t)i * each, each },
                                .times = times,
-                               .waited_for = &waited_for };
+                               .meeting = &meeting };
     name_cpus(readers, n, &any);
     while (started < n && thrd_create(&handles[started], read_own, &readers[started]) == thrd_success)
         started++;
-    atomic_fetch_sub(&waited_for, n - started);
+    atomic_store(&meeting.readers, started);
     read_own(&readers[0]);
     double start = readers[0].start, end = readers[0].end;
     for (int i = 1; i < started; i++) {
