@@ -271,6 +271,11 @@ int mmi_pool_threads(const mmi_pool *pool)
     return pool->threads;
 }
 
+int mmi_pool_own_threads(const mmi_pool *pool)
+{
+    return pool->host ? 1 : pool->threads;
+}
+
 /* Let the others know of a job, in runs of `run` pieces; its number. */
 static uint64_t post(mmi_pool *pool, int64_t pieces, int64_t run, mmi_piece_fn fn, void *arg)
 {

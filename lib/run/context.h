@@ -35,11 +35,14 @@ typedef struct mmi_generation {
 
 /* How far all threads have read the weights together; see run/share.h. */
 typedef struct mmi_sharing {
-    uint64_t version;  /* the model's */
-    int64_t bytes;     /* to read; 0: not begun */
+    bool begun;
+    uint64_t version;   /* the model's */
+    int64_t bytes, all; /* to read, and those of other tensors, too, which want a place in the caches as well */
     int64_t tensor, at; /* the next byte */
-    int64_t passes;
-    double pass_began, pass_ended; /* this one, and the last of few rows; in seconds */
+    int64_t passes;     /* since the first */
+    int64_t met;        /* how often all threads have read something */
+    double pass_ended;  /* the last pass of any kind; in seconds */
+    bool paused;        /* there was a long time between two passes */
 } mmi_sharing;
 
 struct mm_context {

@@ -1,6 +1,5 @@
 #include <string.h>
 
-#include "base/files.h"
 #include "run/block.h"
 #include "run/context.h"
 #include "run/mlp.h"
@@ -93,7 +92,7 @@ static mm_status run_layers(mm_context *ctx, const mmi_pass *pass)
         mmi_block_forward(ctx, pass, l);
         ctx->aux_loss += mmi_mlp_forward(ctx, pass, l);
     }
-    mmi_share_weights(ctx, pass); /* here all threads are awake */
+    mmi_share_weights(ctx, pass); /* here all threads are awake, mostly */
     run_head(ctx, pass);
     return MM_OK;
 }
@@ -101,7 +100,7 @@ static mm_status run_layers(mm_context *ctx, const mmi_pass *pass)
 mm_status mmi_run_forward(mm_context *ctx, const mmi_pass *pass)
 {
     ctx->can_go_back = false;
-    ctx->sharing.pass_began = mmi_now();
+    mmi_share_begin(ctx);
     ctx->adapters.room.seed = pass->seed;
     ctx->adapters.room.training = pass->mode == MM_TRAIN;
     widen_vectors(ctx);
@@ -110,6 +109,7 @@ mm_status mmi_run_forward(mm_context *ctx, const mmi_pass *pass)
     mm_status status = run_layers(ctx, pass);
     if (ctx->exec.blas)
         mmi_blas_leave();
+    mmi_share_end(ctx);
     if (status != MM_OK)
         return status;
     if (pass->cache)
