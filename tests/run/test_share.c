@@ -196,6 +196,7 @@ int main(void)
 {
     TCase *tests;
     Suite *suite = plain_suite("run/share", &tests);
+    tcase_set_timeout(tests, 60);
     tcase_add_loop_test(tests, each_pass_reads_its_share, 0, 2);
     tcase_add_test(tests, begins_anew_when_caches_may_hold_something_else);
     tcase_add_test(tests, pauses_are_those_between_passes);
