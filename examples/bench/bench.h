@@ -52,7 +52,7 @@ void record_rates(const char *key, rates r);
 void record_number(const char *key, double value);
 void record_end(void);
 
-/* --- ceilings.c: what the machine itself can do --- */
+/* --- sgemm.c: what OpenBLAS makes of the same products --- */
 
 /* FLOP/s of cblas_sgemm on the products of a model's matrices with `rows` tokens: forward, or with `training` dX and dW
  * too. 0 without OpenBLAS. */

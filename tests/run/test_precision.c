@@ -320,10 +320,10 @@ static float *logits_of(mm_model *model, int32_t compute, const char *kernels, i
 /* Where the kernels' table says that this is faster, and nowhere else. */
 START_TEST(attention_is_rounded_where_products_are)
 {
-    static const char plain[] = "{\"model_type\":\"minimind\",\"minimind_version\":3,\"hidden_size\":128,\"num_hidden_"
-                                "layers\":1,\"num_attention_heads\":4,"
-                                "\"num_key_value_heads\":2,\"head_dim\":32,\"vocab_size\":101,\"intermediate_size\":"
-                                "160,\"max_position_embeddings\":128}";
+    static const char plain[] =
+        "{\"model_type\":\"minimind\",\"minimind_version\":3,\"hidden_size\":128,\"num_hidden_layers\":1,"
+        "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":32,\"vocab_size\":101,"
+        "\"intermediate_size\":160,\"max_position_embeddings\":128}";
     static const struct {
         int32_t weights, compute, length;
         bool rounds;

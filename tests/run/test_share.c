@@ -5,17 +5,15 @@
 #include "run/models.h"
 #include "run/share.h"
 
-#define SIZES                                                                                                          \
-    "{\"model_type\":\"minimind\",\"minimind_version\":2,\"hidden_size\":512,\"num_hidden_layers\":2,\"num_attention_" \
-    "heads\":4,"                                                                                                       \
-    "\"num_key_value_heads\":2,\"intermediate_size\":96,\"max_position_embeddings\":128,"
+#define WIDE                                                                                                           \
+    "{\"model_type\":\"minimind\",\"minimind_version\":2,\"hidden_size\":512,\"num_attention_heads\":4,"                \
+    "\"num_key_value_heads\":2,\"max_position_embeddings\":128,"
+#define SIZES WIDE "\"num_hidden_layers\":2,\"intermediate_size\":96,"
 static const char plain[] = SIZES "\"vocab_size\":8000}";
 static const char mixed[] = SIZES "\"vocab_size\":8000,\"use_moe\":true,\"n_routed_experts\":4,\"n_shared_experts\":1,"
                                   "\"num_experts_per_tok\":2,\"tie_word_embeddings\":false}";
 static const char small[] = /* less than 4 MiB */
-    "{\"model_type\":\"minimind\",\"minimind_version\":2,\"hidden_size\":512,\"num_hidden_layers\":1,\"num_attention_"
-    "heads\":4,"
-    "\"num_key_value_heads\":2,\"intermediate_size\":64,\"max_position_embeddings\":128,\"vocab_size\":1}";
+    WIDE "\"num_hidden_layers\":1,\"intermediate_size\":64,\"vocab_size\":1}";
 
 #define OUTPUTS MM_OUT_LAST_LOGITS
 static const mmi_pass one_row = { .N = 1, .mode = MM_EVAL };
