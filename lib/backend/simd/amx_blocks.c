@@ -40,9 +40,8 @@ typedef struct part {
     int64_t strip, block;              /* bytes from one to the next */
     float *y;                          /* [rows, cols] */
     int64_t ldy, cols;
-    bool begun;                 /* y has the sum of earlier blocks */
-    const unsigned char *ahead; /* what is read of W next, so many bytes with each unit */
-    int64_t ahead_bytes;
+    bool begun;          /* y has the sum of earlier blocks */
+    int64_t ahead_bytes; /* of W, asked for with each block */
 } part;
 
 /* Blocks `b` and on of a pair. */
@@ -83,6 +82,20 @@ static ALWAYS_INLINE bool go_on(cursor *c, const part *p)
     bool last = c->group + 1 == p->groups;
     *c = cursor_at(p, last ? 0 : c->group + 1, c->strip + last);
     return true;
+}
+
+/* What is asked for of W: the next lines, up to `to`, which goes on with each block. All those of a unit at once would
+ * keep a core from asking for anything else. */
+#define AHEAD 8192 /* bytes */
+typedef struct ahead {
+    const unsigned char *at, *to;
+    int64_t step;
+} ahead;
+
+static ALWAYS_INLINE void fetch_some(ahead *a)
+{
+    for (a->to += a->step; a->at < a->to; a->at += MMI_STRIP_LINE)
+        __builtin_prefetch(a->at);
 }
 
 /* --- Products --- */
@@ -136,13 +149,15 @@ static ALWAYS_INLINE void add_block(vf total[GROUP], const sums *s, const part *
 /* Unit `next` begins, if there is one, while `last`, if there is one, is added up. Sums leave their tile two blocks
  * after they have begun, and are read two more after that. */
 static ALWAYS_INLINE void multiply_unit(vf total[GROUP], sums s[UNIT], wide_block wide[UNIT], const part *p,
-                                        const cursor *next, bool begins, const cursor *last, bool ends, int32_t dtype)
+                                        const cursor *next, bool begins, const cursor *last, bool ends, ahead *next_w,
+                                        int32_t dtype)
 {
     if (begins)
         MULTIPLY(0, 1, 2, 0);
     if (ends) {
         _tile_stored(6, &s[2], 64);
         tiles_stored();
+        fetch_some(next_w);
         add_block(total, &s[0], p, last, 0);
     }
     if (begins)
@@ -150,6 +165,7 @@ static ALWAYS_INLINE void multiply_unit(vf total[GROUP], sums s[UNIT], wide_bloc
     if (ends) {
         _tile_stored(7, &s[3], 64);
         tiles_stored();
+        fetch_some(next_w);
         add_block(total, &s[1], p, last, 1);
     }
     if (begins) {
@@ -158,6 +174,7 @@ static ALWAYS_INLINE void multiply_unit(vf total[GROUP], sums s[UNIT], wide_bloc
     }
     if (ends) {
         tiles_stored();
+        fetch_some(next_w);
         add_block(total, &s[2], p, last, 2);
     }
     if (begins) {
@@ -166,6 +183,7 @@ static ALWAYS_INLINE void multiply_unit(vf total[GROUP], sums s[UNIT], wide_bloc
     }
     if (ends) {
         tiles_stored();
+        fetch_some(next_w);
         add_block(total, &s[3], p, last, 3);
     }
 }
@@ -183,12 +201,28 @@ static ALWAYS_INLINE square square_of(const part *p, const cursor *c)
                      vf_tail(p->cols - c->strip * MMI_STRIP) };
 }
 
+/* Row i, or the last one. */
+static ALWAYS_INLINE float *row_of(const square *to, int64_t i)
+{
+    return to->y + least(i, to->rows - 1) * to->ldy;
+}
+
+/* Lines of y that another core has had take a while to come, and what a core writes waits for them in order: the sums
+ * that tiles leave, too. So they are asked for before a pair's blocks. */
 static ALWAYS_INLINE void begin_totals(vf total[GROUP], const part *p, const cursor *c)
 {
     square to = square_of(p, c);
     UNROLL
     for (int i = 0; i < GROUP; i++)
-        total[i] = p->begun && i < to.rows ? vf_load_tail(to.y + i * to.ldy, to.cols) : vf_zero();
+        __asm__ volatile("prefetchw %0" : : "m"(*row_of(&to, i)));
+    UNROLL
+    for (int i = 0; i < GROUP; i++)
+        total[i] = vf_zero();
+    if (p->begun) {
+        UNROLL
+        for (int i = 0; i < GROUP; i++)
+            total[i] = vf_load_tail(row_of(&to, i), to.cols);
+    }
 }
 
 /* Rows that the last group shares with the one before are written by that one alone: they have gone on already. */
@@ -198,8 +232,7 @@ static ALWAYS_INLINE void end_totals(const vf total[GROUP], const part *p, const
     const int64_t first = c->group * GROUP - group_at(p, c->group);
     UNROLL
     for (int i = 0; i < GROUP; i++)
-        if (i >= first && i < to.rows)
-            vf_store_tail(to.y + i * to.ldy, to.cols, total[i]);
+        vf_store_tail(row_of(&to, i), i >= first && i < to.rows ? to.cols : 0, total[i]);
 }
 
 static ALWAYS_INLINE void multiply_part(const part *p, int32_t dtype)
@@ -208,17 +241,14 @@ static ALWAYS_INLINE void multiply_part(const part *p, int32_t dtype)
     _Alignas(64) wide_block wide[UNIT];
     vf total[GROUP];
     cursor next = cursor_at(p, 0, 0), last = next;
-    const unsigned char *ahead = p->ahead;
+    ahead next_w = { p->w + AHEAD, p->w + AHEAD, p->ahead_bytes };
     const int64_t units = p->groups * p->strips * ((p->blocks + UNIT - 1) / UNIT);
     memset(s, 0, sizeof s); /* a group of fewer rows leaves the others as they are */
     begin_totals(total, p, &last);
     for (int64_t u = 0; u <= units; u++) {
         const bool begins = u<units, ends = u> 0;
-        multiply_unit(total, s, wide, p, &next, begins, &last, ends, dtype);
+        multiply_unit(total, s, wide, p, &next, begins, &last, ends, &next_w, dtype);
         go_on(&next, p);
-        for (int64_t i = 0; i < p->ahead_bytes; i += MMI_STRIP_LINE)
-            __builtin_prefetch(ahead + i);
-        ahead += p->ahead_bytes;
         if (!ends)
             continue;
         const cursor done = last;
@@ -277,7 +307,7 @@ static ALWAYS_INLINE void multiply(float *y, int64_t ldy, const unsigned char *x
                .ldy = ldy,
                .cols = N };
     const int64_t most = MOST_SCALES / p.groups;
-    p.ahead_bytes = UNIT * strip / blocks / p.groups;
+    p.ahead_bytes = strip / blocks / p.groups;
     for (int i = 0; i < GROUP; i++)
         _mm512_store_si512(biases.of[i], _mm512_set1_epi32(BIAS_BITS));
     tiles_written();
@@ -288,7 +318,6 @@ static ALWAYS_INLINE void multiply(float *y, int64_t ldy, const unsigned char *x
         p.w = w + b * p.block;
         p.w_scales = w + blocks * p.block + b * MMI_STRIP_SCALES;
         p.begun = b > 0;
-        p.ahead = p.w + strip;
         for (int64_t g = 0; g < p.groups; g++)
             turn_scales(x_scales + g * p.blocks, x + group_at(&p, g) * p.x_row + K + b * 4, p.x_row, least(M, GROUP),
                         p.blocks);
