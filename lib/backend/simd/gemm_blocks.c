@@ -198,7 +198,7 @@ static ALWAYS_INLINE void multiply_part(part *t, const int rows, const int strip
 }
 
 /* One row of x, STREAMS strips at a time, or what there is left. */
-#define DISTANCE 6144 /* bytes: a good part of a microsecond */
+#define DISTANCE 6144 /* bytes; measured, see docs/performance.md */
 static ALWAYS_INLINE void multiply_row(float *y, const unsigned char *x, const unsigned char *w, int32_t dtype,
                                        int64_t N, int64_t K)
 {
