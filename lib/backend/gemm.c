@@ -184,15 +184,15 @@ static void gemm_words(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const
     mmi_gemm(x, false, true, M, N, K, X, ldx, panel, K, NULL, Y, ldy);
 }
 
-void mmi_gemm_weight(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const float *X, int64_t ldx, const void *W,
-                     int32_t dtype, float *panel, float *Y, int64_t ldy)
+void mmi_gemm_weight(const mmi_exec *x, int64_t M, int64_t N, int64_t K, mmi_operand X, const void *W, int32_t dtype,
+                     float *panel, float *Y, int64_t ldy)
 {
     if (dtype == MM_F32)
-        mmi_gemm(x, false, true, M, N, K, X, ldx, W, K, NULL, Y, ldy);
+        mmi_gemm(x, false, true, M, N, K, X.data, X.ld, W, K, NULL, Y, ldy);
     else if (mmi_block_bytes(dtype) > 0)
-        mmi_product_of_blocks(x, M, N, K, X, ldx, W, dtype, panel, Y, ldy);
+        mmi_product_of_blocks(x, M, N, K, X, W, dtype, panel, Y, ldy);
     else if (M <= (x->compute == MM_F32 ? x->k.few_rows : FEW_ROWS))
-        gemv(x, M, N, K, X, ldx, W, dtype, K, Y, ldy);
+        gemv(x, M, N, K, X.data, X.ld, W, dtype, K, Y, ldy);
     else if (N > 0)
-        gemm_words(x, M, N, K, X, ldx, W, dtype, panel, Y, ldy);
+        gemm_words(x, M, N, K, X.data, X.ld, W, dtype, panel, Y, ldy);
 }

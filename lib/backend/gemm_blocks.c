@@ -18,13 +18,15 @@
 #define BLOCK_STEP_COLS (2 * MMI_STRIP)
 #define MANY_SLICES (4 * WANTED_SLICES)
 #define QUANTIZED_PER_PIECE 8192
+#define WANTED_RUN 4 /* pieces of a pair of products, per thread */
 
 /* Some rows of X against all of W. */
 typedef struct blocks {
     const mmi_exec *x;
     const float *X;
-    unsigned char *quantized; /* [rows, K] */
-    const unsigned char *W;   /* strips */
+    mmi_quantizing q;
+    const unsigned char *quantized; /* [rows, K] */
+    const unsigned char *W;         /* strips */
     float *Y;
     int64_t rows, N, K, ldx, ldy;
     int64_t quantize_rows, run_cols; /* per piece */
@@ -37,6 +39,20 @@ int64_t mmi_gemm_blocks_scratch(int64_t K)
     return FEW_BLOCK_ROWS * mmi_quantized_row(K) / (int64_t)sizeof(float);
 }
 
+/* Rows of K quantized numbers that `panel` has room for, which is as large as W [N, K] in float32. */
+static int64_t rows_in_panel(int64_t N, int64_t K, int64_t taken)
+{
+    return (N * K * (int64_t)sizeof(float) - taken) / mmi_quantized_row(K > 0 ? K : MMI_BLOCK);
+}
+
+mmi_quantizing mmi_quantizing_of(const mmi_exec *x, int64_t M, int64_t N, int64_t K, int32_t dtype, float *panel,
+                                 int64_t taken)
+{
+    bool wanted =
+        mmi_block_bytes(dtype) > 0 && K > 0 && !mmi_rounds_blocks(&x->k, M) && M <= rows_in_panel(N, K, taken);
+    return (mmi_quantizing){ &x->k, wanted ? (unsigned char *)panel + taken : NULL, K };
+}
+
 static void quantize_rows(void *arg, int64_t piece, int worker)
 {
     const blocks *b = arg;
@@ -44,7 +60,7 @@ static void quantize_rows(void *arg, int64_t piece, int worker)
     (void)worker;
     mmi_piece_rows(piece, b->quantize_rows, b->rows, &i, &i_end);
     for (; i < i_end; i++)
-        b->x->k.quantize(b->quantized + i * mmi_quantized_row(b->K), b->X + i * b->ldx, b->K);
+        mmi_quantize(&b->q, i, b->X + i * b->ldx, 0, b->K);
 }
 
 /* Rows [i, i_end) of X against rows [j, j_end) of W, from the beginning of a strip. */
@@ -94,20 +110,68 @@ static void multiply_by_slices(blocks *b)
     mmi_pool_run(b->x->pool, cut_pieces(&b->cut), multiply_slice, b);
 }
 
-/* The caller is worker 0, and nothing here uses scratch otherwise: its own holds what all read. */
-static void quantize_few(blocks *b)
+/* The caller is worker 0, and nothing here uses scratch otherwise: its own holds what few rows become, and `panel` what
+ * many do. */
+static void quantize(blocks *b, float *panel)
 {
-    b->quantized = (unsigned char *)mmi_exec_scratch(b->x, 0);
-    for (int64_t i = 0; i < b->rows; i++)
-        b->x->k.quantize(b->quantized + i * mmi_quantized_row(b->K), b->X + i * b->ldx, b->K);
+    const bool few = b->rows <= FEW_BLOCK_ROWS;
+    b->q = (mmi_quantizing){ &b->x->k, (unsigned char *)(few ? mmi_exec_scratch(b->x, 0) : panel), b->K };
+    b->quantized = b->q.rows;
+    b->quantize_rows = few ? b->rows : mmi_pieces(QUANTIZED_PER_PIECE, b->K > 0 ? b->K : 1);
+    mmi_pool_run(b->x->pool, mmi_pieces(b->rows, b->quantize_rows), quantize_rows, b);
 }
 
-/* `panel` holds them then. */
-static void quantize_many(blocks *b, float *panel)
+/* Two products side by side. */
+typedef struct pair {
+    blocks b[2];
+    mmi_columns_fn then;
+    void *arg;
+} pair;
+
+static void multiply_pair(void *arg, int64_t piece, int worker)
 {
-    b->quantized = (unsigned char *)panel;
-    b->quantize_rows = mmi_pieces(QUANTIZED_PER_PIECE, b->K > 0 ? b->K : 1);
-    mmi_pool_run(b->x->pool, mmi_pieces(b->rows, b->quantize_rows), quantize_rows, b);
+    const pair *p = arg;
+    int64_t j, j_end;
+    mmi_piece_rows(piece, p->b[0].run_cols, p->b[0].N, &j, &j_end);
+    for (int i = 0; i < 2; i++)
+        multiply_columns((void *)(uintptr_t)&p->b[i], piece, worker);
+    p->then(p->arg, j, j_end);
+}
+
+/* Columns in so many pieces, blocks of 32 each, that threads have as much to do; else in more than enough. */
+static int64_t even_columns(int64_t N, int threads)
+{
+    const int64_t whole = mmi_pieces(N, MMI_BLOCK);
+    int64_t pieces = (int64_t)WANTED_RUN * threads;
+    for (int64_t fewer = pieces; fewer >= threads; fewer -= threads)
+        if (whole % fewer == 0) {
+            pieces = fewer;
+            break;
+        }
+    return mmi_pieces(whole, pieces) * MMI_BLOCK;
+}
+
+bool mmi_gemm_pairs(int64_t M)
+{
+    return M > FEW_BLOCK_ROWS && M < MANY_BLOCK_ROWS;
+}
+
+void mmi_gemm_pair(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const unsigned char *X, const void *const W[2],
+                   int32_t dtype, float *const Y[2], int64_t ldy, mmi_columns_fn then, void *arg)
+{
+    pair p = { .then = then, .arg = arg };
+    for (int i = 0; i < 2; i++)
+        p.b[i] = (blocks){ .x = x,
+                           .quantized = X,
+                           .W = W[i],
+                           .Y = Y[i],
+                           .rows = M,
+                           .N = N,
+                           .K = K,
+                           .run_cols = even_columns(N, mmi_pool_threads(x->pool)),
+                           .ldy = ldy,
+                           .dtype = dtype };
+    mmi_pool_run_neighbours(x->pool, mmi_pieces(N, p.b[0].run_cols), multiply_pair, &p);
 }
 
 /* As numbers in bf16, and X rounded to it. */
@@ -120,31 +184,30 @@ static void multiply_rounded(const mmi_exec *x, int64_t M, int64_t N, int64_t K,
     mmi_product_by_panels(&p, false);
 }
 
-void mmi_product_of_blocks(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const float *X, int64_t ldx,
-                           const void *W, int32_t dtype, float *panel, float *Y, int64_t ldy)
+void mmi_product_of_blocks(const mmi_exec *x, int64_t M, int64_t N, int64_t K, mmi_operand X, const void *W,
+                           int32_t dtype, float *panel, float *Y, int64_t ldy)
 {
     if (mmi_rounds_blocks(&x->k, M) && N > 0 && K > 0) {
-        multiply_rounded(x, M, N, K, X, ldx, W, dtype, Y, ldy);
+        multiply_rounded(x, M, N, K, X.data, X.ld, W, dtype, Y, ldy);
         return;
     }
-    int64_t room = N * K * (int64_t)sizeof(float) / mmi_quantized_row(K > 0 ? K : MMI_BLOCK);
+    int64_t room = X.quantized ? M : rows_in_panel(N, K, 0);
     int64_t most = room > FEW_BLOCK_ROWS ? room : FEW_BLOCK_ROWS;
     for (int64_t i = 0; i < M && N > 0; i += most) {
         int64_t count = M - i < most ? M - i : most;
         blocks b = { .x = x,
-                     .X = X + i * ldx,
+                     .X = X.data + i * X.ld,
+                     .quantized = X.quantized,
                      .W = W,
                      .Y = Y + i * ldy,
                      .rows = count,
                      .N = N,
                      .K = K,
-                     .ldx = ldx,
+                     .ldx = X.ld,
                      .ldy = ldy,
                      .dtype = dtype };
-        if (count <= FEW_BLOCK_ROWS)
-            quantize_few(&b);
-        else
-            quantize_many(&b, panel);
+        if (!X.quantized)
+            quantize(&b, panel);
         if (count < MANY_BLOCK_ROWS)
             multiply_by_runs(&b);
         else

@@ -109,11 +109,12 @@ typedef struct mmi_kernels {
 
     /* Attention of a few rows of queries (M up to 8 or so), keys and values in float32 or bf16 as a cache has them, ldk
      * and ldv numbers apart, those of q and out D, a multiple of 32: s[M, N] = q[M, D] · k[N, D]ᵀ, and out[M, D] +=
-     * s[M, N] · v[N, D]. bf16 gives the same bits as its numbers in float32. */
+     * s[M, N] · v[N, D]. bf16 gives the same bits as its numbers in float32. `ahead`, if not NULL, is what is read
+     * next, laid out as k or v: it is asked for on the way. */
     void (*few_scores)(float *s, int64_t lds, const float *q, const void *k, int32_t dtype, int64_t ldk, int64_t M,
-                       int64_t N, int64_t D);
+                       int64_t N, int64_t D, const void *ahead);
     void (*few_values)(float *out, const float *s, int64_t lds, const void *v, int32_t dtype, int64_t ldv, int64_t M,
-                       int64_t N, int64_t D);
+                       int64_t N, int64_t D, const void *ahead);
 
     /* Large products, in steps that gemm_panels.c or gemm_own.c deals out. Up to gemm_depth of K's numbers of op(A)'s
      * rows, or op(B)'s columns, are laid out anew in panels of gemm_a_rows rows, or gemm_b_cols columns, as
@@ -142,10 +143,11 @@ typedef struct mmi_kernels {
 
     /* --- Products with weights in blocks: K a multiple of 32 --- */
 
-    /* One row of K numbers for gemm_blocks: K signed bytes q, K / 32 float32 scales, K / 32 int32 sums of a block's q
-     * (mmi_quantized_row() bytes, at a multiple of 4). A block's scale is its largest magnitude / 127, q to nearest,
-     * ties to even; the scale is NaN and q is 0 where the block holds a NaN or an infinity. */
-    void (*quantize)(void *q, const float *x, int64_t K);
+    /* Numbers [first, first + count), both multiples of 32, of a row of K numbers for gemm_blocks: K signed bytes q, K /
+     * 32 float32 scales, K / 32 int32 sums of a block's q (mmi_quantized_row() bytes, at a multiple of 4). A block's
+     * scale is its largest magnitude / 127, q to nearest, ties to even; the scale is NaN and q is 0 where the block
+     * holds a NaN or an infinity. */
+    void (*quantize)(void *row, int64_t K, const float *x, int64_t first, int64_t count);
     /* y[M, N] = x[M, K] · W[N, K]ᵀ; x by quantize(), row behind row, W q8_0 or q4_0 in strips (strips.h), from the
      * beginning of one. Within a block the sum is exact, in integers; over blocks, in their order, it is float32: sum =
      * fma(scale of W · scale of x, block's sum, sum). So every table gives the same bits, whatever M and N. */

@@ -167,8 +167,8 @@ void mmi_product_by_panels(const product *p, bool in_place);
 void mmi_product_by_own_panels(const product *p);
 
 /* Y = X · Wᵀ with W in blocks: see mmi_gemm_weight(). */
-void mmi_product_of_blocks(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const float *X, int64_t ldx,
-                           const void *W, int32_t dtype, float *panel, float *Y, int64_t ldy);
+void mmi_product_of_blocks(const mmi_exec *x, int64_t M, int64_t N, int64_t K, mmi_operand X, const void *W,
+                           int32_t dtype, float *panel, float *Y, int64_t ldy);
 
 /* Rows of W, or columns of B, that are read as one piece where few rows meet them. */
 int64_t mmi_rows_per_piece(int64_t N, int64_t K, int32_t dtype);

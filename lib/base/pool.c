@@ -320,11 +320,16 @@ void mmi_pool_run(mmi_pool *pool, int64_t pieces, mmi_piece_fn fn, void *arg)
     wait_for_others(pool);
 }
 
+int64_t mmi_pool_run_length(const mmi_pool *pool, int64_t pieces)
+{
+    return (pieces + pool->threads - 1) / pool->threads;
+}
+
 void mmi_pool_run_neighbours(mmi_pool *pool, int64_t pieces, mmi_piece_fn fn, void *arg)
 {
     if (run_elsewhere(pool, pieces, fn, arg))
         return;
-    int64_t run = (pieces + pool->threads - 1) / pool->threads;
+    int64_t run = mmi_pool_run_length(pool, pieces);
     uint64_t number = post(pool, pieces, run, fn, arg);
     int64_t own = work_on_run(pool, number, 0, 0);
     for (int i = 1; i < pool->threads && atomic_load(&pool->done) != pool->expected + (uint64_t)(pieces - own); i++)

@@ -33,6 +33,9 @@ void mmi_pool_run(mmi_pool *pool, int64_t pieces, mmi_piece_fn fn, void *arg);
  * them, in order, and then helps the others. A host of its own deals them out as it likes. */
 void mmi_pool_run_neighbours(mmi_pool *pool, int64_t pieces, mmi_piece_fn fn, void *arg);
 
+/* How many of so many pieces are a run. */
+int64_t mmi_pool_run_length(const mmi_pool *pool, int64_t pieces);
+
 /* Processors this process may run on. */
 int mmi_processor_count(void);
 

@@ -39,15 +39,16 @@ typedef struct tile {
     int64_t rows, keys; /* filled part */
     int64_t step;       /* keys that there is room for; a row of s has so many numbers */
     int64_t first_query, first_key;
-    float *q;       /* [R, D], times 1/sqrt(D) */
-    float *out;     /* [R, D] forward's sum; backward's dq */
-    float *dout;    /* [R, D] */
-    float *s, *dp;  /* [R, KEYS]; s of few rows [FEW_ROWS, FEW_KEYS] */
-    float *room;    /* [step, D], for keys and for values that are widened */
-    float *kt, *vt; /* [D, KEYS] */
-    float *m, *l;   /* [R] running maximum and sum; backward: lse and delta */
-    bool rounded;   /* products go by panels */
-    bool few;       /* by kernels for a few rows of whole vectors */
+    float *q;         /* [R, D], times 1/sqrt(D) */
+    float *out;       /* [R, D] forward's sum; backward's dq */
+    float *dout;      /* [R, D] */
+    float *s, *dp;    /* [R, KEYS]; s of few rows [FEW_ROWS, FEW_KEYS] */
+    float *room;      /* [step, D], for keys and for values that are widened */
+    float *kt, *vt;   /* [D, KEYS] */
+    float *m, *l;     /* [R] running maximum and sum; backward: lse and delta */
+    const void *next; /* keys that this thread reads after the tile's, unless it is NULL */
+    bool rounded;     /* products go by panels */
+    bool few;         /* by kernels for a few rows of whole vectors */
     panels p;
 } tile;
 
@@ -60,6 +61,7 @@ typedef struct job {
     int64_t heads;         /* query heads per key head */
     int64_t tokens;        /* per query tile */
     int64_t pieces, group; /* forward: of so many, each call does a group */
+    int64_t run;           /* forward: so many neighbouring pieces are one thread's; 0: they are not dealt out so */
     float scale;
 } job;
 
@@ -160,14 +162,26 @@ typedef struct operand {
     int32_t dtype; /* float32, but for few rows */
 } operand;
 
+/* The key of a segment for head g, in the keys or values that begin at `base`. */
+static const void *key_at(const mmi_attention *a, const mmi_segment *s, int64_t key, int64_t g, const void *base)
+{
+    int64_t row = a->sequence_stride ? key : s->row + key;
+    int64_t at = s->sequence * a->sequence_stride + row * a->ldk + g * a->head_stride;
+    return (const unsigned char *)base + mmi_dtype_bytes(a->kv_dtype, at);
+}
+
+/* Whether few rows read keys and values where they lie. */
+static bool in_place(const mmi_attention *a)
+{
+    return a->kv_dtype == MM_F32 || a->kv_dtype == MM_BF16;
+}
+
 /* In place where they are float32, or where few rows read them as they are, else widened. */
 static operand tile_of(const tile *t, const job *j, const mmi_segment *s, int64_t g, const void *base)
 {
     const mmi_attention *a = j->a;
-    int64_t row = a->sequence_stride ? t->first_key : s->row + t->first_key;
-    int64_t at = s->sequence * a->sequence_stride + row * a->ldk + g * a->head_stride;
-    const unsigned char *from = (const unsigned char *)base + mmi_dtype_bytes(a->kv_dtype, at);
-    if (a->kv_dtype == MM_F32 || (a->kv_dtype == MM_BF16 && t->few))
+    const void *from = key_at(a, s, t->first_key, g, base);
+    if (a->kv_dtype == MM_F32 || (in_place(a) && t->few))
         return (operand){ from, a->ldk, a->kv_dtype };
     j->x->k.widen(t->room, from, a->kv_dtype, t->keys * a->D);
     return (operand){ t->room, a->D, MM_F32 };
@@ -234,7 +248,8 @@ static void scores(tile *t, const job *j, const mmi_segment *s, int64_t g)
         const float *right = pack_right(j, t->p.right, keys.data, keys.ld, 1, t->keys, a->D);
         multiply(j, t->s, KEYS, t->p.q, right, t->rows, t->keys, a->D, false);
     } else if (t->few) {
-        k->few_scores(t->s, t->step, t->q, keys.data, keys.dtype, keys.ld, t->rows, t->keys, a->D);
+        k->few_scores(t->s, t->step, t->q, keys.data, keys.dtype, keys.ld, t->rows, t->keys, a->D,
+                      in_place(a) ? key_at(a, s, t->first_key, g, a->v) : NULL);
     } else if (t->rows <= FEW_ROWS) {
         k->gemv_rows(t->s, KEYS, t->q, a->D, keys.data, MM_F32, keys.ld, t->rows, t->keys, a->D);
     } else {
@@ -284,7 +299,7 @@ static void fold(tile *t, const job *j, const mmi_segment *s, int64_t g)
         return;
     }
     if (t->few) {
-        k->few_values(t->out, t->s, t->step, values.data, values.dtype, values.ld, t->rows, t->keys, D);
+        k->few_values(t->out, t->s, t->step, values.data, values.dtype, values.ld, t->rows, t->keys, D, t->next);
         return;
     }
     EACH_PART (p, t, j, s)
@@ -328,6 +343,16 @@ static int64_t segment_of(const mmi_attention *a, int64_t piece)
     return low;
 }
 
+/* The first key of a piece, or NULL: it is not the same thread's as the one before it, or is not read in place. */
+static const void *first_key_of(const job *j, int64_t piece)
+{
+    const mmi_attention *a = j->a;
+    if (j->run == 0 || piece % j->run == 0 || piece >= j->pieces || !in_place(a))
+        return NULL;
+    int64_t index = segment_of(a, piece);
+    return key_at(a, &a->segments[index], 0, (piece - a->piece_first[index]) % a->G, a->k);
+}
+
 /* A piece: one segment, one key head, one tile of queries against all keys they see. */
 static void forward_piece(const job *j, int64_t piece, int worker)
 {
@@ -345,6 +370,8 @@ static void forward_piece(const job *j, int64_t piece, int worker)
         t.step = FEW_KEYS;
         t.room = t.dout; /* R rows, which are more, of the backward pass */
     }
+    if (a->before)
+        a->before(a->arg, s, g);
     load_queries(&t, j, s, g, last - first);
     memset(t.out, 0, (size_t)(t.rows * a->D) * sizeof(float));
     for (int64_t r = 0; r < t.rows; r++) {
@@ -354,10 +381,15 @@ static void forward_piece(const job *j, int64_t piece, int worker)
     int64_t seen = s->past + last;
     for (t.first_key = 0; t.first_key < seen; t.first_key += t.step) {
         t.keys = seen - t.first_key < t.step ? seen - t.first_key : t.step;
+        if (t.few && in_place(a))
+            t.next =
+                t.first_key + t.keys < seen ? key_at(a, s, t.first_key + t.keys, g, a->k) : first_key_of(j, piece + 1);
         scores(&t, j, s, g);
         fold(&t, j, s, g);
     }
     finish(&t, j, s, g, last - first);
+    if (a->after)
+        a->after(a->arg, s, g);
 }
 
 static void forward_group(void *arg, int64_t index, int worker)
@@ -388,6 +420,15 @@ static job job_for(const mmi_exec *x, const mmi_attention *a)
     return (job){ .x = x, .a = a, .heads = heads, .tokens = tile_tokens(heads), .scale = 1 / sqrtf((float)a->D) };
 }
 
+bool mmi_attention_is_short(const mmi_attention *a)
+{
+    const int64_t tokens = tile_tokens(a->H / a->G);
+    for (int64_t i = 0; i < a->segment_count; i++)
+        if (a->segments[i].count > tokens)
+            return false;
+    return true;
+}
+
 void mmi_attention_forward(const mmi_exec *x, float *out, float *lse, const mmi_attention *a)
 {
     job j = job_for(x, a);
@@ -397,7 +438,13 @@ void mmi_attention_forward(const mmi_exec *x, float *out, float *lse, const mmi_
     if (j.pieces == 0)
         return;
     j.group = group_of(x, a, j.pieces);
-    mmi_pool_run(x->pool, mmi_pieces(j.pieces, j.group), forward_group, &j);
+    const int64_t groups = mmi_pieces(j.pieces, j.group);
+    if (mmi_attention_is_short(a)) { /* they read most, and then it pays to know what comes next */
+        j.run = j.group * mmi_pool_run_length(x->pool, groups);
+        mmi_pool_run_neighbours(x->pool, groups, forward_group, &j);
+    } else {
+        mmi_pool_run(x->pool, groups, forward_group, &j);
+    }
 }
 
 /* s = p = exp(s - lse), then dp = the scores' gradient p * (dp - delta). Keys a row can't see get 0. */

@@ -30,7 +30,15 @@ typedef struct mmi_attention {
     int64_t *piece_first; /* [segment_count + 1]: scratch for the numbering of pieces */
     mmi_dropout dropout;  /* on the weights, after the softmax */
     bool rounded;         /* products of more than a few rows are of operands rounded to bf16 */
+    /* Forward, where mmi_attention_is_short(): called for each segment and key head before its queries, keys and values
+     * are read, and after its part of out is there, on the thread that does it. NULL: nothing to do. */
+    void (*before)(void *arg, const mmi_segment *segment, int64_t g);
+    void (*after)(void *arg, const mmi_segment *segment, int64_t g);
+    void *arg;
 } mmi_attention;
+
+/* Whether a segment's queries of a key head are always done together. */
+bool mmi_attention_is_short(const mmi_attention *a);
 
 /* Floats of scratch per worker; with `rounded` when that may be wanted. */
 int64_t mmi_attention_scratch(const mmi_kernels *k, int64_t H, int64_t G, int64_t D, bool rounded);

@@ -1,9 +1,13 @@
 #include "nn/ffn.h"
 
+#include "base/dtype.h"
+#include "base/memory.h"
+
 #define ACTIVATION 4 /* simple operations that one takes as long as */
 
 typedef struct job {
     const mmi_exec *x;
+    mmi_quantizing q; /* of mid */
     float *mid, *d_inner;
     const float *inner;
     int64_t ld, N, F, step;
@@ -16,17 +20,31 @@ int64_t mmi_ffn_inner(const mmi_ffn *f)
     return f->up.w.rows * (f->gate.w.data ? 2 : 1);
 }
 
-/* A row of inner is the gate's F numbers, then the up projection's; without a gate, the latter alone. */
+/* Columns [from, to) of rows [first, last). A row of inner is the gate's F numbers, then the up projection's; without a
+ * gate, the latter alone. */
+static void activate(const job *j, int64_t first, int64_t last, int64_t from, int64_t to)
+{
+    for (int64_t i = first; i < last; i++) {
+        const float *row = j->inner + i * j->ld + from;
+        float *mid = j->mid + i * j->F + from;
+        j->x->k.activate(mid, j->gated ? row : NULL, j->gated ? row + j->F : row, j->act, to - from);
+        mmi_quantize(&j->q, i, mid, from, to - from);
+    }
+}
+
 static void activate_rows(void *arg, int64_t piece, int worker)
 {
     (void)worker;
     const job *j = arg;
     int64_t first, last;
     mmi_piece_rows(piece, j->step, j->N, &first, &last);
-    for (int64_t i = first; i < last; i++) {
-        const float *row = j->inner + i * j->ld;
-        j->x->k.activate(j->mid + i * j->F, j->gated ? row : NULL, j->gated ? row + j->F : row, j->act, j->F);
-    }
+    activate(j, first, last, 0, j->F);
+}
+
+static void activate_columns(void *arg, int64_t first, int64_t last)
+{
+    const job *j = arg;
+    activate(j, 0, j->N, first, last);
 }
 
 static void activate_rows_backward(void *arg, int64_t piece, int worker)
@@ -71,17 +89,49 @@ static int readers(mmi_param w[2], mmi_param b[2], const mmi_ffn *f)
     return count;
 }
 
-void mmi_ffn_forward(const mmi_exec *x, float *y, const float *from, float *inner, float *mid, const float *h,
-                     const mmi_ffn *f, int64_t N, float *panel, float *delta)
+mmi_quantizing mmi_ffn_quantizing(const mmi_exec *x, const mmi_ffn *f, int64_t N, float *panel)
 {
-    int64_t C = f->up.w.cols, F = f->up.w.rows, ld = mmi_ffn_inner(f);
+    mmi_param w[2], b[2];
+    return mmi_linear_quantizing(x, w, readers(w, b, f), N, panel, 0);
+}
+
+/* Whether the activation may follow each part of gate and up at once: nothing is added to them. */
+static bool can_pair(const mmi_ffn *f, mmi_operand h, int64_t N)
+{
+    const mmi_param *gate = &f->gate, *up = &f->up;
+    bool alike = gate->w.data && gate->w.dtype == up->w.dtype && up->w.rows % MMI_BLOCK == 0;
+    return alike && h.quantized && mmi_gemm_pairs(N) && !gate->loras && !up->loras && !f->gate_bias.w.data &&
+           !f->up_bias.w.data;
+}
+
+/* inner and mid of h. */
+static void inner_forward(const job *j, const mmi_ffn *f, float *inner, mmi_operand h, float *panel)
+{
+    if (can_pair(f, h, j->N)) {
+        const void *const both[] = { f->gate.w.data, f->up.w.data };
+        float *const to[] = { inner, inner + j->F };
+        mmi_gemm_pair(j->x, j->N, j->F, f->up.w.cols, h.quantized, both, f->up.w.dtype, to, j->ld, activate_columns,
+                      (void *)(uintptr_t)j);
+        return;
+    }
     mmi_param w[2], b[2];
     int count = readers(w, b, f);
-    mmi_linear_group_forward(x, inner, ld, h, C, w, b, count, N, panel);
+    mmi_linear_group_forward(j->x, inner, j->ld, h, w, b, count, j->N, panel);
+    mmi_pool_run(j->x->pool, mmi_pieces(j->N, j->step), activate_rows, (void *)(uintptr_t)j);
+}
+
+void mmi_ffn_forward(const mmi_exec *x, float *y, const float *from, float *inner, float *mid, mmi_operand h,
+                     const mmi_ffn *f, int64_t N, float *panel, float *delta)
+{
+    int64_t F = f->up.w.rows;
     job j = job_for(x, f, inner, mid, N);
-    mmi_pool_run(x->pool, mmi_pieces(N, j.step), activate_rows, &j);
+    if (f->dropout.p <= 0) { /* h is read while mid is made */
+        int64_t taken = h.quantized ? (int64_t)mmi_align_up((size_t)(N * mmi_quantized_row(f->up.w.cols))) : 0;
+        j.q = mmi_linear_quantizing(x, &f->down, 1, N, panel, taken);
+    }
+    inner_forward(&j, f, inner, h, panel);
     mmi_dropout_apply(x, mid, N * F, f->dropout);
-    mmi_linear_add(x, y, from, mid, f->down, f->down_bias, N, panel, delta);
+    mmi_linear_add(x, y, from, (mmi_operand){ mid, F, j.q.rows }, f->down, f->down_bias, N, panel, delta);
 }
 
 void mmi_ffn_backward(const mmi_exec *x, float *dh, float *d_inner, float *mid, const float *dy, const float *h,

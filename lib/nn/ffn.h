@@ -14,9 +14,12 @@ typedef struct mmi_ffn {
 /* Floats per row of `inner`: what the gate and up products gave. */
 int64_t mmi_ffn_inner(const mmi_ffn *f);
 
-/* y [N, C] = from + the network of h [N, C]; `from` may be y, or NULL: 0. inner [N, mmi_ffn_inner] is kept for the
- * backward pass; mid [N, F] and delta [N, C] are scratch. */
-void mmi_ffn_forward(const mmi_exec *x, float *y, const float *from, float *inner, float *mid, const float *h,
+/* For N rows that the network will read next: see mmi_linear_quantizing(). */
+mmi_quantizing mmi_ffn_quantizing(const mmi_exec *x, const mmi_ffn *f, int64_t N, float *panel);
+
+/* y [N, C] = from + the network of h [N, C], without gaps; `from` may be y, or NULL: 0. inner [N, mmi_ffn_inner] is
+ * kept for the backward pass; mid [N, F] and delta [N, C] are scratch. */
+void mmi_ffn_forward(const mmi_exec *x, float *y, const float *from, float *inner, float *mid, mmi_operand h,
                      const mmi_ffn *f, int64_t N, float *panel, float *delta);
 
 /* dh [N, C] = gradient by h, and the weights' gradients += …. inner as forward left it; d_inner [N, mmi_ffn_inner] and

@@ -1,6 +1,5 @@
 #include "nn/linear.h"
 
-#include "backend/gemm.h"
 #include "base/dtype.h"
 #include "nn/vector.h"
 
@@ -68,18 +67,18 @@ static void bias_rows(const mmi_exec *x, float *y, int64_t ldy, mmi_param b, int
     mmi_pool_run(x->pool, mmi_pieces(N, ROWS), add_rows, &j);
 }
 
-static void adapt(const mmi_exec *x, float *y, int64_t ldy, const float *in, int64_t ldin, mmi_param w, int64_t N)
+static void adapt(const mmi_exec *x, float *y, int64_t ldy, mmi_operand in, mmi_param w, int64_t N)
 {
     if (w.loras)
-        mmi_loras_forward(x, y, ldy, in, ldin, w.loras, N, w.w.rows, w.w.cols);
+        mmi_loras_forward(x, y, ldy, in.data, in.ld, w.loras, N, w.w.rows, w.w.cols);
 }
 
-void mmi_linear_forward(const mmi_exec *x, float *y, int64_t ldy, const float *in, int64_t ldin, mmi_param w,
-                        mmi_param b, int64_t N, float *panel)
+void mmi_linear_forward(const mmi_exec *x, float *y, int64_t ldy, mmi_operand in, mmi_param w, mmi_param b, int64_t N,
+                        float *panel)
 {
-    mmi_gemm_weight(x, N, w.w.rows, w.w.cols, in, ldin, w.w.data, w.w.dtype, panel, y, ldy);
+    mmi_gemm_weight(x, N, w.w.rows, w.w.cols, in, w.w.data, w.w.dtype, panel, y, ldy);
     bias_rows(x, y, ldy, b, N, w.w.rows);
-    adapt(x, y, ldy, in, ldin, w, N);
+    adapt(x, y, ldy, in, w, N);
 }
 
 static bool has_bias(const mmi_param *b, int count)
@@ -90,38 +89,47 @@ static bool has_bias(const mmi_param *b, int count)
     return any;
 }
 
-void mmi_linear_group_forward(const mmi_exec *x, float *y, int64_t ldy, const float *in, int64_t ldin,
-                              const mmi_param *w, const mmi_param *b, int count, int64_t N, float *panel)
+void mmi_linear_group_forward(const mmi_exec *x, float *y, int64_t ldy, mmi_operand in, const mmi_param *w,
+                              const mmi_param *b, int count, int64_t N, float *panel)
 {
     mmi_param joined, none = { 0 };
     bool together = !has_bias(b, count) && join_weights(&joined, w, count);
     if (together)
-        mmi_linear_forward(x, y, ldy, in, ldin, joined, none, N, panel);
+        mmi_linear_forward(x, y, ldy, in, joined, none, N, panel);
     for (int i = 0; i < count; y += w[i].w.rows, i++)
         if (together)
-            adapt(x, y, ldy, in, ldin, w[i], N);
+            adapt(x, y, ldy, in, w[i], N);
         else
-            mmi_linear_forward(x, y, ldy, in, ldin, w[i], b[i], N, panel);
+            mmi_linear_forward(x, y, ldy, in, w[i], b[i], N, panel);
 }
 
-void mmi_linear_add(const mmi_exec *x, float *y, const float *from, const float *in, mmi_param w, mmi_param b,
-                    int64_t N, float *panel, float *delta)
+mmi_quantizing mmi_linear_quantizing(const mmi_exec *x, const mmi_param *w, int count, int64_t N, float *panel,
+                                     int64_t taken)
+{
+    mmi_quantizing q = { 0 };
+    for (int i = 0; i < count && (i == 0 || q.rows); i++)
+        q = mmi_quantizing_of(x, N, w[i].w.rows, w[i].w.cols, w[i].w.dtype, panel, taken);
+    return q;
+}
+
+void mmi_linear_add(const mmi_exec *x, float *y, const float *from, mmi_operand in, mmi_param w, mmi_param b, int64_t N,
+                    float *panel, float *delta)
 {
     int64_t C = w.w.rows;
     if (!from) {
-        mmi_linear_forward(x, y, C, in, w.w.cols, w, b, N, panel);
+        mmi_linear_forward(x, y, C, in, w, b, N, panel);
         return;
     }
     if (w.w.dtype == MM_F32 && N > FEW_ROWS) {
-        mmi_gemm(x, false, true, N, C, w.w.cols, in, w.w.cols, w.w.data, w.w.cols, from, y, C);
+        mmi_gemm(x, false, true, N, C, w.w.cols, in.data, in.ld, w.w.data, w.w.cols, from, y, C);
     } else { /* the products for few rows, and those through a panel, can't add */
         mmi_vector_copy(x, y, from, N * C);
-        mmi_gemm_weight(x, N, C, w.w.cols, in, w.w.cols, w.w.data, w.w.dtype, panel, delta, C);
+        mmi_gemm_weight(x, N, C, w.w.cols, in, w.w.data, w.w.dtype, panel, delta, C);
         bias_job j = { .x = x, .out = y, .in = delta, .ld = C, .ld_in = C, .N = N, .C = C };
         mmi_pool_run(x->pool, mmi_pieces(N, ROWS), add_rows, &j);
     }
     bias_rows(x, y, C, b, N, C);
-    adapt(x, y, C, in, w.w.cols, w, N);
+    adapt(x, y, C, in, w, N);
 }
 
 static void sum_columns(void *arg, int64_t piece, int worker)

@@ -93,7 +93,7 @@ void mmi_head_logprobs(const mmi_exec *x, float *logprobs, float *lse, const flo
                   .V = V };
         if (!all_logits) {
             gather_hidden(x, s, hidden, n, C);
-            mmi_gemm_weight(x, n, V, C, s->hidden, C, head.w.data, head.w.dtype, panel, s->logits, V);
+            mmi_gemm_weight(x, n, V, C, mmi_operand_of(s->hidden, C), head.w.data, head.w.dtype, panel, s->logits, V);
             j.logits = s->logits;
         }
         mmi_pool_run(x->pool, mmi_pieces(n, ROWS), look_up, &j);
@@ -141,7 +141,7 @@ void mmi_head_learn(const mmi_exec *x, float *d_hidden, float *logprobs, float *
     mmi_vector_zero(x, d_hidden, N * C);
     while ((n = next_rows(s, targets, N, &at)) > 0) {
         gather_hidden(x, s, hidden, n, C);
-        mmi_gemm_weight(x, n, V, C, s->hidden, C, head.w.data, head.w.dtype, NULL, s->logits, V);
+        mmi_gemm_weight(x, n, V, C, mmi_operand_of(s->hidden, C), head.w.data, head.w.dtype, NULL, s->logits, V);
         job j = { .x = x,
                   .lse = lse,
                   .lse_in = lse,
@@ -162,7 +162,7 @@ void mmi_head_backward(const mmi_exec *x, float *d_hidden, const float *weights,
     int64_t C = head.w.cols, V = head.w.rows, n, at = 0;
     while ((n = next_rows(s, targets, N, &at)) > 0) {
         gather_hidden(x, s, hidden, n, C);
-        mmi_gemm_weight(x, n, V, C, s->hidden, C, head.w.data, head.w.dtype, NULL, s->logits, V);
+        mmi_gemm_weight(x, n, V, C, mmi_operand_of(s->hidden, C), head.w.data, head.w.dtype, NULL, s->logits, V);
         job j = { .x = x,
                   .logits = s->logits,
                   .lse_in = lse,

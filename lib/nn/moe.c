@@ -90,7 +90,7 @@ void mmi_moe_route(const mmi_exec *x, mmi_routing *r, const float *h, const mmi_
 {
     int64_t C = router->weight.w.cols;
     mmi_exec exact = mmi_exec_exact(x); /* a choice that tips over costs more than rounding gains */
-    mmi_linear_forward(&exact, r->probs, router->E, h, C, router->weight, (mmi_param){ 0 }, N, panel);
+    mmi_linear_forward(&exact, r->probs, router->E, mmi_operand_of(h, C), router->weight, (mmi_param){ 0 }, N, panel);
     job j = { .x = x, .r = r, .router = router, .N = N, .C = C };
     run_rows(&j, choose, N);
     group(r, N, router->E, router->k);
@@ -172,7 +172,8 @@ void mmi_moe_forward(const mmi_exec *x, float *out, float *inner, float *y, floa
     for (int64_t e = 0; e < router->E; e++) {
         int64_t at = r->first[e], n = r->first[e + 1] - at;
         if (n > 0)
-            mmi_ffn_forward(x, y + at * C, NULL, inner + at * ld, mid, hg + at * C, &experts[e], n, panel, delta);
+            mmi_ffn_forward(x, y + at * C, NULL, inner + at * ld, mid, mmi_operand_of(hg + at * C, C), &experts[e], n,
+                            panel, delta);
     }
     mmi_dropout_apply(x, y, rows * C, dropout);
     j.out = out;

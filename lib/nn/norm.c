@@ -13,6 +13,7 @@ typedef struct job {
     const float *dy, *in, *mean_in, *rstd_in;
     int64_t ldy, ldin, N, C, heads, step;
     mmi_norm_params p;
+    const mmi_quantizing *q;
     float *partials;
 } job;
 
@@ -39,14 +40,23 @@ static void forward_rows(void *arg, int64_t piece, int worker)
         j->x->k.layernorm_forward(y, C, j->mean ? j->mean + first : NULL, rstd, in, C, w, b, last - first, C, j->p.eps);
     else
         j->x->k.rmsnorm_forward(y, C, rstd, in, C, w, last - first, C, j->p.eps);
+    for (; j->q && first < last; first++)
+        mmi_quantize(j->q, first, j->y + first * C, 0, C);
 }
 
 void mmi_norm_forward(const mmi_exec *x, float *y, float *mean, float *rstd, const float *in, mmi_norm_params p,
-                      int64_t N, int64_t C)
+                      int64_t N, int64_t C, const mmi_quantizing *q)
 {
-    job j = {
-        .x = x, .y = y, .mean = mean, .rstd = rstd, .in = in, .N = N, .C = C, .p = p, .step = rows_per_piece(N, C)
-    };
+    job j = { .x = x,
+              .y = y,
+              .mean = mean,
+              .rstd = rstd,
+              .in = in,
+              .N = N,
+              .C = C,
+              .p = p,
+              .q = q,
+              .step = rows_per_piece(N, C) };
     mmi_pool_run(x->pool, mmi_pieces(N, j.step), forward_rows, &j);
 }
 

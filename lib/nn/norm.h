@@ -14,9 +14,9 @@ typedef struct mmi_norm_params {
 int64_t mmi_norm_partials(int64_t C);
 
 /* y = norm(x) over N rows of C, without gaps. mean, rstd [N] are kept for the backward pass or NULL; mean is not
- * touched by RMSNorm. y may be x. */
+ * touched by RMSNorm. y may be x. With `q` its rows are quantized, too; NULL: they are not. */
 void mmi_norm_forward(const mmi_exec *x, float *y, float *mean, float *rstd, const float *in, mmi_norm_params p,
-                      int64_t N, int64_t C);
+                      int64_t N, int64_t C, const mmi_quantizing *q);
 
 /* din += …; the parameters' gradients += …, the same bits for any number of threads. */
 void mmi_norm_backward(const mmi_exec *x, float *din, const float *dy, const float *in, const float *mean,

@@ -69,6 +69,7 @@ static mmi_norm_params head_norm(const mm_context *ctx, mmi_role role, int64_t l
     return (mmi_norm_params){ .weight = mmi_context_param(ctx, role, l), .eps = (float)ctx->arch->eps };
 }
 
+/* All rows, where training keeps what they were. */
 static void head_norms(mm_context *ctx, const mmi_pass *pass, int64_t l)
 {
     const mmi_arch *a = ctx->arch;
@@ -89,35 +90,100 @@ static void head_norms(mm_context *ctx, const mmi_pass *pass, int64_t l)
                           a->G, a->D);
 }
 
-static void store_in_cache(const mm_context *ctx, const mmi_pass *pass, int64_t l)
+/* A segment's keys and values of head g. */
+static void store_in_cache(const mm_context *ctx, const mmi_pass *pass, int64_t l, const mmi_segment *segment,
+                           int64_t g)
 {
     const mmi_arch *a = ctx->arch;
-    int64_t ld = row_width(a);
-    for (int64_t s = 0; s < pass->segments; s++) {
-        const mmi_segment *segment = &ctx->plan.segments[s];
-        for (int64_t g = 0; g < 2 * a->G; g++) { /* the heads of the keys, then those of the values */
-            const float *from = ctx->plan.layers[l].qkv + segment->row * ld + (a->H + g) * a->D;
-            mmi_cache_store(&ctx->exec.k, pass->cache, l, (int)(g / a->G), segment->sequence, g % a->G, segment->past,
-                            segment->count, from, ld);
-        }
+    const int64_t ld = row_width(a);
+    const float *keys = ctx->plan.layers[l].qkv + segment->row * ld + (a->H + g) * a->D;
+    for (int side = 0; side < 2; side++)
+        mmi_cache_store(&ctx->exec.k, pass->cache, l, side, segment->sequence, g, segment->past, segment->count,
+                        keys + side * a->G * a->D, ld);
+}
+
+/* Head norms and rotation of what the product left in the layer's rows, and keys and values in the cache. */
+static void finish_heads(mm_context *ctx, const mmi_pass *pass, int64_t l)
+{
+    const mmi_arch *a = ctx->arch;
+    const mmi_plan *p = &ctx->plan;
+    if (a->qk_norm)
+        head_norms(ctx, pass, l);
+    if (p->cos)
+        mmi_rope_apply(&ctx->exec, p->layers[l].qkv, row_width(a), p->cos, p->sin, p->positions, pass->N, a->H + a->G,
+                       a->D, false);
+    for (int64_t s = 0; s < pass->segments && pass->cache; s++)
+        for (int64_t g = 0; g < a->G; g++)
+            store_in_cache(ctx, pass, l, &p->segments[s], g);
+}
+
+/* The same for one segment and key head, with the queries that meet it: short segments are finished by whoever does
+ * their attention. What attention gives is quantized there, too. */
+typedef struct short_job {
+    const mm_context *ctx;
+    const mmi_pass *pass;
+    int64_t l;
+    mmi_quantizing q;
+} short_job;
+
+/* `heads` heads of one row from head `first` on. */
+static void finish_row(const mm_context *ctx, int64_t l, int64_t row, int64_t first, int64_t heads, mmi_role norm)
+{
+    const mmi_arch *a = ctx->arch;
+    const mmi_kernels *k = &ctx->exec.k;
+    const mmi_plan *p = &ctx->plan;
+    float *at = p->layers[l].qkv + row * row_width(a) + first * a->D;
+    if (a->qk_norm) {
+        mmi_norm_params params = head_norm(ctx, norm, l);
+        k->rmsnorm_forward(at, a->D, NULL, at, a->D, params.weight.w.data, heads, a->D, params.eps);
+    }
+    if (p->cos) {
+        const int64_t turn = p->positions[row] * (a->D / 2);
+        k->rope(at, p->cos + turn, p->sin + turn, heads, a->D, false);
     }
 }
 
-/* plan.h → q, k, v with head norms and rotation, in the layer's rows and in the cache. */
-static void project(mm_context *ctx, const mmi_pass *pass, int64_t l)
+static void begin_short(void *arg, const mmi_segment *segment, int64_t g)
 {
-    const mmi_exec *x = &ctx->exec;
+    const short_job *j = arg;
+    const mmi_arch *a = j->ctx->arch;
+    const int64_t heads = a->H / a->G;
+    for (int64_t i = segment->row; i < segment->row + segment->count; i++) {
+        finish_row(j->ctx, j->l, i, g * heads, heads, MMI_Q_NORM);
+        finish_row(j->ctx, j->l, i, a->H + g, 1, MMI_K_NORM);
+    }
+    if (j->pass->cache)
+        store_in_cache(j->ctx, j->pass, j->l, segment, g);
+}
+
+static void end_short(void *arg, const mmi_segment *segment, int64_t g)
+{
+    const short_job *j = arg;
+    const mmi_arch *a = j->ctx->arch;
+    const int64_t width = a->H / a->G * a->D;
+    const float *attn = j->ctx->plan.layers[j->l].attn;
+    for (int64_t i = segment->row; i < segment->row + segment->count; i++)
+        mmi_quantize(&j->q, i, attn + i * a->H * a->D + g * width, g * width, width);
+}
+
+/* q, k, v in the layer's rows → kept->attn, quantized where the result says so. */
+static mmi_operand attend(mm_context *ctx, const mmi_pass *pass, int64_t l, mmi_param o)
+{
     const mmi_arch *a = ctx->arch;
-    float *qkv = ctx->plan.layers[l].qkv;
-    int64_t ld = row_width(a), N = pass->N;
-    qkv_params p = params_of(ctx, l);
-    mmi_linear_group_forward(x, qkv, ld, ctx->plan.h, a->C, p.w, p.b, 3, N, ctx->plan.panel);
-    if (a->qk_norm)
-        head_norms(ctx, pass, l);
-    if (ctx->plan.cos)
-        mmi_rope_apply(x, qkv, ld, ctx->plan.cos, ctx->plan.sin, ctx->plan.positions, N, a->H + a->G, a->D, false);
-    if (pass->cache)
-        store_in_cache(ctx, pass, l);
+    const mmi_kept *kept = &ctx->plan.layers[l];
+    mmi_attention attention = attention_of(ctx, pass, l);
+    short_job j = { .ctx = ctx, .pass = pass, .l = l };
+    if (pass->mode == MM_EVAL && mmi_attention_is_short(&attention)) {
+        if (a->H / a->G * a->D % MMI_BLOCK == 0)
+            j.q = mmi_linear_quantizing(&ctx->exec, &o, 1, pass->N, ctx->plan.panel, 0);
+        attention.before = begin_short;
+        attention.after = end_short;
+        attention.arg = &j;
+    } else {
+        finish_heads(ctx, pass, l);
+    }
+    mmi_attention_forward(&ctx->exec, kept->attn, kept->lse, &attention);
+    return (mmi_operand){ kept->attn, a->H * a->D, j.q.rows };
 }
 
 static void head_norms_backward(mm_context *ctx, const mmi_pass *pass, int64_t l)
@@ -169,19 +235,21 @@ void mmi_block_forward(mm_context *ctx, const mmi_pass *pass, int64_t l)
     mmi_plan *p = &ctx->plan;
     const mmi_kept *kept = &p->layers[l];
     int64_t N = pass->N, C = ctx->arch->C;
+    qkv_params in = params_of(ctx, l);
+    mmi_quantizing q = mmi_linear_quantizing(x, in.w, 3, N, p->panel, 0);
     mmi_norm_forward(x, p->h, kept->mean1, kept->rstd1, kept->x,
-                     mmi_context_norm(ctx, MMI_INPUT_NORM, MMI_INPUT_NORM_BIAS, l), N, C);
-    project(ctx, pass, l);
-    mmi_attention attention = attention_of(ctx, pass, l);
-    mmi_attention_forward(x, kept->attn, kept->lse, &attention);
+                     mmi_context_norm(ctx, MMI_INPUT_NORM, MMI_INPUT_NORM_BIAS, l), N, C, &q);
+    mmi_linear_group_forward(x, kept->qkv, row_width(ctx->arch), (mmi_operand){ p->h, C, q.rows }, in.w, in.b, 3, N,
+                             p->panel);
     mmi_param o = mmi_context_param(ctx, MMI_O, l), bias = mmi_context_param(ctx, MMI_O_BIAS, l);
+    mmi_operand attn = attend(ctx, pass, l, o);
     mmi_dropout dropout = mmi_context_dropout(ctx, pass, MMI_SITE_O, l, 0);
     if (dropout.p > 0) {
-        mmi_linear_forward(x, p->branch, C, kept->attn, o.w.cols, o, bias, N, p->panel);
+        mmi_linear_forward(x, p->branch, C, attn, o, bias, N, p->panel);
         mmi_vector_copy(x, kept->x_mid, kept->x, N * C);
         mmi_block_add(ctx, kept->x_mid, p->branch, N * C, dropout);
     } else {
-        mmi_linear_add(x, kept->x_mid, kept->x, kept->attn, o, bias, N, p->panel, p->delta);
+        mmi_linear_add(x, kept->x_mid, kept->x, attn, o, bias, N, p->panel, p->delta);
     }
 }
 
@@ -199,7 +267,7 @@ void mmi_block_backward(mm_context *ctx, const mmi_pass *pass, int64_t l)
     mmi_attention attention = attention_of(ctx, pass, l);
     mmi_attention_backward(x, p->dqkv, p->dqkv + width, p->dqkv + width + a->G * a->D, p->dattn, kept->attn, kept->lse,
                            &attention);
-    mmi_norm_forward(x, p->h, NULL, NULL, kept->x, norm, N, a->C); /* costs less than keeping it */
+    mmi_norm_forward(x, p->h, NULL, NULL, kept->x, norm, N, a->C, NULL); /* costs less than keeping it */
     project_backward(ctx, pass, l);
     mmi_norm_backward(x, p->dx, p->dh, kept->x, kept->mean1, kept->rstd1, norm, N, a->C, p->partials);
 }

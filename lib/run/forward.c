@@ -13,10 +13,12 @@ static void run_last_logits(mm_context *ctx, const mmi_pass *pass)
     for (int64_t i = 0; i < pass->last; i++)
         memcpy(ctx->plan.last_hidden + i * C, ctx->plan.x_final + ctx->plan.last_rows[i] * C,
                (size_t)C * sizeof(float));
+    mmi_quantizing q = mmi_linear_quantizing(&ctx->exec, &head, 1, pass->last, ctx->plan.panel, 0);
     mmi_norm_forward(&ctx->exec, ctx->plan.last_hidden, NULL, NULL, ctx->plan.last_hidden,
-                     mmi_context_norm(ctx, MMI_FINAL_NORM, MMI_FINAL_NORM_BIAS, 0), pass->last, C);
-    mmi_linear_forward(&ctx->exec, ctx->plan.last_logits, ctx->arch->V, ctx->plan.last_hidden, C, head,
-                       (mmi_param){ 0 }, pass->last, ctx->plan.panel);
+                     mmi_context_norm(ctx, MMI_FINAL_NORM, MMI_FINAL_NORM_BIAS, 0), pass->last, C, &q);
+    mmi_linear_forward(&ctx->exec, ctx->plan.last_logits, ctx->arch->V,
+                       (mmi_operand){ ctx->plan.last_hidden, C, q.rows }, head, (mmi_param){ 0 }, pass->last,
+                       ctx->plan.panel);
 }
 
 /* A pass for the loss alone is all but sure to be gone back over, from that loss, so its head goes back at once.
@@ -48,10 +50,11 @@ static void run_head(mm_context *ctx, const mmi_pass *pass)
         return;
     mmi_param head = mmi_block_head(ctx);
     mmi_norm_forward(x, p->hidden, p->mean_final, p->rstd_final, p->x_final,
-                     mmi_context_norm(ctx, MMI_FINAL_NORM, MMI_FINAL_NORM_BIAS, 0), pass->N, a->C);
+                     mmi_context_norm(ctx, MMI_FINAL_NORM, MMI_FINAL_NORM_BIAS, 0), pass->N, a->C, NULL);
     bool all = pass->outputs & MM_OUT_LOGITS;
     if (all)
-        mmi_linear_forward(x, p->logits, a->V, p->hidden, a->C, head, (mmi_param){ 0 }, pass->N, p->panel);
+        mmi_linear_forward(x, p->logits, a->V, mmi_operand_of(p->hidden, a->C), head, (mmi_param){ 0 }, pass->N,
+                           p->panel);
     if (ctx->head_is_back)
         mmi_head_learn(x, p->dh, p->logprobs, p->lse, p->hidden, p->targets, undivided(ctx), pass->N, &p->head);
     else if (probs || (pass->mode == MM_TRAIN && pass->has_targets))

@@ -38,7 +38,7 @@ static int prepare(bench *t, const char *kernels)
     for (int64_t i = 0; i < (int64_t)MOST_ROWS * K; i++)
         t->x[i] = (float)(i * 7919 % 251 - 125) * 0.01f;
     for (int64_t i = 0; i < MOST_ROWS; i++)
-        t->k.quantize(t->quantized + i * mmi_quantized_row(K), t->x + i * K, K);
+        t->k.quantize(t->quantized + i * mmi_quantized_row(K), K, t->x + i * K, 0, K);
     for (int d = 0; d < 2; d++) {
         t->strips[d] = mmi_alloc(mmi_strips_bytes(dtypes[d], N, K), 1);
         if (!t->strips[d])

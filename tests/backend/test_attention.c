@@ -39,8 +39,8 @@ START_TEST(scores_are_the_products_of_queries_and_keys)
             float *q = edge_random(0, M * a.D, &rng, 1), *s = edge_random(3, count, &rng, 1),
                   *same = edge_floats(4, count);
             memcpy(same, s, (size_t)count * sizeof *s);
-            k->few_scores(s, lds, q, a.narrow, a.dtype, a.ld, M, a.N, a.D);
-            k->few_scores(same, lds, q, a.wide, MM_F32, a.ld, M, a.N, a.D);
+            k->few_scores(s, lds, q, a.narrow, a.dtype, a.ld, M, a.N, a.D, a.narrow);
+            k->few_scores(same, lds, q, a.wide, MM_F32, a.ld, M, a.N, a.D, NULL);
             edge_check();
             expect(memcmp(s, same, (size_t)count * sizeof *s) == 0, "%s: %s has other bits than what it widens to",
                    k->name, mm_dtype_name(a.dtype));
@@ -68,8 +68,8 @@ START_TEST(values_are_added_up_by_their_weights)
             const size_t bytes = (size_t)(M * a.D) * sizeof *out;
             memcpy(out, before, bytes);
             memcpy(same, before, bytes);
-            k->few_values(out, s, lds, a.narrow, a.dtype, a.ld, M, a.N, a.D);
-            k->few_values(same, s, lds, a.wide, MM_F32, a.ld, M, a.N, a.D);
+            k->few_values(out, s, lds, a.narrow, a.dtype, a.ld, M, a.N, a.D, a.narrow);
+            k->few_values(same, s, lds, a.wide, MM_F32, a.ld, M, a.N, a.D, NULL);
             edge_check();
             expect(memcmp(out, same, bytes) == 0, "%s: %s has other bits than what it widens to", k->name,
                    mm_dtype_name(a.dtype));
@@ -97,7 +97,7 @@ START_TEST(a_nan_reaches_its_row_or_key_and_no_other)
                 q[3 * D + 7] = NAN;
             else
                 k_or_v[5 * D + 33] = at == 1 ? NAN : INFINITY;
-            k->few_scores(s, N, q, k_or_v, MM_F32, D, M, N, D);
+            k->few_scores(s, N, q, k_or_v, MM_F32, D, M, N, D, NULL);
             for (int i = 0; i < M; i++)
                 for (int j = 0; j < N; j++)
                     expect(isfinite(s[i * N + j]) == (at == 0 ? i != 3 : j != 5), "%s: score %d, %d is %g", k->name, i,
@@ -105,7 +105,7 @@ START_TEST(a_nan_reaches_its_row_or_key_and_no_other)
             float *weights = edge_random(2, M * N, &rng, 1);
             if (at == 0)
                 weights[3 * N + 7] = NAN;
-            k->few_values(out, weights, N, k_or_v, MM_F32, D, M, N, D);
+            k->few_values(out, weights, N, k_or_v, MM_F32, D, M, N, D, NULL);
             for (int i = 0; i < M; i++)
                 for (int d = 0; d < D; d++)
                     expect(isfinite(out[i * D + d]) == (at == 0 ? i != 3 : d != 33), "%s: value %d, %d is %g", k->name,

@@ -1,4 +1,5 @@
 /* Numbers in blocks: what they round to, what comes back, and products with them, on every table. */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -147,7 +148,7 @@ START_TEST(zeros_and_the_tiniest_numbers_become_finite)
                     x[i] = i % 3 ? values[v] : 0;
                 k->narrow(block, x, dtype, MMI_BLOCK);
                 k->widen(y, block, dtype, MMI_BLOCK);
-                k->quantize(&row, x, MMI_BLOCK);
+                k->quantize(&row, MMI_BLOCK, x, 0, MMI_BLOCK);
                 float product = NAN;
                 k->gemm_blocks(&product, 1, &row, strips_of(0, block, dtype, 1, MMI_BLOCK), dtype, 1, 1, MMI_BLOCK);
                 for (int i = 0; i < MMI_BLOCK; i++)
@@ -184,8 +185,10 @@ static unsigned char *quantized(const mmi_kernels *k, int slot, const float *x, 
     int64_t size = mmi_quantized_row(K);
     unsigned char *q = edge_place(slot, M * size), *want = malloc((size_t)size + 1);
     for (int64_t i = 0; i < M; i++) {
-        k->quantize(q + i * size, x + i * K, K);
-        c.quantize(want, x + i * K, K);
+        const int64_t middle = K / MMI_BLOCK / 3 * MMI_BLOCK; /* in two parts, as whoever makes the row may do it */
+        k->quantize(q + i * size, K, x + i * K + middle, middle, K - middle);
+        k->quantize(q + i * size, K, x + i * K, 0, middle);
+        c.quantize(want, K, x + i * K, 0, K);
         expect(memcmp(q + i * size, want, (size_t)size) == 0, "%s quantizes row %lld of %lld numbers in another way",
                k->name, (long long)i, (long long)K);
     }
@@ -284,14 +287,14 @@ START_TEST(the_largest_whole_numbers_do_not_overflow)
                 memset(w + 2, dtype == MM_Q8_0 ? 0x80 : 0, 32); /* -128 and -8 */
                 const unsigned char *strips = strips_of(0, w, dtype, 1, MMI_BLOCK);
                 for (int64_t i = 0; i < M; i++)
-                    k->quantize(&q[i], x, MMI_BLOCK);
+                    k->quantize(&q[i], MMI_BLOCK, x, 0, MMI_BLOCK);
                 k->gemm_blocks(y, 1, q, strips, dtype, M, 1, MMI_BLOCK);
                 for (int64_t i = 0; i < M; i++)
                     expect(y[i] == 0, "%s: %g", label_of(k, dtype), (double)y[i]);
                 for (int i = 0; i < MMI_BLOCK; i++)
                     x[i] = -127.0f;
                 for (int64_t i = 0; i < M; i++)
-                    k->quantize(&q[i], x, MMI_BLOCK);
+                    k->quantize(&q[i], MMI_BLOCK, x, 0, MMI_BLOCK);
                 k->gemm_blocks(y, 1, q, strips, dtype, M, 1, MMI_BLOCK);
                 float want = 32.0f * 127.0f * (dtype == MM_Q8_0 ? 128.0f : 8.0f);
                 for (int64_t i = 0; i < M; i++)
@@ -326,7 +329,7 @@ static void compare_products(const mmi_kernels *k, test_rng *rng, int32_t dtype,
         memcpy(w + mmi_dtype_bytes(dtype, rng_between(rng, 0, (int)N - 1) * K), &infinity, sizeof infinity);
     }
     for (int64_t i = 0; i < M; i++)
-        c.quantize(q + i * mmi_quantized_row(K), x + i * ldx, K);
+        c.quantize(q + i * mmi_quantized_row(K), K, x + i * ldx, 0, K);
     float *want = edge_random(4, count, rng, 1), *got = edge_floats(5, count);
     memcpy(got, want, (size_t)count * sizeof *got);
     const unsigned char *strips = strips_of(7, w, dtype, N, K);
@@ -403,7 +406,7 @@ START_TEST(a_nan_in_either_reaches_its_row_or_column_and_no_other)
                 unsigned char *q = edge_place(3, M * mmi_quantized_row(K));
                 k->narrow(w, exact, dtype, N * K);
                 for (int i = 0; i < M; i++)
-                    k->quantize(q + i * mmi_quantized_row(K), x + i * K, K);
+                    k->quantize(q + i * mmi_quantized_row(K), K, x + i * K, 0, K);
                 k->gemm_blocks(y, N, q, strips_of(7, w, dtype, N, K), dtype, M, N, K);
                 for (int i = 0; i < M; i++)
                     for (int j = 0; j < N; j++)
@@ -418,7 +421,7 @@ static void weight_product(float *y, const mmi_path *path, int threads, int64_t 
                            const void *w, int32_t dtype, float *panel)
 {
     mmi_exec e = exec_create(path, threads, mmi_gemm_blocks_scratch(K));
-    mmi_gemm_weight(&e, M, N, K, x, K, w, dtype, panel, y, N);
+    mmi_gemm_weight(&e, M, N, K, mmi_operand_of(x, K), w, dtype, panel, y, N);
     exec_free(&e);
 }
 
@@ -537,12 +540,123 @@ START_TEST(large_products_whose_last_slices_are_cut_again_have_the_same_bits)
 }
 END_TEST
 
+START_TEST(rows_that_are_quantized_by_whoever_makes_them_meet_the_same_weights)
+{
+    enum { N = 300, K = 160, MOST = 70 };
+    test_rng rng = { 49 };
+    EACH_DTYPE (dtype) {
+        weighted p = weighted_of(MOST, N, K, dtype, &rng);
+        for (int32_t path = 0; path < mmi_path_count(); path++)
+            for (int64_t M = 1; M <= MOST; M += M < 4 ? 1 : 33) {
+                mmi_exec e = exec_create(mmi_path_get(path), 2, mmi_gemm_blocks_scratch(K));
+                mmi_quantizing q = mmi_quantizing_of(&e, M, N, K, dtype, p.panel, 64);
+                expect((q.rows != NULL) == !mmi_rounds_blocks(&e.k, M), "%s: %lld rows", e.k.name, (long long)M);
+                for (int64_t i = 0; i < M; i++) {
+                    mmi_quantize(&q, i, p.x + i * K + 64, 64, K - 64);
+                    mmi_quantize(&q, i, p.x + i * K, 0, 64);
+                }
+                memset(p.y, 0xFF, (size_t)(M * N) * sizeof *p.y);
+                mmi_gemm_weight(&e, M, N, K, (mmi_operand){ p.x, K, q.rows }, p.w, dtype, p.panel, p.y, N);
+                if (q.rows)
+                    expect(memcmp(p.y, p.whole, (size_t)(M * N) * sizeof *p.y) == 0, "%s, %s: %lld rows", e.k.name,
+                           mm_dtype_name(dtype), (long long)M);
+                exec_free(&e);
+            }
+        weighted_free(&p);
+    }
+}
+END_TEST
+
+START_TEST(rows_are_quantized_ahead_only_for_weights_in_blocks_and_where_there_is_room)
+{
+    enum { N = 64, K = 96 };
+    static float panel[N * K];
+    const int64_t most = (int64_t)sizeof panel / mmi_quantized_row(K);
+    mmi_exec e = exec_create(mmi_path_get(0), 1, FOR_PRODUCTS);
+    e.k.round_blocks = 0;
+    ck_assert_ptr_eq(mmi_quantizing_of(&e, most, N, K, MM_Q8_0, panel, 0).rows, panel);
+    ck_assert_ptr_eq(mmi_quantizing_of(&e, most - 1, N, K, MM_Q4_0, panel, 64).rows, panel + 16);
+    ck_assert_ptr_null(mmi_quantizing_of(&e, most + 1, N, K, MM_Q8_0, panel, 0).rows);
+    ck_assert_ptr_null(mmi_quantizing_of(&e, most, N, K, MM_Q8_0, panel, 128).rows);
+    ck_assert_ptr_null(mmi_quantizing_of(&e, 1, N, K, MM_F32, panel, 0).rows);
+    ck_assert_ptr_null(mmi_quantizing_of(&e, 1, N, K, MM_BF16, panel, 0).rows);
+    ck_assert_ptr_null(mmi_quantizing_of(&e, 1, N, 0, MM_Q8_0, panel, 0).rows);
+    e.k.round_blocks = 5;
+    ck_assert_ptr_nonnull(mmi_quantizing_of(&e, 4, N, K, MM_Q8_0, panel, 0).rows);
+    ck_assert_ptr_null(mmi_quantizing_of(&e, 5, N, K, MM_Q8_0, panel, 0).rows);
+    exec_free(&e);
+}
+END_TEST
+
+/* What a pair of products has shown of its columns. */
+typedef struct shown {
+    const float *y[2];
+    const weighted *p;
+    int64_t M, ld;
+    atomic_int times[300]; /* of each column */
+    atomic_bool wrong;
+} shown;
+
+static void show(void *arg, int64_t first, int64_t last)
+{
+    shown *s = arg;
+    if (first % MMI_BLOCK != 0 || last <= first || last > s->p->N || (last % MMI_BLOCK != 0 && last != s->p->N))
+        atomic_store(&s->wrong, true);
+    for (int64_t j = first; j < last && !atomic_load(&s->wrong); j++) {
+        atomic_fetch_add(&s->times[j], 1);
+        for (int64_t i = 0; i < s->M; i++)
+            for (int w = 0; w < 2; w++)
+                if (memcmp(&s->y[w][i * s->ld + j], &s->p->whole[i * s->p->N + j], sizeof(float)) != 0)
+                    atomic_store(&s->wrong, true);
+    }
+}
+
+START_TEST(a_pair_of_products_shows_each_column_once_when_both_have_it)
+{
+    static const struct {
+        int64_t N, K;
+    } shapes[] = { { 256, 64 }, { 300, 96 }, { 288, 160 }, { 32, 32 }, { 17, 64 } };
+    static const int64_t rows[] = { 4, 16, 17, 63 };
+    enum { MOST = 63 };
+    test_rng rng = { 50 };
+    for (size_t n = 0; n < sizeof shapes / sizeof *shapes; n++)
+        EACH_DTYPE (dtype) {
+            const int64_t N = shapes[n].N, K = shapes[n].K, ld = 2 * N;
+            weighted p = weighted_of(MOST, N, K, dtype, &rng);
+            float *both = malloc((size_t)(MOST * ld) * sizeof *both);
+            ck_assert_ptr_nonnull(both);
+            for (int32_t path = 0; path < mmi_path_count(); path++)
+                for (int threads = 1; threads <= 8; threads += threads < 3 ? 1 : 5)
+                    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+                        mmi_exec e = exec_create(mmi_path_get(path), threads, FOR_PRODUCTS);
+                        const unsigned char *x = quantized(&e.k, 6, p.x, rows[r], K);
+                        shown s = { .y = { both, both + N }, .p = &p, .M = rows[r], .ld = ld };
+                        float *const y[2] = { both, both + N };
+                        const void *const w[2] = { p.w, p.w };
+                        memset(both, 0xFF, (size_t)(MOST * ld) * sizeof *both);
+                        mmi_gemm_pair(&e, rows[r], N, K, x, w, dtype, y, ld, show, &s);
+                        expect(!atomic_load(&s.wrong), "%s, %s: %lld rows on %d threads", e.k.name,
+                               mm_dtype_name(dtype), (long long)rows[r], threads);
+                        for (int64_t j = 0; j < N; j++)
+                            expect(atomic_load(&s.times[j]) == 1, "%s: column %lld was shown %d times", e.k.name,
+                                   (long long)j, atomic_load(&s.times[j]));
+                        exec_free(&e);
+                    }
+            free(both);
+            weighted_free(&p);
+        }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("backend/blocks");
     TCase *tests = tcase_create("all");
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, large_products_whose_last_slices_are_cut_again_have_the_same_bits);
+    tcase_add_test(tests, rows_that_are_quantized_by_whoever_makes_them_meet_the_same_weights);
+    tcase_add_test(tests, rows_are_quantized_ahead_only_for_weights_in_blocks_and_where_there_is_room);
+    tcase_add_test(tests, a_pair_of_products_shows_each_column_once_when_both_have_it);
     tcase_add_test(tests, strips_lie_as_their_header_says);
     tcase_add_test(tests, blocks_lie_as_gguf_has_them);
     tcase_add_test(tests, what_comes_back_is_within_half_a_step);

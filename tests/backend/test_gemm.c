@@ -222,7 +222,7 @@ START_TEST(products_with_weights_of_every_dtype_agree)
                 p.b = w;
                 p.ldb = K;
                 float *c = solve(&p, &x);
-                mmi_gemm_weight(&x, M, N, K, p.a, p.lda, narrow, dtype, dtype == MM_F32 ? NULL : panel, c, p.ldc);
+                mmi_gemm_weight(&x, M, N, K, mmi_operand_of(p.a, p.lda), narrow, dtype, dtype == MM_F32 ? NULL : panel, c, p.ldc);
                 check_solution(&p, c, path, &rng);
                 free(narrow);
                 free(panel);
@@ -252,7 +252,7 @@ START_TEST(many_rows_meet_weights_of_two_bytes_as_they_do_the_same_numbers_in_fo
             ck_assert_ptr_nonnull(narrow);
             x.k.narrow(narrow, w, dtype, N * K);
             x.k.widen(w, narrow, dtype, N * K);
-            mmi_gemm_weight(&x, M, N, K, a, K, narrow, dtype, panel, got, N);
+            mmi_gemm_weight(&x, M, N, K, mmi_operand_of(a, K), narrow, dtype, panel, got, N);
             mmi_gemm(&x, false, true, M, N, K, a, K, w, K, NULL, want, N);
             ck_assert_msg(memcmp(got, want, (size_t)(M * N) * sizeof *got) == 0, "%s: %d rows of %d numbers in %s",
                           path->name, (int)M, (int)K, mm_dtype_name(dtype));

@@ -1,4 +1,5 @@
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/dtype.h"
@@ -366,6 +367,96 @@ START_TEST(large_scores_do_not_overflow)
 }
 END_TEST
 
+/* Who was told what of one segment and key head. */
+typedef struct told {
+    const attention *a;
+    float *q, *k, *v; /* what `before` puts where attention reads */
+    atomic_int before[8][8], after[8][8];
+    atomic_bool early;
+} told;
+
+static int64_t index_of(const told *t, const mmi_segment *s)
+{
+    return s - t->a->segment;
+}
+
+static void fill_in(void *arg, const mmi_segment *s, int64_t g)
+{
+    told *t = arg;
+    const attention *a = t->a;
+    const int64_t heads = a->s.H / a->s.G, D = a->s.D;
+    atomic_fetch_add(&t->before[index_of(t, s)][g], 1);
+    for (int64_t i = s->row; i < s->row + s->count; i++) {
+        memcpy(a->q + i * a->ldq + g * heads * D, t->q + i * a->ldq + g * heads * D,
+               (size_t)(heads * D) * sizeof(float));
+        memcpy(a->k + i * a->ldk + g * D, t->k + i * a->ldk + g * D, (size_t)D * sizeof(float));
+        memcpy(a->v + i * a->ldk + g * D, t->v + i * a->ldk + g * D, (size_t)D * sizeof(float));
+    }
+}
+
+static void look_at(void *arg, const mmi_segment *s, int64_t g)
+{
+    told *t = arg;
+    const int64_t heads = t->a->s.H / t->a->s.G, D = t->a->s.D;
+    atomic_fetch_add(&t->after[index_of(t, s)][g], 1);
+    for (int64_t i = s->row; i < s->row + s->count; i++)
+        for (int64_t n = g * heads * D; n < (g + 1) * heads * D; n++)
+            if (isnan(t->a->out[i * t->a->s.H * D + n]))
+                atomic_store(&t->early, true);
+}
+
+static float *moved(float *from, int64_t n)
+{
+    float *to = take_floats(n, 0);
+    memcpy(to, from, (size_t)n * sizeof *to);
+    for (int64_t i = 0; i < n; i++)
+        from[i] = NAN;
+    return to;
+}
+
+START_TEST(short_segments_are_finished_before_and_after_by_whoever_does_them)
+{
+    static const shape s = { .H = 4, .G = 2, .D = 32, .lengths = { 5, 1, 9, 1, 1 } };
+    test_rng rng = { 203 };
+    for (int32_t path = 0; path < mmi_path_count(); path++)
+        for (int threads = 1; threads <= 3; threads++) {
+            attention a = prepare(&s, &rng);
+            mmi_exec x = exec_create(mmi_path_get(path), threads, scratch_of(&s));
+            told t = { .a = &a };
+            t.q = moved(a.q, a.N * a.ldq);
+            t.k = moved(a.k, a.keys * a.ldk);
+            t.v = moved(a.v, a.keys * a.ldk);
+            for (int64_t i = 0; i < a.N * s.H * s.D; i++)
+                a.out[i] = NAN;
+            mmi_attention given = as_given(&a);
+            given.before = fill_in;
+            given.after = look_at;
+            given.arg = &t;
+            ck_assert(mmi_attention_is_short(&given));
+            mmi_attention_forward(&x, a.out, NULL, &given);
+            for (int64_t i = 0; i < given.segment_count; i++)
+                for (int64_t g = 0; g < s.G; g++)
+                    ck_assert_msg(atomic_load(&t.before[i][g]) == 1 && atomic_load(&t.after[i][g]) == 1,
+                                  "%s: segment %lld, head %lld", x.k.name, (long long)i, (long long)g);
+            ck_assert(!atomic_load(&t.early));
+            check_out(&a, x.k.name);
+            exec_free(&x);
+        }
+}
+END_TEST
+
+START_TEST(a_segment_is_short_up_to_a_tile_of_queries)
+{
+    mmi_segment segments[] = { { .count = 64 }, { .count = 1 } };
+    mmi_attention a = { .H = 8, .G = 2, .D = 64, .segments = segments, .segment_count = 2 };
+    ck_assert(mmi_attention_is_short(&a));
+    segments[1].count = 65;
+    ck_assert(!mmi_attention_is_short(&a));
+    a.segment_count = 1;
+    ck_assert(mmi_attention_is_short(&a));
+}
+END_TEST
+
 START_TEST(nothing_is_kept_for_backward_when_it_is_not_wanted)
 {
     test_rng rng = { 202 };
@@ -480,6 +571,8 @@ int main(void)
                         SHAPES + MASKED + CACHED);
     tcase_add_test(tests, rows_that_see_masked_keys_only_stay_finite_both_ways);
     tcase_add_test(tests, large_scores_do_not_overflow);
+    tcase_add_test(tests, short_segments_are_finished_before_and_after_by_whoever_does_them);
+    tcase_add_test(tests, a_segment_is_short_up_to_a_tile_of_queries);
     tcase_add_test(tests, nothing_is_kept_for_backward_when_it_is_not_wanted);
     tcase_add_test(tests, scratch_memory_does_not_grow_with_the_length);
     return run_suite(suite);

@@ -1,5 +1,7 @@
 #include <string.h>
 
+#include "backend/strips.h"
+#include "model/convert.h"
 #include "nn/arrays.h"
 #include "nn/exec.h"
 #include "nn/ffn.h"
@@ -102,7 +104,7 @@ static void work(void *arg, const mmi_exec *x)
         f->dh[i] = NAN;
     float *inner = take_floats(f->N * mmi_ffn_inner(&net), NAN), *d_inner = take_floats(f->N * mmi_ffn_inner(&net), NAN);
     float *mid = take_floats(f->N * f->F, NAN), *delta = take_floats(f->N * f->C, NAN);
-    mmi_ffn_forward(x, f->y, f->y, inner, mid, f->h, &net, f->N, NULL, delta);
+    mmi_ffn_forward(x, f->y, f->y, inner, mid, mmi_operand_of(f->h, net.up.w.cols), &net, f->N, NULL, delta);
     mid = take_floats(f->N * f->F, NAN); /* backward must make again what it needs */
     mmi_ffn_backward(x, f->dh, d_inner, mid, f->weights, f->h, inner, &net, f->N);
 }
@@ -160,11 +162,90 @@ START_TEST(large_inputs_stay_finite_forward_and_backward)
 }
 END_TEST
 
+/* A network in blocks, C and F multiples of 32, and what its matrices may have beside them. */
+enum { WITH_GATE = 1, WITH_BIAS = 2, ON_GATE = 4, ON_UP = 8, ON_DOWN = 16 };
+
+static mmi_param in_blocks(test_rng *rng, int32_t dtype, int64_t rows, int64_t cols, const mmi_loras *loras)
+{
+    float *w = take_random(rng, rows * cols, 0.5f);
+    mmi_param p = { { take((int64_t)mmi_strips_bytes(dtype, rows, cols), 1), dtype, rows, cols }, NULL, loras };
+    mmi_convert_matrix((void *)(uintptr_t)p.w.data, dtype, w, MM_F32, rows, cols);
+    return p;
+}
+
+/* Numbers whose products and sums are exact in any order. */
+static float *take_sixteenths(test_rng *rng, int64_t n)
+{
+    float *x = take_floats(n, 0);
+    for (int64_t i = 0; i < n; i++)
+        x[i] = (float)rng_between(rng, -16, 16) / 16;
+    return x;
+}
+
+/* Of rank 1: what it adds is exact, and added at once. */
+static const mmi_loras *lora_of(test_rng *rng, const mmi_lora_room *room, int64_t rows, int64_t cols)
+{
+    mmi_lora *lora = take(1, sizeof *lora);
+    mmi_loras *loras = take(1, sizeof *loras);
+    *lora = (mmi_lora){ .a = take_sixteenths(rng, cols), .b = take_sixteenths(rng, rows), .rank = 1, .scale = 2 };
+    *loras = (mmi_loras){ lora, 1, room };
+    return loras;
+}
+
+/* The network of N rows, which are quantized by whoever makes them where `ahead`. */
+static void run_blocks(const mmi_exec *x, const mmi_ffn *net, float *y, const float *h, int64_t N, bool ahead)
+{
+    const int64_t C = net->up.w.cols, F = net->up.w.rows;
+    float *inner = take_floats(N * mmi_ffn_inner(net), NAN), *mid = take_floats(N * F, NAN);
+    float *delta = take_floats(N * C, NAN), *panel = take_floats(2 * F * C, NAN);
+    mmi_quantizing q = mmi_ffn_quantizing(x, net, N, panel);
+    ck_assert_ptr_nonnull(q.rows);
+    for (int64_t i = 0; i < N && ahead; i++)
+        mmi_quantize(&q, i, h + i * C, 0, C);
+    mmi_ffn_forward(x, y, NULL, inner, mid, (mmi_operand){ h, C, ahead ? q.rows : NULL }, net, N, panel, delta);
+}
+
+START_TEST(networks_in_blocks_give_each_row_what_it_gives_alone)
+{
+    enum { C = 64, F = 160, MOST = 63 };
+    static const int kinds[] = { 0, WITH_GATE, WITH_GATE | WITH_BIAS, WITH_GATE | ON_GATE, WITH_GATE | ON_UP, WITH_GATE | ON_DOWN };
+    static const int64_t rows[] = { 1, 3, 4, 16, MOST };
+    test_rng rng = { 98 };
+    float *h = take_sixteenths(&rng, MOST * C), *alone = take_floats(MOST * C, NAN), *y = take_floats(MOST * C, NAN);
+    const mmi_lora_room room = { .down = take_floats(MOST, NAN) };
+    const int kind = kinds[_i / 2], dtype = _i % 2 ? MM_Q4_0 : MM_Q8_0;
+    mmi_ffn net = { .act = MMI_ACT_SILU,
+                    .up = in_blocks(&rng, dtype, F, C, kind & ON_UP ? lora_of(&rng, &room, F, C) : NULL),
+                    .down = in_blocks(&rng, dtype, C, F, kind & ON_DOWN ? lora_of(&rng, &room, C, F) : NULL) };
+    if (kind & WITH_GATE)
+        net.gate = in_blocks(&rng, dtype, F, C, kind & ON_GATE ? lora_of(&rng, &room, F, C) : NULL);
+    if (kind & WITH_BIAS)
+        net.gate_bias = (mmi_param){ { take_random(&rng, F, 1), MM_F32, 1, F }, NULL, NULL };
+    for (int32_t p = 0; p < mmi_path_count(); p++)
+        for (int threads = 1; threads <= 3; threads++) {
+            mmi_exec x = exec_create(mmi_path_get(p), threads, mmi_gemm_blocks_scratch(F));
+            for (int64_t i = 0; i < MOST; i++)
+                run_blocks(&x, &net, alone + i * C, h + i * C, 1, false);
+            for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
+                for (int ahead = 0; ahead < 2; ahead++) {
+                    run_blocks(&x, &net, y, h, rows[r], ahead);
+                    for (int64_t i = 0; i < rows[r] * C; i++)
+                        ck_assert_msg(fabsf(y[i] - alone[i]) <= (kind & ON_DOWN ? 1e-5f * (1 + fabsf(alone[i])) : 0),
+                                      "%s, %s, kind %d: %lld rows, ahead %d: [%lld] is %g, not %g", x.k.name,
+                                      mm_dtype_name(dtype), kind, (long long)rows[r], ahead, (long long)i, (double)y[i],
+                                      (double)alone[i]);
+                }
+            exec_free(&x);
+        }
+}
+END_TEST
+
 int main(void)
 {
     TCase *tests;
     Suite *suite = plain_suite("nn/ffn", &tests);
     tcase_add_loop_test(tests, every_kind_of_network_and_its_gradients_agree_with_the_reference, 0, 4);
+    tcase_add_loop_test(tests, networks_in_blocks_give_each_row_what_it_gives_alone, 0, 12);
     tcase_add_test(tests, large_inputs_stay_finite_forward_and_backward);
     return run_suite(suite);
 }

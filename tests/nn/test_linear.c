@@ -97,11 +97,11 @@ static void work(void *arg, const mmi_exec *x)
         l->y[i] = i % l->ldy < l->out ? NAN : UNTOUCHED;
     for (int64_t i = 0; i < l->N * l->ldx; i++)
         l->dx[i] = i % l->ldx >= l->in ? UNTOUCHED : l->accumulate ? l->dx0[i] : NAN;
-    mmi_linear_forward(x, l->y, l->ldy, l->x, l->ldx, w, b, l->N, NULL);
+    mmi_linear_forward(x, l->y, l->ldy, mmi_operand_of(l->x, l->ldx), w, b, l->N, NULL);
     float *delta = take_floats(l->N * l->out, NAN), *x_packed = take_floats(l->N * l->in, 0);
     for (int64_t i = 0; i < l->N * l->in; i++)
         x_packed[i] = (float)l->x64[i];
-    mmi_linear_add(x, l->added, l->added0, x_packed, w, b, l->N, NULL, delta);
+    mmi_linear_add(x, l->added, l->added0, mmi_operand_of(x_packed, w.w.cols), w, b, l->N, NULL, delta);
     mmi_linear_backward(x, l->dx, l->ldx, l->weights, l->ldy, l->x, l->ldx, w, b, l->N, l->accumulate);
 }
 
@@ -193,10 +193,10 @@ START_TEST(narrow_weights_give_the_products_of_what_they_hold)
                     ref_linear(y64, x64, take_doubles(held, out * in), b64, N, out, in);
                     mmi_param pw = { { narrow, dtype, out, in }, NULL, NULL }, pb = { { b, MM_F32, 1, out }, NULL, NULL };
                     float *panel = take_floats(out * in, NAN), *delta = take_floats(N * out, NAN);
-                    mmi_linear_forward(&e, y, out, x, in, pw, pb, N, panel);
+                    mmi_linear_forward(&e, y, out, mmi_operand_of(x, in), pw, pb, N, panel);
                     ck_close(y, y64, N * out, 1e-6, mmi_path_get(p)->name);
                     memcpy(y, start, (size_t)(N * out) * sizeof *y);
-                    mmi_linear_add(&e, y, y, x, pw, pb, N, panel, delta);
+                    mmi_linear_add(&e, y, y, mmi_operand_of(x, in), pw, pb, N, panel, delta);
                     for (int64_t i = 0; i < N * out; i++)
                         y64[i] += start[i];
                     ck_close(y, y64, N * out, 1e-6, mmi_path_get(p)->name);

@@ -107,7 +107,7 @@ static void work(void *arg, const mmi_exec *x)
         return;
     }
     memcpy(n->dx, n->dx0, (size_t)(n->N * n->C) * sizeof(float));
-    mmi_norm_forward(x, n->y, n->mean, n->rstd, n->x, params(n), n->N, n->C);
+    mmi_norm_forward(x, n->y, n->mean, n->rstd, n->x, params(n), n->N, n->C, NULL);
     mmi_norm_backward(x, n->dx, n->weights, n->x, n->mean, n->rstd, params(n), n->N, n->C, partials);
 }
 
@@ -185,7 +185,7 @@ START_TEST(a_norm_may_write_over_its_input_and_keep_nothing)
         for (int32_t p = 0; p < mmi_path_count(); p++) {
             mmi_exec x = exec_create(mmi_path_get(p), 2, 1);
             float *y = take_copy(n.x, n.N * n.C);
-            mmi_norm_forward(&x, y, NULL, NULL, y, params(&n), n.N, n.C);
+            mmi_norm_forward(&x, y, NULL, NULL, y, params(&n), n.N, n.C, NULL);
             ck_close(y, n.y64, n.N * n.C, 1e-6, mmi_path_get(p)->name);
             y = take_copy(n.x, n.N * n.C);
             mmi_norm_params own = params(&n);

@@ -62,9 +62,9 @@ void mmi_c_gemv_rows_rounded(float *y, int64_t ldy, const float *x, int64_t ldx,
                              int64_t ldw, int64_t M, int64_t N, int64_t K, int32_t round);
 void mmi_c_gemm_shape(int64_t *depth, int64_t *a_rows, int64_t *b_cols);
 void mmi_c_few_scores(float *s, int64_t lds, const float *q, const void *k, int32_t dtype, int64_t ldk, int64_t M,
-                      int64_t N, int64_t D);
+                      int64_t N, int64_t D, const void *ahead);
 void mmi_c_few_values(float *out, const float *s, int64_t lds, const void *v, int32_t dtype, int64_t ldv, int64_t M,
-                      int64_t N, int64_t D);
+                      int64_t N, int64_t D, const void *ahead);
 int64_t mmi_c_gemm_panel(int64_t count, int64_t K, int32_t round);
 void mmi_c_gemm_pack_a(float *to, const float *a, int64_t across, int64_t along, int64_t count, int64_t K,
                        int32_t round);
@@ -77,7 +77,7 @@ void mmi_c_gemm_multiply(float *c, int64_t ldc, const float *a, int64_t ars, con
 /* quantize.c */
 void mmi_c_widen_blocks(float *y, const void *x, int32_t dtype, int64_t n);
 void mmi_c_narrow_blocks(void *y, const float *x, int32_t dtype, int64_t n);
-void mmi_c_quantize(void *q, const float *x, int64_t K);
+void mmi_c_quantize(void *row, int64_t K, const float *x, int64_t first, int64_t count);
 void mmi_c_gemm_blocks(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
                        int64_t K);
 

@@ -53,14 +53,16 @@ void mmi_c_gemv_rows(float *y, int64_t ldy, const float *x, int64_t ldx, const v
 }
 
 void mmi_c_few_scores(float *s, int64_t lds, const float *q, const void *k, int32_t dtype, int64_t ldk, int64_t M,
-                      int64_t N, int64_t D)
+                      int64_t N, int64_t D, const void *ahead)
 {
+    (void)ahead;
     mmi_c_gemv_rows(s, lds, q, D, k, dtype, ldk, M, N, D);
 }
 
 void mmi_c_few_values(float *out, const float *s, int64_t lds, const void *v, int32_t dtype, int64_t ldv, int64_t M,
-                      int64_t N, int64_t D)
+                      int64_t N, int64_t D, const void *ahead)
 {
+    (void)ahead;
     for (int64_t n = 0; n < N; n++)
         for (int64_t d = 0; d < D; d++) {
             float value = mmi_c_number(v, dtype, n * ldv + d);

@@ -105,12 +105,13 @@ void mmi_c_narrow_blocks(void *y, const float *x, int32_t dtype, int64_t n)
     }
 }
 
-void mmi_c_quantize(void *q, const float *x, int64_t K)
+void mmi_c_quantize(void *row, int64_t K, const float *x, int64_t first, int64_t count)
 {
-    int8_t *numbers = q;
+    int8_t *numbers = row;
     float *scales = (float *)(void *)(numbers + K);
     int32_t *totals = (int32_t *)(void *)(scales + K / MMI_BLOCK);
-    for (int64_t b = 0; b < K / MMI_BLOCK; b++, x += MMI_BLOCK, numbers += MMI_BLOCK) {
+    numbers += first;
+    for (int64_t b = first / MMI_BLOCK; b < (first + count) / MMI_BLOCK; b++, x += MMI_BLOCK, numbers += MMI_BLOCK) {
         scales[b] = fabsf(extreme(x)) / 127.0f;
         float factor = inverse(scales[b]);
         totals[b] = 0;

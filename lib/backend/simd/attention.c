@@ -55,10 +55,12 @@ static ALWAYS_INLINE vf numbers(const void *array, int64_t p, int32_t dtype)
     return dtype == MM_F32 ? vf_load((const float *)array + p) : load_words((const uint16_t *)array + p, dtype);
 }
 
-/* The products of ROWS rows of q and SIDE keys. */
+/* The products of ROWS rows of q and SIDE keys. Lines of `ahead` come from beyond the second-level cache meanwhile,
+ * which takes as long. */
 static ALWAYS_INLINE void scores_of(float *s, int64_t lds, const float *q, const unsigned char *k, int64_t distance,
-                                    int32_t dtype, int64_t D)
+                                    int32_t dtype, int64_t D, const unsigned char *ahead)
 {
+    const int64_t size = dtype == MM_F32 ? 4 : 2;
     vf sum[TREES * VL];
     UNROLL
     for (int i = 0; i < ROWS * SIDE; i++)
@@ -66,8 +68,10 @@ static ALWAYS_INLINE void scores_of(float *s, int64_t lds, const float *q, const
     for (int64_t p = 0; p < D; p += VL) {
         vf keys[SIDE];
         UNROLL
-        for (int j = 0; j < SIDE; j++)
+        for (int j = 0; j < SIDE; j++) {
             keys[j] = numbers(k + j * distance, p, dtype);
+            __builtin_prefetch(ahead + j * distance + p * size, 0, 2);
+        }
         UNROLL
         for (int i = 0; i < ROWS; i++) {
             vf query = vf_load(q + i * D + p);
@@ -87,14 +91,14 @@ static ALWAYS_INLINE void scores_of(float *s, int64_t lds, const float *q, const
 
 /* ROWS rows of q at a time; what is left of them is not worth a tree. */
 static ALWAYS_INLINE void scores(float *s, int64_t lds, const float *q, const unsigned char *k, int64_t ldk,
-                                 int32_t dtype, int64_t M, int64_t N, int64_t D)
+                                 int32_t dtype, int64_t M, int64_t N, int64_t D, const unsigned char *ahead)
 {
-    const int64_t distance = ldk * (dtype == MM_F32 ? 4 : 2);
+    const int64_t size = dtype == MM_F32 ? 4 : 2, distance = ldk * size;
     int64_t i = 0;
     for (; i + ROWS <= M; i += ROWS) {
         int64_t j = 0;
         for (; j + SIDE <= N; j += SIDE)
-            scores_of(s + i * lds + j, lds, q + i * D, k + j * distance, distance, dtype, D);
+            scores_of(s + i * lds + j, lds, q + i * D, k + j * distance, distance, dtype, D, ahead + j * distance);
         if (j < N)
             SIMD(gemv_rows)(s + i * lds + j, lds, q + i * D, D, k + j * distance, dtype, ldk, ROWS, N - j, D);
     }
@@ -102,76 +106,93 @@ static ALWAYS_INLINE void scores(float *s, int64_t lds, const float *q, const un
 }
 
 void SIMD(few_scores)(float *s, int64_t lds, const float *q, const void *k, int32_t dtype, int64_t ldk, int64_t M,
-                      int64_t N, int64_t D)
+                      int64_t N, int64_t D, const void *ahead)
 {
+    if (!ahead)
+        ahead = k;
     if (dtype == MM_F32)
-        scores(s, lds, q, k, ldk, MM_F32, M, N, D);
+        scores(s, lds, q, k, ldk, MM_F32, M, N, D, ahead);
     else
-        scores(s, lds, q, k, ldk, MM_BF16, M, N, D);
+        scores(s, lds, q, k, ldk, MM_BF16, M, N, D, ahead);
 }
 
-/* Vectors of out, of each row: enough sums to wait for none, and of 32 numbers at most. */
+/* Vectors of out, of each row: enough sums to wait for none, and of 32 numbers at most; and so many where there are
+ * registers for them. */
 #if ISA_IS_AVX512
 #define VECS 2
+#define MOST_VECS 4
 #else
 #define VECS 4
+#define MOST_VECS 4
 #endif
 
-/* VECS vectors of each of `rows` rows of out. */
+/* `vecs` vectors of each of `rows` rows of out. */
 static ALWAYS_INLINE void values_of(float *out, const float *s, int64_t lds, const unsigned char *v, int64_t distance,
-                                    int32_t dtype, const int rows, int64_t N, int64_t D)
+                                    int32_t dtype, const int rows, const int vecs, int64_t N, int64_t D,
+                                    const unsigned char *ahead)
 {
-    vf sum[ROWS * VECS];
+    const int64_t size = dtype == MM_F32 ? 4 : 2;
+    vf sum[ROWS * MOST_VECS];
     UNROLL
     for (int i = 0; i < rows; i++) {
         UNROLL
-        for (int j = 0; j < VECS; j++)
-            sum[i * VECS + j] = vf_load(out + i * D + j * VL);
+        for (int j = 0; j < vecs; j++)
+            sum[i * vecs + j] = vf_load(out + i * D + j * VL);
     }
-    for (int64_t n = 0; n < N; n++, v += distance) {
-        vf value[VECS];
+    for (int64_t n = 0; n < N; n++, v += distance, ahead += distance) {
+        vf value[MOST_VECS];
         UNROLL
-        for (int j = 0; j < VECS; j++)
+        for (int j = 0; j < vecs; j++) {
             value[j] = numbers(v, j * VL, dtype);
+            __builtin_prefetch(ahead + j * VL * size, 0, 2);
+        }
         UNROLL
         for (int i = 0; i < rows; i++) {
             vf weight = vf_set(s[i * lds + n]);
             UNROLL
-            for (int j = 0; j < VECS; j++)
-                sum[i * VECS + j] = vf_fma(weight, value[j], sum[i * VECS + j]);
+            for (int j = 0; j < vecs; j++)
+                sum[i * vecs + j] = vf_fma(weight, value[j], sum[i * vecs + j]);
         }
     }
     UNROLL
     for (int i = 0; i < rows; i++) {
         UNROLL
-        for (int j = 0; j < VECS; j++)
-            vf_store(out + i * D + j * VL, sum[i * VECS + j]);
+        for (int j = 0; j < vecs; j++)
+            vf_store(out + i * D + j * VL, sum[i * vecs + j]);
     }
 }
 
 static ALWAYS_INLINE void values_of_rows(float *out, const float *s, int64_t lds, const unsigned char *v,
-                                         int64_t distance, int32_t dtype, const int rows, int64_t N, int64_t D)
+                                         int64_t distance, int32_t dtype, const int rows, int64_t N, int64_t D,
+                                         const unsigned char *ahead)
 {
     const int64_t size = dtype == MM_F32 ? 4 : 2;
-    for (int64_t c = 0; c < D; c += VECS * VL)
-        values_of(out + c, s, lds, v + c * size, distance, dtype, rows, N, D);
+    int64_t c = 0;
+#if MOST_VECS > VECS
+    for (; c + MOST_VECS * VL <= D; c += MOST_VECS * VL)
+        values_of(out + c, s, lds, v + c * size, distance, dtype, rows, MOST_VECS, N, D, ahead + c * size);
+#endif
+    for (; c < D; c += VECS * VL)
+        values_of(out + c, s, lds, v + c * size, distance, dtype, rows, VECS, N, D, ahead + c * size);
 }
 
 static ALWAYS_INLINE void values(float *out, const float *s, int64_t lds, const unsigned char *v, int64_t distance,
-                                 int32_t dtype, int64_t M, int64_t N, int64_t D)
+                                 int32_t dtype, int64_t M, int64_t N, int64_t D, const unsigned char *ahead)
 {
     int64_t i = 0;
     for (; i + ROWS <= M; i += ROWS)
-        values_of_rows(out + i * D, s + i * lds, lds, v, distance, dtype, ROWS, N, D);
+        values_of_rows(out + i * D, s + i * lds, lds, v, distance, dtype, ROWS, N, D, ahead);
     for (; i < M; i++)
-        values_of_rows(out + i * D, s + i * lds, lds, v, distance, dtype, 1, N, D);
+        values_of_rows(out + i * D, s + i * lds, lds, v, distance, dtype, 1, N, D, ahead);
 }
 
 void SIMD(few_values)(float *out, const float *s, int64_t lds, const void *v, int32_t dtype, int64_t ldv, int64_t M,
-                      int64_t N, int64_t D)
+                      int64_t N, int64_t D, const void *ahead)
 {
+    if (!ahead)
+        ahead = v;
     if (dtype == MM_F32)
-        values(out, s, lds, v, 4 * ldv, MM_F32, M, N, D);
+        values(out, s, lds, v, 4 * ldv, MM_F32, M, N, D, ahead);
     else
-        values(out, s, lds, v, 2 * ldv, MM_BF16, M, N, D);
+        values(out, s, lds, v, 2 * ldv, MM_BF16, M, N, D, ahead);
 }

@@ -120,12 +120,12 @@ static ALWAYS_INLINE bool quantize_together(unsigned char *numbers, float *scale
     return true;
 }
 
-void SIMD(quantize)(void *q, const float *x, int64_t K)
+void SIMD(quantize)(void *row, int64_t K, const float *x, int64_t first, int64_t count)
 {
-    const int64_t blocks = K / MMI_BLOCK;
-    unsigned char *numbers = q;
-    float *scales = (float *)(void *)(numbers + K);
-    int32_t *totals = (int32_t *)(void *)(scales + blocks);
+    const int64_t blocks = count / MMI_BLOCK;
+    unsigned char *numbers = (unsigned char *)row + first;
+    float *scales = (float *)(void *)((unsigned char *)row + K) + first / MMI_BLOCK;
+    int32_t *totals = (int32_t *)(void *)(scales + K / MMI_BLOCK);
     for (int64_t b = 0; b < blocks;) {
         if (blocks - b >= TOGETHER &&
             quantize_together(numbers + b * MMI_BLOCK, scales + b, totals + b, x + b * MMI_BLOCK)) {

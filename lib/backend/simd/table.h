@@ -53,9 +53,9 @@ void SIMD(gemm_tile)(float *c, int64_t ldc, const float *a, int64_t ars, int64_t
 
 /* attention.c */
 void SIMD(few_scores)(float *s, int64_t lds, const float *q, const void *k, int32_t dtype, int64_t ldk, int64_t M,
-                      int64_t N, int64_t D);
+                      int64_t N, int64_t D, const void *ahead);
 void SIMD(few_values)(float *out, const float *s, int64_t lds, const void *v, int32_t dtype, int64_t ldv, int64_t M,
-                      int64_t N, int64_t D);
+                      int64_t N, int64_t D, const void *ahead);
 
 /* gemv.c */
 void SIMD(gemv_rows)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype, int64_t ldw,
@@ -78,7 +78,7 @@ void SIMD(gemm_shape)(int64_t *depth, int64_t *a_rows, int64_t *b_cols);
 
 /* blocks.c; the latter on x86 */
 void SIMD(widen_blocks)(float *y, const void *x, int32_t dtype, int64_t n);
-void SIMD(quantize)(void *q, const float *x, int64_t K);
+void SIMD(quantize)(void *row, int64_t K, const float *x, int64_t first, int64_t count);
 
 /* table_blocks.c, gemm_blocks.c */
 void SIMD(kernels_init_blocks)(mmi_kernels *k);
