@@ -120,8 +120,8 @@ static void inner_forward(const job *j, const mmi_ffn *f, float *inner, mmi_oper
     mmi_pool_run(j->x->pool, mmi_pieces(j->N, j->step), activate_rows, (void *)(uintptr_t)j);
 }
 
-void mmi_ffn_forward(const mmi_exec *x, float *y, const float *from, float *inner, float *mid, mmi_operand h,
-                     const mmi_ffn *f, int64_t N, float *panel, float *delta)
+bool mmi_ffn_forward(const mmi_exec *x, float *y, const float *from, float *inner, float *mid, mmi_operand h,
+                     const mmi_ffn *f, int64_t N, float *panel, float *delta, bool later)
 {
     int64_t F = f->up.w.rows;
     job j = job_for(x, f, inner, mid, N);
@@ -131,7 +131,7 @@ void mmi_ffn_forward(const mmi_exec *x, float *y, const float *from, float *inne
     }
     inner_forward(&j, f, inner, h, panel);
     mmi_dropout_apply(x, mid, N * F, f->dropout);
-    mmi_linear_add(x, y, from, (mmi_operand){ mid, F, j.q.rows }, f->down, f->down_bias, N, panel, delta);
+    return mmi_linear_add(x, y, from, (mmi_operand){ mid, F, j.q.rows }, f->down, f->down_bias, N, panel, delta, later);
 }
 
 void mmi_ffn_backward(const mmi_exec *x, float *dh, float *d_inner, float *mid, const float *dy, const float *h,

@@ -112,24 +112,27 @@ mmi_quantizing mmi_linear_quantizing(const mmi_exec *x, const mmi_param *w, int 
     return q;
 }
 
-void mmi_linear_add(const mmi_exec *x, float *y, const float *from, mmi_operand in, mmi_param w, mmi_param b, int64_t N,
-                    float *panel, float *delta)
+bool mmi_linear_add(const mmi_exec *x, float *y, const float *from, mmi_operand in, mmi_param w, mmi_param b, int64_t N,
+                    float *panel, float *delta, bool later)
 {
     int64_t C = w.w.rows;
     if (!from) {
         mmi_linear_forward(x, y, C, in, w, b, N, panel);
-        return;
+        return false;
     }
     if (w.w.dtype == MM_F32 && N > FEW_ROWS) {
         mmi_gemm(x, false, true, N, C, w.w.cols, in.data, in.ld, w.w.data, w.w.cols, from, y, C);
     } else { /* the products for few rows, and those through a panel, can't add */
         mmi_vector_copy(x, y, from, N * C);
         mmi_gemm_weight(x, N, C, w.w.cols, in, w.w.data, w.w.dtype, panel, delta, C);
+        if (later && y == from && !b.w.data && !w.loras)
+            return true;
         bias_job j = { .x = x, .out = y, .in = delta, .ld = C, .ld_in = C, .N = N, .C = C };
         mmi_pool_run(x->pool, mmi_pieces(N, ROWS), add_rows, &j);
     }
     bias_rows(x, y, C, b, N, C);
     adapt(x, y, C, in, w, N);
+    return false;
 }
 
 static void sum_columns(void *arg, int64_t piece, int worker)

@@ -22,9 +22,10 @@ void mmi_linear_forward(const mmi_exec *x, float *y, int64_t ldy, mmi_operand in
                         float *panel);
 
 /* y [N, out] = from + in · Wᵀ + b, rows without gaps: how a block joins the residual stream. `from` may be y, or
- * NULL: 0. `delta` [N, out] is scratch. */
-void mmi_linear_add(const mmi_exec *x, float *y, const float *from, mmi_operand in, mmi_param w, mmi_param b, int64_t N,
-                    float *panel, float *delta);
+ * NULL: 0. `delta` [N, out] is scratch. With `later`, and y for `from`, it may be left to whoever reads y next to add
+ * delta to it first; true if it is. */
+bool mmi_linear_add(const mmi_exec *x, float *y, const float *from, mmi_operand in, mmi_param w, mmi_param b, int64_t N,
+                    float *panel, float *delta, bool later);
 
 /* Up to three matrices that read the same rows, their outputs one beside the other in y: one product where the matrices
  * lie side by side, as they do without biases. b[i].w.data NULL: no bias. */

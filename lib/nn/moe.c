@@ -173,7 +173,7 @@ void mmi_moe_forward(const mmi_exec *x, float *out, float *inner, float *y, floa
         int64_t at = r->first[e], n = r->first[e + 1] - at;
         if (n > 0)
             mmi_ffn_forward(x, y + at * C, NULL, inner + at * ld, mid, mmi_operand_of(hg + at * C, C), &experts[e], n,
-                            panel, delta);
+                            panel, delta, false);
     }
     mmi_dropout_apply(x, y, rows * C, dropout);
     j.out = out;

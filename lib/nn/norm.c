@@ -6,6 +6,7 @@
  * are then added in order. */
 #define MOST_PIECES 64
 #define LEAST_ROWS 16
+#define QUANTIZING 2 /* norms that it takes as long as */
 
 typedef struct job {
     const mmi_exec *x;
@@ -13,7 +14,7 @@ typedef struct job {
     const float *dy, *in, *mean_in, *rstd_in;
     int64_t ldy, ldin, N, C, heads, step;
     mmi_norm_params p;
-    const mmi_quantizing *q;
+    const mmi_norm_beside *beside;
     float *partials;
 } job;
 
@@ -36,17 +37,22 @@ static void forward_rows(void *arg, int64_t piece, int worker)
     mmi_piece_rows(piece, j->step, j->N, &first, &last);
     float *y = j->y + first * C, *rstd = j->rstd ? j->rstd + first : NULL;
     const float *in = j->in + first * C, *w = j->p.weight.w.data, *b = j->p.bias.w.data;
+    const mmi_norm_beside *beside = j->beside;
+    if (beside && beside->delta)
+        j->x->k.add(beside->x + first * C, beside->delta + first * C, (last - first) * C);
     if (b)
         j->x->k.layernorm_forward(y, C, j->mean ? j->mean + first : NULL, rstd, in, C, w, b, last - first, C, j->p.eps);
     else
         j->x->k.rmsnorm_forward(y, C, rstd, in, C, w, last - first, C, j->p.eps);
-    for (; j->q && first < last; first++)
-        mmi_quantize(j->q, first, j->y + first * C, 0, C);
+    for (; beside && first < last; first++)
+        mmi_quantize(&beside->q, first, j->y + first * C, 0, C);
 }
 
 void mmi_norm_forward(const mmi_exec *x, float *y, float *mean, float *rstd, const float *in, mmi_norm_params p,
-                      int64_t N, int64_t C, const mmi_quantizing *q)
+                      int64_t N, int64_t C, const mmi_norm_beside *beside)
 {
+    const int64_t work = C * (1 + (beside && beside->delta) + (beside && beside->q.rows ? QUANTIZING : 0));
+
     job j = { .x = x,
               .y = y,
               .mean = mean,
@@ -55,9 +61,9 @@ void mmi_norm_forward(const mmi_exec *x, float *y, float *mean, float *rstd, con
               .N = N,
               .C = C,
               .p = p,
-              .q = q,
-              .step = rows_per_piece(N, C) };
-    mmi_pool_run(x->pool, mmi_pieces(N, j.step), forward_rows, &j);
+              .beside = beside,
+              .step = mmi_rows_worth(1, work) };
+    mmi_pool_run_neighbours(x->pool, mmi_pieces(N, j.step), forward_rows, &j);
 }
 
 static void backward_rows(void *arg, int64_t piece, int worker)

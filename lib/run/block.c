@@ -220,6 +220,13 @@ void mmi_block_add(const mm_context *ctx, float *to, float *branch, int64_t n, m
     mmi_vector_axpy(&ctx->exec, to, 1, branch, n);
 }
 
+mmi_norm_beside mmi_block_beside(mm_context *ctx, float *x, mmi_quantizing q)
+{
+    mmi_norm_beside beside = { .x = x, .delta = ctx->owed ? ctx->plan.delta : NULL, .q = q };
+    ctx->owed = false;
+    return beside;
+}
+
 const float *mmi_block_branch_gradient(const mm_context *ctx, int64_t n, mmi_dropout dropout)
 {
     if (dropout.p <= 0)
@@ -237,8 +244,9 @@ void mmi_block_forward(mm_context *ctx, const mmi_pass *pass, int64_t l)
     int64_t N = pass->N, C = ctx->arch->C;
     qkv_params in = params_of(ctx, l);
     mmi_quantizing q = mmi_linear_quantizing(x, in.w, 3, N, p->panel, 0);
+    mmi_norm_beside beside = mmi_block_beside(ctx, kept->x, q);
     mmi_norm_forward(x, p->h, kept->mean1, kept->rstd1, kept->x,
-                     mmi_context_norm(ctx, MMI_INPUT_NORM, MMI_INPUT_NORM_BIAS, l), N, C, &q);
+                     mmi_context_norm(ctx, MMI_INPUT_NORM, MMI_INPUT_NORM_BIAS, l), N, C, &beside);
     mmi_linear_group_forward(x, kept->qkv, row_width(ctx->arch), (mmi_operand){ p->h, C, q.rows }, in.w, in.b, 3, N,
                              p->panel);
     mmi_param o = mmi_context_param(ctx, MMI_O, l), bias = mmi_context_param(ctx, MMI_O_BIAS, l);
@@ -249,7 +257,8 @@ void mmi_block_forward(mm_context *ctx, const mmi_pass *pass, int64_t l)
         mmi_vector_copy(x, kept->x_mid, kept->x, N * C);
         mmi_block_add(ctx, kept->x_mid, p->branch, N * C, dropout);
     } else {
-        mmi_linear_add(x, kept->x_mid, kept->x, attn, o, bias, N, p->panel, p->delta);
+        ctx->owed =
+            mmi_linear_add(x, kept->x_mid, kept->x, attn, o, bias, N, p->panel, p->delta, pass->mode == MM_EVAL);
     }
 }
 

@@ -60,6 +60,7 @@ struct mm_context {
     atomic_int cancelled;  /* lock-free, so that a signal handler may set it */
     mmi_pass pass;         /* the last one */
     bool can_go_back;
+    bool owed;         /* within a pass: plan.delta is still to be added to what the next norm reads */
     bool head_is_back; /* the last pass left the loss's gradient by hidden and head, undivided, in the plan */
     double aux_loss;   /* of the last pass */
     mmi_generation generation;

@@ -14,8 +14,9 @@ static void run_last_logits(mm_context *ctx, const mmi_pass *pass)
         memcpy(ctx->plan.last_hidden + i * C, ctx->plan.x_final + ctx->plan.last_rows[i] * C,
                (size_t)C * sizeof(float));
     mmi_quantizing q = mmi_linear_quantizing(&ctx->exec, &head, 1, pass->last, ctx->plan.panel, 0);
+    mmi_norm_beside beside = { .q = q };
     mmi_norm_forward(&ctx->exec, ctx->plan.last_hidden, NULL, NULL, ctx->plan.last_hidden,
-                     mmi_context_norm(ctx, MMI_FINAL_NORM, MMI_FINAL_NORM_BIAS, 0), pass->last, C, &q);
+                     mmi_context_norm(ctx, MMI_FINAL_NORM, MMI_FINAL_NORM_BIAS, 0), pass->last, C, &beside);
     mmi_linear_forward(&ctx->exec, ctx->plan.last_logits, ctx->arch->V,
                        (mmi_operand){ ctx->plan.last_hidden, C, q.rows }, head, (mmi_param){ 0 }, pass->last,
                        ctx->plan.panel);
@@ -88,6 +89,7 @@ static mm_status run_layers(mm_context *ctx, const mmi_pass *pass)
     mmi_dropout_apply(&ctx->exec, first, pass->N * ctx->arch->C,
                       mmi_context_dropout(ctx, pass, MMI_SITE_EMBEDDING, 0, 0));
     ctx->aux_loss = 0;
+    ctx->owed = false;
     ctx->head_is_back = head_goes_back(ctx, pass);
     for (int64_t l = 0; l < ctx->arch->L; l++) {
         if (mmi_context_take_cancel(ctx))
@@ -95,6 +97,8 @@ static mm_status run_layers(mm_context *ctx, const mmi_pass *pass)
         mmi_block_forward(ctx, pass, l);
         ctx->aux_loss += mmi_mlp_forward(ctx, pass, l);
     }
+    if (ctx->owed)
+        mmi_vector_axpy(&ctx->exec, p->x_final, 1, p->delta, pass->N * ctx->arch->C);
     mmi_share_weights(ctx, pass); /* here all threads are awake, mostly */
     run_head(ctx, pass);
     return MM_OK;

@@ -23,12 +23,13 @@ static mmi_ffn dense_network(const mm_context *ctx, const mmi_pass *pass, int64_
                       .dropout = mmi_context_dropout(ctx, pass, MMI_SITE_MID, l, 0) };
 }
 
-/* plan.h is the second norm of what attention left; with `q` quantized, too. */
-static void norm_forward(mm_context *ctx, const mmi_pass *pass, int64_t l, const mmi_quantizing *q)
+/* plan.h is the second norm of what attention left. */
+static void norm_forward(mm_context *ctx, const mmi_pass *pass, int64_t l, mmi_quantizing q)
 {
     const mmi_kept *kept = &ctx->plan.layers[l];
+    mmi_norm_beside beside = mmi_block_beside(ctx, kept->x_mid, q);
     mmi_norm_forward(&ctx->exec, ctx->plan.h, kept->mean2, kept->rstd2, kept->x_mid,
-                     mmi_context_norm(ctx, MMI_POST_NORM, MMI_POST_NORM_BIAS, l), pass->N, ctx->arch->C, q);
+                     mmi_context_norm(ctx, MMI_POST_NORM, MMI_POST_NORM_BIAS, l), pass->N, ctx->arch->C, &beside);
 }
 
 static void dense_forward(mm_context *ctx, const mmi_pass *pass, int64_t l)
@@ -38,16 +39,18 @@ static void dense_forward(mm_context *ctx, const mmi_pass *pass, int64_t l)
     int64_t n = pass->N * ctx->arch->C;
     mmi_ffn network = dense_network(ctx, pass, l);
     mmi_quantizing q = mmi_ffn_quantizing(&ctx->exec, &network, pass->N, p->panel);
-    norm_forward(ctx, pass, l, &q);
+    norm_forward(ctx, pass, l, q);
     mmi_operand h = { p->h, ctx->arch->C, q.rows };
     mmi_dropout dropout = mmi_context_dropout(ctx, pass, MMI_SITE_MLP, l, 0);
     float *to = next_input(ctx, l);
     if (dropout.p > 0) {
-        mmi_ffn_forward(&ctx->exec, p->branch, NULL, kept->inner, p->mid, h, &network, pass->N, p->panel, p->delta);
+        mmi_ffn_forward(&ctx->exec, p->branch, NULL, kept->inner, p->mid, h, &network, pass->N, p->panel, p->delta,
+                        false);
         mmi_vector_copy(&ctx->exec, to, kept->x_mid, n);
         mmi_block_add(ctx, to, p->branch, n, dropout);
     } else {
-        mmi_ffn_forward(&ctx->exec, to, kept->x_mid, kept->inner, p->mid, h, &network, pass->N, p->panel, p->delta);
+        ctx->owed = mmi_ffn_forward(&ctx->exec, to, kept->x_mid, kept->inner, p->mid, h, &network, pass->N, p->panel,
+                                    p->delta, pass->mode == MM_EVAL);
     }
 }
 
@@ -119,7 +122,8 @@ static void shared_forward(mm_context *ctx, const mmi_pass *pass, int64_t l)
         float *to = dropout.p > 0 ? p->branch : kept->shared;
         if (dropout.p > 0)
             mmi_vector_zero(&ctx->exec, to, n);
-        mmi_ffn_forward(&ctx->exec, to, to, inner, p->mid, mmi_operand_of(p->h, a->C), network, N, p->panel, p->delta);
+        mmi_ffn_forward(&ctx->exec, to, to, inner, p->mid, mmi_operand_of(p->h, a->C), network, N, p->panel, p->delta,
+                        false);
         if (dropout.p > 0)
             mmi_block_add(ctx, kept->shared, to, n, dropout);
     }
@@ -132,7 +136,7 @@ static double experts_forward(mm_context *ctx, const mmi_pass *pass, int64_t l)
     mmi_kept *kept = &p->layers[l];
     int64_t N = pass->N, n = N * a->C;
     double balance = 0;
-    norm_forward(ctx, pass, l, NULL); /* the router is not in blocks */
+    norm_forward(ctx, pass, l, (mmi_quantizing){ 0 }); /* the router is not in blocks */
     find_experts(ctx, pass, l);
     if (a->shared_experts > 0)
         shared_forward(ctx, pass, l);

@@ -104,7 +104,7 @@ static void work(void *arg, const mmi_exec *x)
         f->dh[i] = NAN;
     float *inner = take_floats(f->N * mmi_ffn_inner(&net), NAN), *d_inner = take_floats(f->N * mmi_ffn_inner(&net), NAN);
     float *mid = take_floats(f->N * f->F, NAN), *delta = take_floats(f->N * f->C, NAN);
-    mmi_ffn_forward(x, f->y, f->y, inner, mid, mmi_operand_of(f->h, net.up.w.cols), &net, f->N, NULL, delta);
+    mmi_ffn_forward(x, f->y, f->y, inner, mid, mmi_operand_of(f->h, net.up.w.cols), &net, f->N, NULL, delta, false);
     mid = take_floats(f->N * f->F, NAN); /* backward must make again what it needs */
     mmi_ffn_backward(x, f->dh, d_inner, mid, f->weights, f->h, inner, &net, f->N);
 }
@@ -202,7 +202,7 @@ static void run_blocks(const mmi_exec *x, const mmi_ffn *net, float *y, const fl
     ck_assert_ptr_nonnull(q.rows);
     for (int64_t i = 0; i < N && ahead; i++)
         mmi_quantize(&q, i, h + i * C, 0, C);
-    mmi_ffn_forward(x, y, NULL, inner, mid, (mmi_operand){ h, C, ahead ? q.rows : NULL }, net, N, panel, delta);
+    mmi_ffn_forward(x, y, NULL, inner, mid, (mmi_operand){ h, C, ahead ? q.rows : NULL }, net, N, panel, delta, false);
 }
 
 START_TEST(networks_in_blocks_give_each_row_what_it_gives_alone)

@@ -101,7 +101,7 @@ static void work(void *arg, const mmi_exec *x)
     float *delta = take_floats(l->N * l->out, NAN), *x_packed = take_floats(l->N * l->in, 0);
     for (int64_t i = 0; i < l->N * l->in; i++)
         x_packed[i] = (float)l->x64[i];
-    mmi_linear_add(x, l->added, l->added0, mmi_operand_of(x_packed, w.w.cols), w, b, l->N, NULL, delta);
+    mmi_linear_add(x, l->added, l->added0, mmi_operand_of(x_packed, w.w.cols), w, b, l->N, NULL, delta, false);
     mmi_linear_backward(x, l->dx, l->ldx, l->weights, l->ldy, l->x, l->ldx, w, b, l->N, l->accumulate);
 }
 
@@ -196,7 +196,7 @@ START_TEST(narrow_weights_give_the_products_of_what_they_hold)
                     mmi_linear_forward(&e, y, out, mmi_operand_of(x, in), pw, pb, N, panel);
                     ck_close(y, y64, N * out, 1e-6, mmi_path_get(p)->name);
                     memcpy(y, start, (size_t)(N * out) * sizeof *y);
-                    mmi_linear_add(&e, y, y, mmi_operand_of(x, in), pw, pb, N, panel, delta);
+                    mmi_linear_add(&e, y, y, mmi_operand_of(x, in), pw, pb, N, panel, delta, false);
                     for (int64_t i = 0; i < N * out; i++)
                         y64[i] += start[i];
                     ck_close(y, y64, N * out, 1e-6, mmi_path_get(p)->name);
@@ -204,6 +204,42 @@ START_TEST(narrow_weights_give_the_products_of_what_they_hold)
                 }
         release_all();
     }
+}
+END_TEST
+
+/* y [N, out] += x · wᵀ (+ b), by whoever reads it next where that is left to them. */
+static bool add_later(float *y, const mmi_exec *e, const float *x, mmi_param w, mmi_param b, int64_t N)
+{
+    const int64_t out = w.w.rows, in = w.w.cols;
+    float *panel = take_floats(out * in, NAN), *delta = take_floats(N * out, NAN);
+    bool left = mmi_linear_add(e, y, y, mmi_operand_of(x, in), w, b, N, panel, delta, true);
+    if (left)
+        e->k.add(y, delta, N * out);
+    return left;
+}
+
+START_TEST(what_is_left_to_be_added_is_what_would_have_been_added)
+{
+    enum { N = 5, IN = 64, OUT = 37 };
+    test_rng rng = { 31 };
+    float *x = take_random(&rng, N * IN, 1), *w = take_random(&rng, OUT * IN, 1), *b = take_random(&rng, OUT, 1);
+    float *start = take_random(&rng, N * OUT, 1), *panel = take_floats(OUT * IN, NAN), *delta = take_floats(N * OUT, NAN);
+    const mmi_loras loras = { NULL, 0, NULL };
+    for (int32_t p = 0; p < mmi_path_count(); p++)
+        for (int kind = 0; kind < 3; kind++) {
+            mmi_exec e = exec_create(mmi_path_get(p), 2, FOR_PRODUCTS);
+            mmi_param pw = { { w, MM_F32, OUT, IN }, NULL, kind == 2 ? &loras : NULL }, pb = { 0 };
+            if (kind == 1)
+                pb = (mmi_param){ { b, MM_F32, 1, OUT }, NULL, NULL };
+            float *want = take_copy(start, N * OUT), *y = take_copy(start, N * OUT);
+            ck_assert(!mmi_linear_add(&e, want, want, mmi_operand_of(x, IN), pw, pb, N, panel, delta, false));
+            ck_assert_int_eq(add_later(y, &e, x, pw, pb, N), kind == 0);
+            ck_assert_msg(same_bits(y, want, N * OUT), "%s, kind %d", e.k.name, kind);
+            y = take_floats(N * OUT, NAN); /* what begins elsewhere is added at once */
+            ck_assert(!mmi_linear_add(&e, y, start, mmi_operand_of(x, IN), pw, pb, N, panel, delta, true));
+            ck_assert(same_bits(y, want, N * OUT));
+            exec_free(&e);
+        }
 }
 END_TEST
 
@@ -244,6 +280,7 @@ int main(void)
     tcase_add_loop_test(tests, products_and_their_gradients_agree_with_the_reference, 0, SHAPES);
     tcase_add_test(tests, gradients_that_nobody_wants_are_left_out);
     tcase_add_test(tests, narrow_weights_give_the_products_of_what_they_hold);
+    tcase_add_test(tests, what_is_left_to_be_added_is_what_would_have_been_added);
     tcase_add_test(tests, matrices_join_only_when_they_and_their_gradients_lie_in_a_row);
     return run_suite(suite);
 }

@@ -199,6 +199,38 @@ START_TEST(a_norm_may_write_over_its_input_and_keep_nothing)
 }
 END_TEST
 
+START_TEST(what_is_added_before_and_quantized_behind_a_norm_has_the_bits_of_three_steps)
+{
+    static const int64_t rows[] = { 1, 7, 16, 41 };
+    enum { C = 96, MOST = 41 };
+    const int64_t bytes = mmi_quantized_row(C);
+    test_rng rng = { 72 };
+    for (int layernorm = 0; layernorm < 2; layernorm++) {
+        norm n = prepare((norm){ .N = MOST, .C = C, .heads = 1, .ld = C, .layernorm = layernorm }, &rng);
+        float *delta = take_random(&rng, MOST * C, 1);
+        for (int32_t p = 0; p < mmi_path_count(); p++)
+            for (int threads = 1; threads <= 3; threads++)
+                for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+                    const int64_t N = rows[r];
+                    mmi_exec x = exec_create(mmi_path_get(p), threads, 1);
+                    float *sum = take_copy(n.x, N * C), *y = take_floats(N * C, NAN), *want = take_floats(N * C, NAN);
+                    unsigned char *quantized = take(2 * N * bytes, 1), *whole = quantized + N * bytes;
+                    x.k.add(sum, delta, N * C);
+                    mmi_norm_forward(&x, want, NULL, NULL, sum, params(&n), N, C, NULL);
+                    for (int64_t i = 0; i < N; i++)
+                        x.k.quantize(whole + i * bytes, C, want + i * C, 0, C);
+                    float *in = take_copy(n.x, N * C);
+                    mmi_norm_beside beside = { .x = in, .delta = delta, .q = { &x.k, quantized, C } };
+                    mmi_norm_forward(&x, y, NULL, NULL, in, params(&n), N, C, &beside);
+                    ck_assert_msg(same_bits(y, want, N * C) && same_bits(in, sum, N * C) &&
+                                      memcmp(quantized, whole, (size_t)(N * bytes)) == 0,
+                                  "%s: %lld rows on %d threads", x.k.name, (long long)N, threads);
+                    exec_free(&x);
+                }
+    }
+}
+END_TEST
+
 START_TEST(parameters_that_are_not_trained_get_no_gradient)
 {
     test_rng rng = { 71 };
@@ -223,6 +255,7 @@ int main(void)
     tcase_add_loop_test(tests, layernorm_and_its_gradients_agree_with_the_reference, 0, SHAPES);
     tcase_add_test(tests, norms_of_heads_and_their_gradients_agree_with_the_reference);
     tcase_add_test(tests, a_norm_may_write_over_its_input_and_keep_nothing);
+    tcase_add_test(tests, what_is_added_before_and_quantized_behind_a_norm_has_the_bits_of_three_steps);
     tcase_add_test(tests, parameters_that_are_not_trained_get_no_gradient);
     return run_suite(suite);
 }
