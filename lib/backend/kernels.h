@@ -107,10 +107,11 @@ typedef struct mmi_kernels {
     void (*gemv_rows_rounded)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype,
                               int64_t ldw, int64_t M, int64_t N, int64_t K, int32_t round);
 
-    /* Attention of a few rows of queries (M up to 8 or so), keys and values in float32 or bf16 as a cache has them, ldk
-     * and ldv numbers apart, those of q and out D, a multiple of 32: s[M, N] = q[M, D] · k[N, D]ᵀ, and out[M, D] +=
-     * s[M, N] · v[N, D]. bf16 gives the same bits as its numbers in float32. `ahead`, if not NULL, is what is read
-     * next, laid out as k or v: it is asked for on the way. */
+    /* Attention of a few rows of queries (M up to 8 or so), keys and values in float32, bf16 or q8_0 as a cache has
+     * them, ldk and ldv numbers apart (in q8_0 a multiple of 32), those of q and out D, a multiple of 32 up to
+     * MMI_FEW_WIDTH: s[M, N] = q[M, D] · k[N, D]ᵀ, and out[M, D] += s[M, N] · v[N, D]. Fewer bits give the same as
+     * what they widen to. `ahead`, if not NULL, is what is read next, laid out as k or v: it is asked for on the way.
+     */
     void (*few_scores)(float *s, int64_t lds, const float *q, const void *k, int32_t dtype, int64_t ldk, int64_t M,
                        int64_t N, int64_t D, const void *ahead);
     void (*few_values)(float *out, const float *s, int64_t lds, const void *v, int32_t dtype, int64_t ldv, int64_t M,
@@ -169,6 +170,8 @@ typedef struct mmi_kernels {
     int32_t round_attention; /* measured: attention's products are faster rounded to bf16 */
     int64_t attention_worth; /* measured: so many products of queries with keys are worth another thread */
 } mmi_kernels;
+
+#define MMI_FEW_WIDTH 1024 /* of a head that few_scores() and few_values() take */
 
 enum { MMI_BEATS_BLAS_NEVER = 0, MMI_BEATS_BLAS_IN_PLACE = 1, MMI_BEATS_BLAS_ALWAYS = 2 };
 

@@ -43,8 +43,7 @@ typedef struct tile {
     float *out;       /* [R, D] forward's sum; backward's dq */
     float *dout;      /* [R, D] */
     float *s, *dp;    /* [R, KEYS]; s of few rows [FEW_ROWS, FEW_KEYS] */
-    float *room;      /* [step, D], for keys and for values that are widened */
-    float *kt, *vt;   /* [D, KEYS] */
+    float *kt, *vt;   /* [D, KEYS]; keys and values are widened in vt's place */
     float *m, *l;     /* [R] running maximum and sum; backward: lse and delta */
     const void *next; /* keys that this thread reads after the tile's, unless it is NULL */
     bool rounded;     /* products go by panels */
@@ -124,9 +123,8 @@ static tile tile_place(const job *j, int worker)
 static void tile_rows(tile *t, const job *j, int64_t rows)
 {
     t->rows = rows;
-    t->few = rows <= FEW_ROWS && j->a->D % FEW_STEP == 0;
+    t->few = rows <= FEW_ROWS && j->a->D % FEW_STEP == 0 && j->a->D <= MMI_FEW_WIDTH;
     t->step = KEYS;
-    t->room = t->vt;
     t->rounded = j->a->rounded && rows > FEW_ROWS && can_round(&j->x->k, j->tokens * j->heads, j->a->D);
 }
 
@@ -170,21 +168,15 @@ static const void *key_at(const mmi_attention *a, const mmi_segment *s, int64_t 
     return (const unsigned char *)base + mmi_dtype_bytes(a->kv_dtype, at);
 }
 
-/* Whether few rows read keys and values where they lie. */
-static bool in_place(const mmi_attention *a)
-{
-    return a->kv_dtype == MM_F32 || a->kv_dtype == MM_BF16;
-}
-
 /* In place where they are float32, or where few rows read them as they are, else widened. */
 static operand tile_of(const tile *t, const job *j, const mmi_segment *s, int64_t g, const void *base)
 {
     const mmi_attention *a = j->a;
     const void *from = key_at(a, s, t->first_key, g, base);
-    if (a->kv_dtype == MM_F32 || (in_place(a) && t->few))
+    if (a->kv_dtype == MM_F32 || t->few)
         return (operand){ from, a->ldk, a->kv_dtype };
-    j->x->k.widen(t->room, from, a->kv_dtype, t->keys * a->D);
-    return (operand){ t->room, a->D, MM_F32 };
+    j->x->k.widen(t->vt, from, a->kv_dtype, t->keys * a->D);
+    return (operand){ t->vt, a->D, MM_F32 };
 }
 
 /* Rows of the tile in the order (token, head): row r is token r / heads, head g * heads + r % heads. */
@@ -249,7 +241,7 @@ static void scores(tile *t, const job *j, const mmi_segment *s, int64_t g)
         multiply(j, t->s, KEYS, t->p.q, right, t->rows, t->keys, a->D, false);
     } else if (t->few) {
         k->few_scores(t->s, t->step, t->q, keys.data, keys.dtype, keys.ld, t->rows, t->keys, a->D,
-                      in_place(a) ? key_at(a, s, t->first_key, g, a->v) : NULL);
+                      key_at(a, s, t->first_key, g, a->v));
     } else if (t->rows <= FEW_ROWS) {
         k->gemv_rows(t->s, KEYS, t->q, a->D, keys.data, MM_F32, keys.ld, t->rows, t->keys, a->D);
     } else {
@@ -343,11 +335,11 @@ static int64_t segment_of(const mmi_attention *a, int64_t piece)
     return low;
 }
 
-/* The first key of a piece, or NULL: it is not the same thread's as the one before it, or is not read in place. */
+/* The first key of a piece, or NULL: it is not the same thread's as the one before it. */
 static const void *first_key_of(const job *j, int64_t piece)
 {
     const mmi_attention *a = j->a;
-    if (j->run == 0 || piece % j->run == 0 || piece >= j->pieces || !in_place(a))
+    if (j->run == 0 || piece % j->run == 0 || piece >= j->pieces)
         return NULL;
     int64_t index = segment_of(a, piece);
     return key_at(a, &a->segments[index], 0, (piece - a->piece_first[index]) % a->G, a->k);
@@ -366,10 +358,8 @@ static void forward_piece(const job *j, int64_t piece, int worker)
     mmi_piece_rows(mmi_pieces(s->count, j->tokens) - 1 - local / a->G, j->tokens, s->count, &first, &last);
     t.first_query = first;
     tile_rows(&t, j, (last - first) * j->heads);
-    if (t.few) {
+    if (t.few)
         t.step = FEW_KEYS;
-        t.room = t.dout; /* R rows, which are more, of the backward pass */
-    }
     if (a->before)
         a->before(a->arg, s, g);
     load_queries(&t, j, s, g, last - first);
@@ -381,7 +371,7 @@ static void forward_piece(const job *j, int64_t piece, int worker)
     int64_t seen = s->past + last;
     for (t.first_key = 0; t.first_key < seen; t.first_key += t.step) {
         t.keys = seen - t.first_key < t.step ? seen - t.first_key : t.step;
-        if (t.few && in_place(a))
+        if (t.few)
             t.next =
                 t.first_key + t.keys < seen ? key_at(a, s, t.first_key + t.keys, g, a->k) : first_key_of(j, piece + 1);
         scores(&t, j, s, g);

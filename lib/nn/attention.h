@@ -17,7 +17,7 @@ typedef struct mmi_segment {
 /* Where q, k, v lie, in elements. Without a cache, head g of row i of k is at k + i * ldk + g * head_stride (and v
  * alike). With one, sequence s, key t is at k + s * sequence_stride + t * ldk + g * head_stride. Query head h reads
  * key/value head h / (H / G). Keys and values that are not float32 are widened tile by tile, but a few rows read
- * bf16 as it is; the backward pass takes float32 only. */
+ * them as they are; the backward pass takes float32 only. */
 typedef struct mmi_attention {
     const float *q;
     const void *k, *v;

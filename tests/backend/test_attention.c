@@ -2,10 +2,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/dtype.h"
 #include "tables.h"
 
-static const int32_t dtypes[] = { MM_F32, MM_BF16 };
-static const int64_t widths[] = { 32, 64, 96, 128, 160, 224 };
+static const int32_t dtypes[] = { MM_F32, MM_BF16, MM_Q8_0 };
+static const int64_t widths[] = { 32, 64, 96, 128, 160, 224, MMI_FEW_WIDTH };
 enum { MOST_ROWS = 9, MOST_KEYS = 40, WIDTHS = sizeof widths / sizeof *widths };
 
 /* N keys (or values) of D numbers, `ld` apart, in slot 1 as `dtype` and in slot 2 as float32. */
@@ -18,11 +19,11 @@ typedef struct keys {
 
 static keys keys_of(const mmi_kernels *k, int round, test_rng *rng)
 {
-    keys a = { rng_between(rng, 0, MOST_KEYS), widths[rng_between(rng, 0, WIDTHS - 1)], 0, dtypes[round % 2], 0, 0 };
-    a.ld = a.D + rng_between(rng, 0, 2);
+    keys a = { rng_between(rng, 0, MOST_KEYS), widths[rng_between(rng, 0, WIDTHS - 1)], 0, dtypes[round % 3], 0, 0 };
+    a.ld = a.D + rng_between(rng, 0, 2) * (a.dtype == MM_Q8_0 ? MMI_BLOCK : 1);
     const int64_t n = a.N > 0 ? (a.N - 1) * a.ld + a.D : 0;
     a.wide = edge_random(2, n, rng, 1);
-    a.narrow = edge_place(1, n * (int64_t)mm_dtype_size(a.dtype));
+    a.narrow = edge_place(1, (int64_t)mmi_dtype_bytes(a.dtype, n));
     k->narrow(a.narrow, a.wide, a.dtype, n);
     k->widen(a.wide, a.narrow, a.dtype, n);
     return a;

@@ -298,6 +298,8 @@ START_TEST(keys_and_values_in_fewer_bits_count_as_what_they_widen_to)
         { 4, 2, 32, { 1, 7, 70, 3 }, false, 210, { 0, 5, 64, 130 } },
         { 3, 3, 64, { 2, 9 }, true, 90, { 70, 33 } },
         { 8, 2, 64, { 1, 1, 2 }, false, 300, { 299, 127, 5 } },
+        { 4, 2, 96, { 1, 3 }, false, 150, { 140, 2 } },
+        { 2, 1, 1024 + 32, { 1, 2 }, false, 10, { 7, 0 } }, /* wider than what few rows' own kernels take */
     };
     static const int32_t dtypes[] = { MM_F32, MM_BF16, MM_Q8_0 };
     test_rng rng = { 220 };
@@ -566,7 +568,7 @@ int main(void)
     tcase_add_loop_test(tests, causal_attention_and_its_gradients_agree_with_the_reference, 0, SHAPES);
     tcase_add_loop_test(tests, masked_keys_are_seen_by_nobody_forward_and_backward, 0, MASKED);
     tcase_add_loop_test(tests, new_tokens_see_the_cached_ones_before_them, 0, CACHED);
-    tcase_add_loop_test(tests, keys_and_values_in_fewer_bits_count_as_what_they_widen_to, 0, 9);
+    tcase_add_loop_test(tests, keys_and_values_in_fewer_bits_count_as_what_they_widen_to, 0, 15);
     tcase_add_loop_test(tests, rounded_products_stay_near_and_have_the_same_bits_on_any_number_of_threads, 0,
                         SHAPES + MASKED + CACHED);
     tcase_add_test(tests, rows_that_see_masked_keys_only_stay_finite_both_ways);

@@ -19,7 +19,7 @@ float mmi_c_from_f16(uint16_t bits);
 uint16_t mmi_c_to_bf16(float x);
 uint16_t mmi_c_to_f16(float x);
 float mmi_c_round(float x, int32_t dtype);                   /* to dtype's nearest number and back */
-float mmi_c_number(const void *w, int32_t dtype, int64_t i); /* number i of float32, bf16 or f16 */
+float mmi_c_number(const void *w, int32_t dtype, int64_t i); /* number i of float32, bf16, f16 or q8_0 */
 void mmi_c_widen(float *y, const void *x, int32_t dtype, int64_t n);
 void mmi_c_narrow(void *y, const float *x, int32_t dtype, int64_t n);
 

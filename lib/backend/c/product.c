@@ -5,6 +5,7 @@
 #include <minimind/view.h>
 
 #include "backend/kernels.h"
+#include "base/dtype.h"
 
 void mmi_c_gemm_tile(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b, int64_t ldb,
                      int64_t M, int64_t N, int64_t K, int32_t accumulate)
@@ -30,6 +31,11 @@ float mmi_c_number(const void *w, int32_t dtype, int64_t i)
         return x;
     }
     uint16_t bits;
+    if (dtype == MM_Q8_0) {
+        const unsigned char *block = (const unsigned char *)w + i / MMI_BLOCK * (2 + MMI_BLOCK);
+        memcpy(&bits, block, sizeof bits);
+        return (float)(int8_t)block[2 + i % MMI_BLOCK] * mmi_c_from_f16(bits);
+    }
     memcpy(&bits, (const unsigned char *)w + 2 * i, sizeof bits);
     return dtype == MM_BF16 ? mmi_c_from_bf16(bits) : mmi_c_from_f16(bits);
 }

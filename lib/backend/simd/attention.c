@@ -3,6 +3,7 @@
 
 #include "backend/simd/table.h"
 #include "backend/simd/words.h"
+#include "base/dtype.h"
 
 #if VL == 4
 #define TREES 4 /* of so many vectors' sums are added up at a time */
@@ -49,35 +50,63 @@ static ALWAYS_INLINE vf sums_of(const vf v[VL])
 #endif
 }
 
-/* Numbers p and on of an array of float32 or bf16. */
-static ALWAYS_INLINE vf numbers(const void *array, int64_t p, int32_t dtype)
+/* What n numbers take, in q8_0 a multiple of 32. */
+static ALWAYS_INLINE int64_t bytes_of(int64_t n, int32_t dtype)
 {
-    return dtype == MM_F32 ? vf_load((const float *)array + p) : load_words((const uint16_t *)array + p, dtype);
+    return dtype == MM_F32 ? 4 * n : dtype == MM_BF16 ? 2 * n : n / MMI_BLOCK * (2 + MMI_BLOCK);
 }
 
-/* The products of ROWS rows of q and SIDE keys. Lines of `ahead` come from beyond the second-level cache meanwhile,
- * which takes as long. */
-static ALWAYS_INLINE void scores_of(float *s, int64_t lds, const float *q, const unsigned char *k, int64_t distance,
-                                    int32_t dtype, int64_t D, const unsigned char *ahead)
+/* Numbers p and on of an array. */
+static ALWAYS_INLINE vf numbers(const unsigned char *array, int64_t p, int32_t dtype)
 {
-    const int64_t size = dtype == MM_F32 ? 4 : 2;
+    if (dtype == MM_F32)
+        return vf_load((const float *)(const void *)array + p);
+    if (dtype == MM_BF16)
+        return load_words(array + 2 * p, dtype);
+    const unsigned char *block = array + bytes_of(p, dtype);
+    int16_t scale;
+    memcpy(&scale, block, sizeof scale);
+    return vf_mul(vf_load_bytes(block + 2 + p % MMI_BLOCK), vf_set_f16(scale));
+}
+
+/* Scores that are not worth a tree; called, for it is not worth its room in several places either. */
+static __attribute__((noinline)) void few(float *s, int64_t lds, const float *q, const unsigned char *k, int64_t ldk,
+                                          int32_t dtype, int64_t M, int64_t N, int64_t D)
+{
+    if (dtype != MM_Q8_0) {
+        SIMD(gemv_rows)(s, lds, q, D, k, dtype, ldk, M, N, D);
+        return;
+    }
+    float room[MMI_FEW_WIDTH];
+    for (int64_t j = 0; j < N && M > 0; j++) {
+        SIMD(widen_blocks)(room, k + j * bytes_of(ldk, dtype), dtype, D);
+        SIMD(gemv_rows)(s + j, lds, q, D, room, MM_F32, D, M, 1, D);
+    }
+}
+
+/* The products of `rows` rows of q and `side` keys, ROWS * SIDE of them. Lines of `ahead` come from beyond the
+ * second-level cache meanwhile, which takes as long. */
+static ALWAYS_INLINE void scores_of(float *s, int64_t lds, const float *q, const unsigned char *k, int64_t distance,
+                                    int32_t dtype, const int rows, const int side, int64_t D,
+                                    const unsigned char *ahead)
+{
     vf sum[TREES * VL];
     UNROLL
     for (int i = 0; i < ROWS * SIDE; i++)
         sum[i] = vf_zero();
     for (int64_t p = 0; p < D; p += VL) {
-        vf keys[SIDE];
+        vf keys[2 * SIDE];
         UNROLL
-        for (int j = 0; j < SIDE; j++) {
+        for (int j = 0; j < side; j++) {
             keys[j] = numbers(k + j * distance, p, dtype);
-            __builtin_prefetch(ahead + j * distance + p * size, 0, 2);
+            __builtin_prefetch(ahead + j * distance + bytes_of(p, dtype), 0, 2);
         }
         UNROLL
-        for (int i = 0; i < ROWS; i++) {
+        for (int i = 0; i < rows; i++) {
             vf query = vf_load(q + i * D + p);
             UNROLL
-            for (int j = 0; j < SIDE; j++)
-                sum[i * SIDE + j] = vf_fma(query, keys[j], sum[i * SIDE + j]);
+            for (int j = 0; j < side; j++)
+                sum[i * side + j] = vf_fma(query, keys[j], sum[i * side + j]);
         }
     }
     float all[TREES * VL];
@@ -85,24 +114,34 @@ static ALWAYS_INLINE void scores_of(float *s, int64_t lds, const float *q, const
     for (int i = 0; i < TREES; i++)
         vf_store(all + i * VL, sums_of(sum + i * VL));
     UNROLL
-    for (int i = 0; i < ROWS; i++)
-        memcpy(s + i * lds, all + i * SIDE, SIDE * sizeof *s);
+    for (int i = 0; i < rows; i++)
+        memcpy(s + i * lds, all + i * side, (size_t)side * sizeof *s);
 }
 
-/* ROWS rows of q at a time; what is left of them is not worth a tree. */
+/* Of `rows` rows of q. */
+static ALWAYS_INLINE void scores_of_rows(float *s, int64_t lds, const float *q, const unsigned char *k, int64_t ldk,
+                                         int32_t dtype, const int rows, int64_t N, int64_t D,
+                                         const unsigned char *ahead)
+{
+    const int64_t distance = bytes_of(ldk, dtype);
+    const int side = ROWS * SIDE / rows;
+    int64_t j = 0;
+    for (; j + side <= N; j += side)
+        scores_of(s + j, lds, q, k + j * distance, distance, dtype, rows, side, D, ahead + j * distance);
+    if (j < N)
+        few(s + j, lds, q, k + j * distance, ldk, dtype, rows, N - j, D);
+}
+
+/* ROWS rows of q at a time, and half as many; what is left of them is not worth a tree. */
 static ALWAYS_INLINE void scores(float *s, int64_t lds, const float *q, const unsigned char *k, int64_t ldk,
                                  int32_t dtype, int64_t M, int64_t N, int64_t D, const unsigned char *ahead)
 {
-    const int64_t size = dtype == MM_F32 ? 4 : 2, distance = ldk * size;
     int64_t i = 0;
-    for (; i + ROWS <= M; i += ROWS) {
-        int64_t j = 0;
-        for (; j + SIDE <= N; j += SIDE)
-            scores_of(s + i * lds + j, lds, q + i * D, k + j * distance, distance, dtype, D, ahead + j * distance);
-        if (j < N)
-            SIMD(gemv_rows)(s + i * lds + j, lds, q + i * D, D, k + j * distance, dtype, ldk, ROWS, N - j, D);
-    }
-    SIMD(gemv_rows)(s + i * lds, lds, q + i * D, D, k, dtype, ldk, M - i, N, D);
+    for (; i + ROWS <= M; i += ROWS)
+        scores_of_rows(s + i * lds, lds, q + i * D, k, ldk, dtype, ROWS, N, D, ahead);
+    for (; i + ROWS / 2 <= M; i += ROWS / 2)
+        scores_of_rows(s + i * lds, lds, q + i * D, k, ldk, dtype, ROWS / 2, N, D, ahead);
+    few(s + i * lds, lds, q + i * D, k, ldk, dtype, M - i, N, D);
 }
 
 void SIMD(few_scores)(float *s, int64_t lds, const float *q, const void *k, int32_t dtype, int64_t ldk, int64_t M,
@@ -112,8 +151,10 @@ void SIMD(few_scores)(float *s, int64_t lds, const float *q, const void *k, int3
         ahead = k;
     if (dtype == MM_F32)
         scores(s, lds, q, k, ldk, MM_F32, M, N, D, ahead);
-    else
+    else if (dtype == MM_BF16)
         scores(s, lds, q, k, ldk, MM_BF16, M, N, D, ahead);
+    else
+        scores(s, lds, q, k, ldk, MM_Q8_0, M, N, D, ahead);
 }
 
 /* Vectors of out, of each row: enough sums to wait for none, and of 32 numbers at most; and so many where there are
@@ -131,7 +172,6 @@ static ALWAYS_INLINE void values_of(float *out, const float *s, int64_t lds, con
                                     int32_t dtype, const int rows, const int vecs, int64_t N, int64_t D,
                                     const unsigned char *ahead)
 {
-    const int64_t size = dtype == MM_F32 ? 4 : 2;
     vf sum[ROWS * MOST_VECS];
     UNROLL
     for (int i = 0; i < rows; i++) {
@@ -144,7 +184,7 @@ static ALWAYS_INLINE void values_of(float *out, const float *s, int64_t lds, con
         UNROLL
         for (int j = 0; j < vecs; j++) {
             value[j] = numbers(v, j * VL, dtype);
-            __builtin_prefetch(ahead + j * VL * size, 0, 2);
+            __builtin_prefetch(ahead + bytes_of(j * VL, dtype), 0, 2);
         }
         UNROLL
         for (int i = 0; i < rows; i++) {
@@ -166,14 +206,15 @@ static ALWAYS_INLINE void values_of_rows(float *out, const float *s, int64_t lds
                                          int64_t distance, int32_t dtype, const int rows, int64_t N, int64_t D,
                                          const unsigned char *ahead)
 {
-    const int64_t size = dtype == MM_F32 ? 4 : 2;
     int64_t c = 0;
 #if MOST_VECS > VECS
-    for (; c + MOST_VECS * VL <= D; c += MOST_VECS * VL)
-        values_of(out + c, s, lds, v + c * size, distance, dtype, rows, MOST_VECS, N, D, ahead + c * size);
+    for (; rows > 1 && c + MOST_VECS * VL <= D; c += MOST_VECS * VL)
+        values_of(out + c, s, lds, v + bytes_of(c, dtype), distance, dtype, rows, MOST_VECS, N, D,
+                  ahead + bytes_of(c, dtype));
 #endif
     for (; c < D; c += VECS * VL)
-        values_of(out + c, s, lds, v + c * size, distance, dtype, rows, VECS, N, D, ahead + c * size);
+        values_of(out + c, s, lds, v + bytes_of(c, dtype), distance, dtype, rows, VECS, N, D,
+                  ahead + bytes_of(c, dtype));
 }
 
 static ALWAYS_INLINE void values(float *out, const float *s, int64_t lds, const unsigned char *v, int64_t distance,
@@ -182,6 +223,10 @@ static ALWAYS_INLINE void values(float *out, const float *s, int64_t lds, const 
     int64_t i = 0;
     for (; i + ROWS <= M; i += ROWS)
         values_of_rows(out + i * D, s + i * lds, lds, v, distance, dtype, ROWS, N, D, ahead);
+#if ROWS > 2
+    for (; i + ROWS / 2 <= M; i += ROWS / 2)
+        values_of_rows(out + i * D, s + i * lds, lds, v, distance, dtype, ROWS / 2, N, D, ahead);
+#endif
     for (; i < M; i++)
         values_of_rows(out + i * D, s + i * lds, lds, v, distance, dtype, 1, N, D, ahead);
 }
@@ -192,7 +237,9 @@ void SIMD(few_values)(float *out, const float *s, int64_t lds, const void *v, in
     if (!ahead)
         ahead = v;
     if (dtype == MM_F32)
-        values(out, s, lds, v, 4 * ldv, MM_F32, M, N, D, ahead);
+        values(out, s, lds, v, bytes_of(ldv, dtype), MM_F32, M, N, D, ahead);
+    else if (dtype == MM_BF16)
+        values(out, s, lds, v, bytes_of(ldv, dtype), MM_BF16, M, N, D, ahead);
     else
-        values(out, s, lds, v, 2 * ldv, MM_BF16, M, N, D, ahead);
+        values(out, s, lds, v, bytes_of(ldv, dtype), MM_Q8_0, M, N, D, ahead);
 }

@@ -66,6 +66,8 @@ static inline vf vf_load_bf16(const void *p)
 {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(p)), 16));
 }
+static inline vf vf_load_bytes(const void *p) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(p))); }
+static inline vf vf_set_f16(int16_t bits) { return _mm512_cvtph_ps(_mm256_set1_epi16(bits)); }
 static inline vf vf_load_f16(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256(p)); }
 static inline void vf_store_f16(void *p, vf v)
 {

@@ -92,6 +92,13 @@ static inline vf vf_load_bf16(const void *p)
 {
     return vreinterpretq_f32_u32(vshlq_n_u32(vmovl_u16(load_halves(p)), 16));
 }
+static inline vf vf_load_bytes(const void *p)
+{
+    uint32_t four;
+    memcpy(&four, p, sizeof four);
+    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vcreate_s8(four)))));
+}
+static inline vf vf_set_f16(int16_t bits) { return vcvt_f32_f16(vreinterpret_f16_s16(vdup_n_s16(bits))); }
 static inline vf vf_load_f16(const void *p) { return vcvt_f32_f16(vreinterpret_f16_u16(load_halves(p))); }
 static inline void vf_store_f16(void *p, vf v)
 {
