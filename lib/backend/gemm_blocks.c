@@ -138,7 +138,8 @@ static void multiply_pair(void *arg, int64_t piece, int worker)
     p->then(p->arg, j, j_end);
 }
 
-/* Columns in so many pieces, blocks of 32 each, that threads have as much to do; else in more than enough. */
+/* Columns in so many pieces, blocks of 32 each, that threads have as much to do; else in more than enough. No number
+ * depends on where they are cut. */
 static int64_t even_columns(int64_t N, int threads)
 {
     const int64_t whole = mmi_pieces(N, MMI_BLOCK);

@@ -99,6 +99,7 @@ static mm_status run_layers(mm_context *ctx, const mmi_pass *pass)
     }
     if (ctx->owed)
         mmi_vector_axpy(&ctx->exec, p->x_final, 1, p->delta, pass->N * ctx->arch->C);
+    ctx->owed = false;
     mmi_share_weights(ctx, pass); /* here all threads are awake, mostly */
     run_head(ctx, pass);
     return MM_OK;
