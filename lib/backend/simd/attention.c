@@ -167,9 +167,9 @@ void SIMD(few_scores)(float *s, int64_t lds, const float *q, const void *k, int3
 #define MOST_VECS 4
 #endif
 
-/* `vecs` vectors of each of `rows` rows of out. */
+/* `vecs` vectors of each of `rows` rows of out, from column c on, which may lie within a block. */
 static ALWAYS_INLINE void values_of(float *out, const float *s, int64_t lds, const unsigned char *v, int64_t distance,
-                                    int32_t dtype, const int rows, const int vecs, int64_t N, int64_t D,
+                                    int32_t dtype, const int rows, const int vecs, int64_t c, int64_t N, int64_t D,
                                     const unsigned char *ahead)
 {
     vf sum[ROWS * MOST_VECS];
@@ -177,14 +177,14 @@ static ALWAYS_INLINE void values_of(float *out, const float *s, int64_t lds, con
     for (int i = 0; i < rows; i++) {
         UNROLL
         for (int j = 0; j < vecs; j++)
-            sum[i * vecs + j] = vf_load(out + i * D + j * VL);
+            sum[i * vecs + j] = vf_load(out + i * D + c + j * VL);
     }
     for (int64_t n = 0; n < N; n++, v += distance, ahead += distance) {
         vf value[MOST_VECS];
         UNROLL
         for (int j = 0; j < vecs; j++) {
-            value[j] = numbers(v, j * VL, dtype);
-            __builtin_prefetch(ahead + bytes_of(j * VL, dtype), 0, 2);
+            value[j] = numbers(v, c + j * VL, dtype);
+            __builtin_prefetch(ahead + bytes_of(c + j * VL, dtype), 0, 2);
         }
         UNROLL
         for (int i = 0; i < rows; i++) {
@@ -198,7 +198,7 @@ static ALWAYS_INLINE void values_of(float *out, const float *s, int64_t lds, con
     for (int i = 0; i < rows; i++) {
         UNROLL
         for (int j = 0; j < vecs; j++)
-            vf_store(out + i * D + j * VL, sum[i * vecs + j]);
+            vf_store(out + i * D + c + j * VL, sum[i * vecs + j]);
     }
 }
 
@@ -209,12 +209,10 @@ static ALWAYS_INLINE void values_of_rows(float *out, const float *s, int64_t lds
     int64_t c = 0;
 #if MOST_VECS > VECS
     for (; rows > 1 && c + MOST_VECS * VL <= D; c += MOST_VECS * VL)
-        values_of(out + c, s, lds, v + bytes_of(c, dtype), distance, dtype, rows, MOST_VECS, N, D,
-                  ahead + bytes_of(c, dtype));
+        values_of(out, s, lds, v, distance, dtype, rows, MOST_VECS, c, N, D, ahead);
 #endif
     for (; c < D; c += VECS * VL)
-        values_of(out + c, s, lds, v + bytes_of(c, dtype), distance, dtype, rows, VECS, N, D,
-                  ahead + bytes_of(c, dtype));
+        values_of(out, s, lds, v, distance, dtype, rows, VECS, c, N, D, ahead);
 }
 
 static ALWAYS_INLINE void values(float *out, const float *s, int64_t lds, const unsigned char *v, int64_t distance,
