@@ -160,6 +160,8 @@ bool mmi_gemm_pairs(int64_t M)
 void mmi_gemm_pair(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const unsigned char *X, const void *const W[2],
                    int32_t dtype, float *const Y[2], int64_t ldy, mmi_columns_fn then, void *arg)
 {
+    if (N <= 0)
+        return;
     pair p = { .then = then, .arg = arg };
     for (int i = 0; i < 2; i++)
         p.b[i] = (blocks){ .x = x,

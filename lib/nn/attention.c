@@ -60,7 +60,7 @@ typedef struct job {
     int64_t heads;         /* query heads per key head */
     int64_t tokens;        /* per query tile */
     int64_t pieces, group; /* forward: of so many, each call does a group */
-    int64_t run;           /* forward: so many neighbouring pieces are one thread's; 0: they are not dealt out so */
+    int64_t run; /* forward: so many neighbouring pieces are mostly one thread's; 0: they are not dealt out so */
     float scale;
 } job;
 

@@ -151,8 +151,9 @@ typedef struct weighed {
     int64_t n;
 } weighed;
 
-/* The bin of the last one among the likeliest `most`, n or fewer, and among as few as weigh `share`. It holds some.
- * *weight: of all before it. It is looked for from `guess` on, in steps of `step` that double, and then by halving. */
+/* The bin of the last one among the likeliest `most`, and among as few as weigh `share`; the last bin where there are
+ * not so many. *weight: of all before it. It is looked for from `guess` on, in steps of `step` that double, and then by
+ * halving. */
 static int32_t last_bin_of(const mmi_kernels *k, weighed w, int64_t most, double share, int32_t guess, int32_t step,
                            double *weight)
 {
@@ -176,7 +177,8 @@ static int32_t last_bin_of(const mmi_kernels *k, weighed w, int64_t most, double
 
 #define EVERY 16 /* so many tokens one is asked where the bin will be */
 
-/* The same among all tokens. To weigh them all ten times took a third of a draw: some of them say about where. */
+/* The same among all tokens, V or fewer of which are wanted: it holds some. To weigh them all ten times took a third of
+ * a draw: some of them say about where. */
 static int32_t last_bin(const choice *c, int64_t most, double share, double *weight)
 {
     int64_t n = c->V / EVERY, count;

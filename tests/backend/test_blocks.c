@@ -645,6 +645,10 @@ START_TEST(a_pair_of_products_shows_each_column_once_when_both_have_it)
             free(both);
             weighted_free(&p);
         }
+    mmi_exec e = exec_create(mmi_path_get(0), 2, FOR_PRODUCTS);
+    shown none = { .M = 4 };
+    mmi_gemm_pair(&e, 4, 0, 32, NULL, (const void *const[2]){ 0 }, MM_Q8_0, (float *const[2]){ 0 }, 0, show, &none);
+    exec_free(&e);
 }
 END_TEST
 

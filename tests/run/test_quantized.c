@@ -271,6 +271,73 @@ START_TEST(long_passes_stay_near_what_the_weights_hold)
 }
 END_TEST
 
+/* Heads of 32 numbers, so that a cache may be in blocks as well: with norms of heads, with biases, with one query for
+ * each key, and plain. */
+#define WIDE                                                                                                           \
+    "\"hidden_size\":128,\"num_hidden_layers\":2,\"num_attention_heads\":4,\"vocab_size\":97,"                         \
+    "\"intermediate_size\":160,\"max_position_embeddings\":64"
+static const char *const company[] = {
+    "{\"model_type\":\"minimind\",\"minimind_version\":3,\"num_key_value_heads\":2," WIDE "}",
+    "{\"model_type\":\"llama\",\"attention_bias\":true,\"mlp_bias\":true,\"num_key_value_heads\":1," WIDE "}",
+    "{\"model_type\":\"minimind\",\"minimind_version\":2,\"num_key_value_heads\":4," WIDE "}",
+    "{\"model_type\":\"minimind\",\"minimind_version\":2,\"num_key_value_heads\":2," WIDE "}",
+};
+enum { COMPANIES = sizeof company / sizeof *company, STEPS = 3, TOKENS = 6, VOCAB = 97 };
+
+/* Logits [B, TOKENS, VOCAB] of B sequences, some tokens of each at a time. */
+static void run_steps(float *logits, mm_context *context, mm_cache *cache, int32_t B, const int32_t *ids)
+{
+    static const int32_t lengths[STEPS] = { 3, 1, 2 };
+    int32_t part[17 * 3], at = 0;
+    for (int32_t b = 0; b < B; b++)
+        ck_ok(mm_cache_truncate(cache, b, 0));
+    for (int s = 0; s < STEPS; at += lengths[s++]) {
+        for (int32_t b = 0; b < B; b++)
+            memcpy(part + b * lengths[s], ids + b * TOKENS + at, (size_t)lengths[s] * sizeof *part);
+        mm_batch batch = MM_BATCH_INIT;
+        mm_output out = MM_OUTPUT_INIT;
+        batch.ids = part;
+        batch.batch = B;
+        batch.length = lengths[s];
+        batch.cache = cache;
+        ck_ok(mm_forward(context, &batch, &out));
+        const size_t bytes = (size_t)(lengths[s] * VOCAB) * sizeof(float);
+        for (int32_t b = 0; b < B; b++)
+            memcpy(logits + (b * TOKENS + at) * VOCAB, (const float *)out.logits.data + b * lengths[s] * VOCAB, bytes);
+    }
+}
+
+START_TEST(a_sequence_is_the_same_in_any_company)
+{
+    static const int32_t caches[] = { MM_F32, MM_BF16, MM_Q8_0 }, sizes[] = { 2, 5, 17 };
+    enum { MOST = 17 };
+    test_rng rng = { 560 + (unsigned)_i };
+    mm_model *model = model_of(company[_i / 2], 5), *q = quantized(model, dtypes[_i % 2]);
+    const int32_t *ids = take_ints(&rng, MOST * TOKENS, 0, VOCAB - 1);
+    float *alone = take_floats(MOST * TOKENS * VOCAB, NAN), *together = take_floats(MOST * TOKENS * VOCAB, NAN);
+    for (int32_t p = 0; p < mm_kernels_count(); p++)
+        for (int c = 0; c < 3; c++)
+            for (int32_t threads = 1; threads <= 3; threads++) {
+                const char *name = mm_kernels_name(p);
+                mm_context *context = context_on(q, MM_EVAL, MOST, 3, MM_OUT_LOGITS, threads, name);
+                mm_cache *cache = NULL;
+                ck_ok(mm_cache_create(q, MOST, 32, caches[c], &cache));
+                for (int32_t b = 0; b < MOST; b++)
+                    run_steps(alone + b * TOKENS * VOCAB, context, cache, 1, ids + b * TOKENS);
+                for (int n = 0; n < 3; n++) {
+                    run_steps(together, context, cache, sizes[n], ids);
+                    ck_assert_msg(memcmp(together, alone, (size_t)(sizes[n] * TOKENS * VOCAB) * sizeof *alone) == 0,
+                                  "%s, a cache in %s, %d sequences on %d threads", name, mm_dtype_name(caches[c]),
+                                  sizes[n], threads);
+                }
+                mm_cache_free(cache);
+                mm_context_free(context);
+            }
+    mm_model_free(q);
+    mm_model_free(model);
+}
+END_TEST
+
 START_TEST(running_with_blocks_allocates_nothing)
 {
     test_rng rng = { 510 };
@@ -453,6 +520,7 @@ int main(void)
     tcase_add_test(tests, any_number_of_threads_may_look_at_blocks);
     tcase_add_loop_test(tests, logits_stay_near_those_of_float32, 0, MODELS);
     tcase_add_loop_test(tests, long_passes_stay_near_what_the_weights_hold, 0, 2 * WHOLE_STRIPS);
+    tcase_add_loop_test(tests, a_sequence_is_the_same_in_any_company, 0, 2 * COMPANIES);
     tcase_add_loop_test(tests, running_with_blocks_allocates_nothing, 0, MODELS);
     tcase_add_loop_test(tests, estimates_of_blocks_are_exact, 0, MODELS);
     tcase_add_test(tests, estimates_refuse_dtypes_that_weights_cannot_have);
