@@ -24,7 +24,7 @@
 typedef struct blocks {
     const mmi_exec *x;
     const float *X;
-    mmi_quantizing q;
+    unsigned char *room;            /* where X becomes what is read */
     const unsigned char *quantized; /* [rows, K] */
     const unsigned char *W;         /* strips */
     float *Y;
@@ -60,7 +60,7 @@ static void quantize_rows(void *arg, int64_t piece, int worker)
     (void)worker;
     mmi_piece_rows(piece, b->quantize_rows, b->rows, &i, &i_end);
     for (; i < i_end; i++)
-        mmi_quantize(&b->q, i, b->X + i * b->ldx, 0, b->K);
+        b->x->k.quantize(b->room + i * mmi_quantized_row(b->K), b->K, b->X + i * b->ldx, 0, b->K);
 }
 
 /* Rows [i, i_end) of X against rows [j, j_end) of W, from the beginning of a strip. */
@@ -115,8 +115,8 @@ static void multiply_by_slices(blocks *b)
 static void quantize(blocks *b, float *panel)
 {
     const bool few = b->rows <= FEW_BLOCK_ROWS;
-    b->q = (mmi_quantizing){ &b->x->k, (unsigned char *)(few ? mmi_exec_scratch(b->x, 0) : panel), b->K };
-    b->quantized = b->q.rows;
+    b->room = (unsigned char *)(few ? mmi_exec_scratch(b->x, 0) : panel);
+    b->quantized = b->room;
     b->quantize_rows = few ? b->rows : mmi_pieces(QUANTIZED_PER_PIECE, b->K > 0 ? b->K : 1);
     mmi_pool_run(b->x->pool, mmi_pieces(b->rows, b->quantize_rows), quantize_rows, b);
 }

@@ -335,14 +335,18 @@ static int64_t segment_of(const mmi_attention *a, int64_t piece)
     return low;
 }
 
-/* The first key of a piece, or NULL: it is not the same thread's as the one before it. */
-static const void *first_key_of(const job *j, int64_t piece)
+/* The keys that a thread reads after a tile's, of which this segment and key head have `seen`: the next of theirs, or
+ * the first of the next piece. NULL: that is another thread's. */
+static const void *keys_after(const tile *t, const job *j, const mmi_segment *s, int64_t g, int64_t seen, int64_t piece)
 {
     const mmi_attention *a = j->a;
-    if (j->run == 0 || piece % j->run == 0 || piece >= j->pieces)
+    const int64_t key = t->first_key + t->keys, next = piece + 1;
+    if (key < seen)
+        return key_at(a, s, key, g, a->k);
+    if (j->run == 0 || next % j->run == 0 || next >= j->pieces)
         return NULL;
-    int64_t index = segment_of(a, piece);
-    return key_at(a, &a->segments[index], 0, (piece - a->piece_first[index]) % a->G, a->k);
+    int64_t index = segment_of(a, next);
+    return key_at(a, &a->segments[index], 0, (next - a->piece_first[index]) % a->G, a->k);
 }
 
 /* A piece: one segment, one key head, one tile of queries against all keys they see. */
@@ -372,8 +376,7 @@ static void forward_piece(const job *j, int64_t piece, int worker)
     for (t.first_key = 0; t.first_key < seen; t.first_key += t.step) {
         t.keys = seen - t.first_key < t.step ? seen - t.first_key : t.step;
         if (t.few)
-            t.next =
-                t.first_key + t.keys < seen ? key_at(a, s, t.first_key + t.keys, g, a->k) : first_key_of(j, piece + 1);
+            t.next = keys_after(&t, j, s, g, seen, piece);
         scores(&t, j, s, g);
         fold(&t, j, s, g);
     }

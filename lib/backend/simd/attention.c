@@ -69,9 +69,9 @@ static ALWAYS_INLINE vf numbers(const unsigned char *array, int64_t p, int32_t d
     return vf_mul(vf_load_bytes(block + 2 + p % MMI_BLOCK), vf_set_f16(scale));
 }
 
-/* Scores that are not worth a tree; called, for it is not worth its room in several places either. */
-static __attribute__((noinline)) void few(float *s, int64_t lds, const float *q, const unsigned char *k, int64_t ldk,
-                                          int32_t dtype, int64_t M, int64_t N, int64_t D)
+/* Scores that are not worth a tree. Not inlined: it would stand in nine places. */
+static __attribute__((noinline)) void scores_by_rows(float *s, int64_t lds, const float *q, const unsigned char *k,
+                                                     int64_t ldk, int32_t dtype, int64_t M, int64_t N, int64_t D)
 {
     if (dtype != MM_Q8_0) {
         SIMD(gemv_rows)(s, lds, q, D, k, dtype, ldk, M, N, D);
@@ -129,7 +129,7 @@ static ALWAYS_INLINE void scores_of_rows(float *s, int64_t lds, const float *q, 
     for (; j + side <= N; j += side)
         scores_of(s + j, lds, q, k + j * distance, distance, dtype, rows, side, D, ahead + j * distance);
     if (j < N)
-        few(s + j, lds, q, k + j * distance, ldk, dtype, rows, N - j, D);
+        scores_by_rows(s + j, lds, q, k + j * distance, ldk, dtype, rows, N - j, D);
 }
 
 /* ROWS rows of q at a time, and half as many; what is left of them is not worth a tree. */
@@ -141,14 +141,14 @@ static ALWAYS_INLINE void scores(float *s, int64_t lds, const float *q, const un
         scores_of_rows(s + i * lds, lds, q + i * D, k, ldk, dtype, ROWS, N, D, ahead);
     for (; i + ROWS / 2 <= M; i += ROWS / 2)
         scores_of_rows(s + i * lds, lds, q + i * D, k, ldk, dtype, ROWS / 2, N, D, ahead);
-    few(s + i * lds, lds, q + i * D, k, ldk, dtype, M - i, N, D);
+    scores_by_rows(s + i * lds, lds, q + i * D, k, ldk, dtype, M - i, N, D);
 }
 
 void SIMD(few_scores)(float *s, int64_t lds, const float *q, const void *k, int32_t dtype, int64_t ldk, int64_t M,
                       int64_t N, int64_t D, const void *ahead)
 {
     if (!ahead)
-        ahead = k;
+        ahead = k; /* which is here already: one loop for both */
     if (dtype == MM_F32)
         scores(s, lds, q, k, ldk, MM_F32, M, N, D, ahead);
     else if (dtype == MM_BF16)
@@ -157,14 +157,13 @@ void SIMD(few_scores)(float *s, int64_t lds, const float *q, const void *k, int3
         scores(s, lds, q, k, ldk, MM_Q8_0, M, N, D, ahead);
 }
 
-/* Vectors of out, of each row: enough sums to wait for none, and of 32 numbers at most; and so many where there are
- * registers for them. */
+/* Vectors of out, of each row: enough sums to wait for none. VECS are 32 numbers at most, of which a head has a
+ * multiple; several rows have MOST_VECS where a head has so many. */
+#define MOST_VECS 4
 #if ISA_IS_AVX512
 #define VECS 2
-#define MOST_VECS 4
 #else
 #define VECS 4
-#define MOST_VECS 4
 #endif
 
 /* `vecs` vectors of each of `rows` rows of out, from column c on, which may lie within a block. */
@@ -233,7 +232,7 @@ void SIMD(few_values)(float *out, const float *s, int64_t lds, const void *v, in
                       int64_t N, int64_t D, const void *ahead)
 {
     if (!ahead)
-        ahead = v;
+        ahead = v; /* as above */
     if (dtype == MM_F32)
         values(out, s, lds, v, bytes_of(ldv, dtype), MM_F32, M, N, D, ahead);
     else if (dtype == MM_BF16)
