@@ -45,9 +45,9 @@ static ALWAYS_INLINE int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* What is read next of W, where that is not several streams: the hardware does not see that it goes on behind the end
- * of a page, and a strip is a few of them. Some is asked for with each block, because a core can wait for a few lines
- * only. */
+/* What is read next of W: the hardware does not see that it goes on behind the end of a page, and a strip is a few of
+ * them. Some is asked for with each block, because a core can wait for a few lines only. Of a panel, which many rows
+ * meet, that is a share of the next one. */
 typedef struct ahead {
     const unsigned char *at;
     int64_t step; /* bytes */
@@ -60,6 +60,11 @@ static ALWAYS_INLINE void fetch_some(ahead *a)
     a->at += a->step;
 }
 
+/* One row meets a block after the other, once: it asks for the block that comes so much later. */
+typedef struct later {
+    int64_t strips, blocks; /* `strips` in bytes */
+} later;
+
 /* `blocks` blocks of rows of x from block `first` on, against a panel. */
 typedef struct part {
     float *y;
@@ -68,7 +73,8 @@ typedef struct part {
     const unsigned char *w[STREAMS + MOST_STRIPS - 1]; /* strips; one that is missing is the one before it again */
     int64_t K, first, blocks;
     const wide_block *wide; /* of `first` and on, where X_ROWS rows meet q4_0 */
-    ahead ahead;
+    ahead ahead;            /* of a panel */
+    later later;            /* of one strip */
 } part;
 
 static ALWAYS_INLINE const unsigned char *line_of(const part *t, int64_t b, int line, int vec, int32_t dtype)
@@ -89,6 +95,21 @@ static ALWAYS_INLINE void widen_blocks(wide_block *to, const part *t)
                 vb_store(to->numbers[line + lines][j], vb_high(both));
             }
         }
+}
+
+/* Numbers and scales, in the order in which they are read, though the scales lie at the end of their strip. */
+static ALWAYS_INLINE void fetch_block(const part *t, int64_t b, int32_t dtype)
+{
+    const int64_t bytes = mmi_strip_lines(dtype) * MMI_STRIP_LINE, all = t->K / MMI_BLOCK;
+    const unsigned char *w = t->w[0] + t->later.strips;
+    b += t->later.blocks;
+    if (b >= all) {
+        b -= all;
+        w += all * (bytes + MMI_STRIP_SCALES);
+    }
+    for (int64_t i = 0; i < bytes; i += MMI_STRIP_LINE)
+        __builtin_prefetch(w + b * bytes + i);
+    __builtin_prefetch(w + all * bytes + b * MMI_STRIP_SCALES);
 }
 
 /* s += the same four numbers of each row of x, the first of them at `numbers`, · w's. */
@@ -181,7 +202,7 @@ static __attribute__((noinline)) void copy_sums(float *sum, const part *t, int r
 /* Columns [0, cols) of `rows` rows of y, those of one strip `apart` from those of the one before; they are begun with
  * the first block and gone on with after it. */
 static ALWAYS_INLINE void multiply_part(part *t, const int rows, const int strips, int64_t apart, int64_t cols,
-                                        int32_t dtype)
+                                        int32_t dtype, const bool panel)
 {
     _Alignas(64) float sum[MOST_SUMS * VL];
     UNROLL
@@ -191,8 +212,10 @@ static ALWAYS_INLINE void multiply_part(part *t, const int rows, const int strip
         copy_sums(sum, t, rows, strips, apart, cols, false);
     for (int64_t b = t->first; b < t->first + t->blocks; b++) {
         multiply_block(sum, t, b, rows, strips, dtype);
-        if (strips < STREAMS || STREAMS == 1)
+        if (panel)
             fetch_some(&t->ahead);
+        else if (strips == 1) /* several are streams that the hardware follows */
+            fetch_block(t, b, dtype);
     }
     copy_sums(sum, t, rows, strips, apart, cols, true);
 }
@@ -203,31 +226,30 @@ static ALWAYS_INLINE void multiply_row(float *y, const unsigned char *x, const u
                                        int64_t N, int64_t K)
 {
     const int64_t blocks = K / MMI_BLOCK, bytes = (int64_t)mmi_strips_bytes(dtype, MMI_STRIP, K);
-    const int64_t run = STREAMS > 1 ? N / MMI_STRIP / STREAMS : 0;
-    part t = { y, 0, x, { w }, K, 0, blocks, NULL, { w + DISTANCE, bytes / blocks } };
+    const int64_t run = STREAMS > 1 ? N / MMI_STRIP / STREAMS : 0, away = DISTANCE * blocks / bytes;
+    part t = { y, 0, x, { w }, K, 0, blocks, NULL, { 0 }, { away / blocks * bytes, away % blocks } };
     for (int s = 1; s < STREAMS; s++)
         t.w[s] = t.w[s - 1] + run * bytes;
     for (int64_t j = 0; j < run; j++, t.y += MMI_STRIP) {
-        multiply_part(&t, 1, STREAMS, run * MMI_STRIP, STREAMS * MMI_STRIP, dtype);
+        multiply_part(&t, 1, STREAMS, run * MMI_STRIP, STREAMS * MMI_STRIP, dtype, false);
         for (int s = 0; s < STREAMS; s++)
             t.w[s] += bytes;
     }
     t.w[0] = w + STREAMS * run * bytes;
     t.y = y + STREAMS * run * MMI_STRIP;
-    t.ahead.at = t.w[0] + DISTANCE;
     for (int64_t j = STREAMS * run * MMI_STRIP; j < N; j += MMI_STRIP, t.y += MMI_STRIP, t.w[0] += bytes)
-        multiply_part(&t, 1, 1, 0, least(MMI_STRIP, N - j), dtype);
+        multiply_part(&t, 1, 1, 0, least(MMI_STRIP, N - j), dtype, false);
 }
 
 static ALWAYS_INLINE void multiply_panel(part t, int64_t M, int64_t cols, int32_t dtype)
 {
     int64_t step = mmi_quantized_row(t.K), i = 0;
     for (; i + X_ROWS <= M; i += X_ROWS, t.x += X_ROWS * step, t.y += X_ROWS * t.ldy)
-        multiply_part(&t, X_ROWS, MOST_STRIPS, MMI_STRIP, cols, dtype);
+        multiply_part(&t, X_ROWS, MOST_STRIPS, MMI_STRIP, cols, dtype, true);
     for (; i + 2 <= M; i += 2, t.x += 2 * step, t.y += 2 * t.ldy)
-        multiply_part(&t, 2, MOST_STRIPS, MMI_STRIP, cols, dtype);
+        multiply_part(&t, 2, MOST_STRIPS, MMI_STRIP, cols, dtype, true);
     if (i < M)
-        multiply_part(&t, 1, MOST_STRIPS, MMI_STRIP, cols, dtype);
+        multiply_part(&t, 1, MOST_STRIPS, MMI_STRIP, cols, dtype, true);
 }
 
 /* Several rows, panel by panel; the next panel is asked for meanwhile. */
@@ -240,7 +262,7 @@ static ALWAYS_INLINE void multiply_rows(float *y, int64_t ldy, const unsigned ch
     const int64_t groups = M / X_ROWS + (M % X_ROWS + 1) / 2, step = MOST_STRIPS * bytes / blocks / groups;
     for (int64_t j = 0; j < N; j += PANEL, w += MOST_STRIPS * bytes)
         for (int64_t b = 0; b < blocks; b += most) {
-            part t = { y + j, ldy, x, { w }, K, b, least(most, blocks - b), wide, { 0 } };
+            part t = { y + j, ldy, x, { w }, K, b, least(most, blocks - b), wide, { 0 }, { 0 } };
             t.ahead = (ahead){ w + MOST_STRIPS * (bytes + b * (bytes / blocks)), step };
             for (int s = 1; s < MOST_STRIPS; s++)
                 t.w[s] = j + s * MMI_STRIP < N ? w + s * bytes : t.w[s - 1];
