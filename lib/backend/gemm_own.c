@@ -20,10 +20,16 @@ int64_t mmi_gemm_own_scratch(const mmi_kernels *k)
 typedef struct stage {
     product p;      /* of this stage alone */
     bool own_rows;  /* of A; else columns of B */
-    int64_t lines;  /* of a piece */
+    int64_t pieces; /* that the other's lines are dealt out in */
     int64_t shared; /* lines of what is shared */
     int64_t packed_at_once;
 } stage;
+
+/* Lines that are dealt out. */
+static int64_t own_lines(const stage *s)
+{
+    return s->own_rows ? s->p.M : s->p.N;
+}
 
 /* Floats of `lines` lines of K numbers. */
 static int64_t floats_of(const product *p, int64_t lines, int64_t K)
@@ -48,6 +54,16 @@ static void pack_piece(void *arg, int64_t piece, int worker)
     product_pack(&s->p, shared_at(s, k) + floats_of(&s->p, first, K), !s->own_rows, first, last - first, k, K);
 }
 
+/* Lines [*first, *last) of a piece. All have the same number of panels, or the first ones one more: threads that take
+ * them in turn end together. */
+static void lines_of_piece(const stage *s, int64_t piece, int64_t *first, int64_t *last)
+{
+    const int64_t lines = own_lines(s), width = s->p.x->k.gemm_a_rows, panels = mmi_pieces(lines, width);
+    const int64_t each = panels / s->pieces, longer = panels % s->pieces;
+    *first = (piece * each + least(piece, longer)) * width;
+    *last = least(lines, *first + (each + (piece < longer)) * width);
+}
+
 static void multiply_piece(void *arg, int64_t piece, int worker)
 {
     const stage *s = arg;
@@ -55,7 +71,7 @@ static void multiply_piece(void *arg, int64_t piece, int worker)
     const int64_t depth = p->x->k.gemm_depth;
     float *own = mmi_exec_scratch(p->x, worker);
     int64_t first, last;
-    mmi_piece_rows(piece, s->lines, s->own_rows ? p->M : p->N, &first, &last);
+    lines_of_piece(s, piece, &first, &last);
     const int64_t i = s->own_rows ? first : 0, j = s->own_rows ? 0 : first;
     float *c = p->c + i * p->ldc + j;
     for (int64_t k = 0; k < p->K; k += depth) {
@@ -70,19 +86,19 @@ static void multiply_piece(void *arg, int64_t piece, int worker)
 static void run_stage(stage *s)
 {
     const product *p = &s->p;
-    const int64_t depth = p->x->k.gemm_depth, lines = s->own_rows ? p->M : p->N;
+    const int64_t depth = p->x->k.gemm_depth;
     s->packed_at_once = round_up(mmi_pieces(NUMBERS_PER_PIECE, least(p->K, depth)), p->x->k.gemm_a_rows);
     mmi_pool_run(p->x->pool, mmi_pieces(s->shared, s->packed_at_once) * mmi_pieces(p->K, depth), pack_piece, s);
-    mmi_pool_run(p->x->pool, mmi_pieces(lines, s->lines), multiply_piece, s);
+    mmi_pool_run(p->x->pool, s->pieces, multiply_piece, s);
 }
 
-/* The longer side is dealt out, in pieces of the same size. */
-static int64_t lines_of_piece(int64_t lines, int64_t width)
+/* So many that two or four threads have as many each; as many as are wanted, fewer where lines are few. */
+static int64_t pieces_of(int64_t lines)
 {
-    int64_t pieces = mmi_pieces(lines, MOST_LINES), most = lines / LEAST_LINES;
-    if (pieces < WANTED_SLICES)
-        pieces = least(WANTED_SLICES, most > pieces ? most : pieces);
-    return part(lines, pieces, width);
+    int64_t pieces = WANTED_SLICES;
+    while (pieces > 1 && lines < pieces * LEAST_LINES)
+        pieces /= 2;
+    return lines > pieces * MOST_LINES ? round_up(mmi_pieces(lines, MOST_LINES), 4) : pieces;
 }
 
 void mmi_product_by_own_panels(const product *p)
@@ -94,7 +110,8 @@ void mmi_product_by_own_panels(const product *p)
     const int64_t lines = part(shared, mmi_pieces(shared, room / floats_of(p, width, depth) * width), width);
     const int64_t depths = room / floats_of(p, lines, depth);
     const int64_t along = part(p->K, mmi_pieces(p->K, depths * depth), depth);
-    stage s = { *p, .own_rows = own_rows, .lines = lines_of_piece(own_rows ? p->M : p->N, width) };
+    stage s = { *p, .own_rows = own_rows };
+    s.pieces = pieces_of(own_lines(&s));
     for (int64_t first = 0; first < shared; first += lines)
         for (int64_t q = 0; q < p->K; q += along) {
             const int64_t K = least(along, p->K - q);

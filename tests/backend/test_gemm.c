@@ -99,7 +99,7 @@ START_TEST(products_of_every_kind_agree_with_double_precision)
     static const int64_t shapes[][3] = {
         { 1, 1, 1 },     { 1, 300, 70 }, { 8, 33, 512 },  { 9, 33, 100 },   { 3, 700, 129 },
         { 700, 3, 129 }, { 300, 1, 40 }, { 130, 260, 0 }, { 257, 255, 65 }, { 512, 128, 96 },
-        { 31, 640, 17 }, { 0, 5, 5 },    { 5, 0, 5 },     { 520, 70, 300 },
+        { 31, 640, 17 }, { 0, 5, 5 },    { 5, 0, 5 },     { 520, 70, 300 }, { 2090, 36, 40 },
     };
     test_rng rng = { 1 };
     EACH_PATH (path) {
@@ -135,7 +135,7 @@ static void compare_bits(const mmi_exec x[THREAD_COUNTS], const problem *p, cons
 START_TEST(products_have_the_same_bits_for_any_number_of_threads)
 {
     static const int64_t shapes[][3] = {
-        { 300, 300, 40 }, { 128, 512, 150 }, { 5, 1000, 100 }, { 533, 131, 33 }, { 8, 100, 33 }
+        { 300, 300, 40 }, { 128, 512, 150 }, { 5, 1000, 100 }, { 533, 131, 33 }, { 8, 100, 33 }, { 40, 2090, 33 },
     };
     static const int threads[THREAD_COUNTS] = { 1, 2, 3, 8 };
     test_rng rng = { 4 };

@@ -119,8 +119,14 @@ static ALWAYS_INLINE __m512i larger(__m512i most, vf v)
 typedef struct square {
     const float *from;
     int64_t across, along; /* of lines, of numbers; one of them is 1 */
+    int64_t later;         /* what is asked for meanwhile: so many floats further on */
     float copy[TILE_LINES * ALONG];
 } square;
+
+static ALWAYS_INLINE void fetch_line(const square *s, const float *numbers)
+{
+    __builtin_prefetch(numbers + s->later);
+}
 
 /* Numbers that lie scattered, or fewer of them than there is room for: gathered, and zeros. */
 static void gather(square *s, int64_t lines, int64_t numbers)
@@ -132,6 +138,7 @@ static void gather(square *s, int64_t lines, int64_t numbers)
     s->from = s->copy;
     s->across = ALONG;
     s->along = 1;
+    s->later = 0;
 }
 
 /* The parts of 32 numbers that lie at two places, in rows [part][TILE_LINES] of 16 words; `pairs`: word i has number i
@@ -163,12 +170,16 @@ static __m512i pack_tiles(unsigned char *to, const square *s, bool lines, __m512
         ROLLED
         for (int i = 0; i < TILE_LINES; i++) {
             const float *line = s->from + i * s->across;
+            fetch_line(s, line);
+            fetch_line(s, line + VL);
             most = split(&r[i], vf_load(line), vf_load(line + VL), false, most, round);
         }
     } else {
         ROLLED
         for (int i = 0; i < TILE_LINES; i++) {
             const float *both = s->from + 2 * i * s->along;
+            fetch_line(s, both);
+            fetch_line(s, both + s->along);
             most = split(&r[i], vf_load(both), vf_load(both + s->along), true, most, round);
         }
     }
@@ -230,6 +241,7 @@ static __m512i pack_step(unsigned char *panel, const source *s, int64_t n, int64
         s16.from = s->from + i * s->across + step * ALONG * s->along;
         s16.across = s->across;
         s16.along = s->along;
+        s16.later = s->along == 1 ? SIDE * s->across : ALONG * s->along; /* the next panel, or the next step */
         bool whole = s->count - i >= TILE_LINES && s->K - step * ALONG >= ALONG;
         if (!whole || (s->across != 1 && s->along != 1))
             gather(&s16, s->count - i, s->K - step * ALONG);
@@ -393,6 +405,15 @@ void SIMD(gemm_pack_blocks)(float *to, const void *w, int32_t dtype, int64_t col
 
 /* --- Multiplying --- */
 
+/* What the next panel of the operand that is met but once will need: its own lines, and those of C. Each block asks for
+ * a share, some with each step: both come from beyond the second level, C's so that they can be written, and a core
+ * can wait for a few lines only. */
+typedef struct later {
+    const unsigned char *panel;
+    const float *c;
+    int64_t panel_lines, c_rows; /* with each step */
+} later;
+
 /* One block of C: SIDE × SIDE of it, or less at its edges. */
 typedef struct tiles {
     float *c;
@@ -401,6 +422,7 @@ typedef struct tiles {
     int64_t ldc, K;
     int64_t rows, cols; /* of C that are wanted */
     bool begun;         /* tiles begin with what C does, else at 0 */
+    later later;
 } tiles;
 
 /* Which parts meet in a step, beginning with A's first: each time one operand's next part is loaded, and meets what is
@@ -422,6 +444,16 @@ static ALWAYS_INLINE void fetch(const unsigned char *p, int64_t lines)
     ROLLED
     for (int64_t i = 0; i < lines; i++)
         __builtin_prefetch(p + i * 64);
+}
+
+static ALWAYS_INLINE void fetch_later(later *l, int64_t ldc)
+{
+    for (int64_t i = 0; i < l->panel_lines; i++, l->panel += 64)
+        __builtin_prefetch(l->panel, 0, 2);
+    for (int64_t i = 0; i < l->c_rows; i++, l->c += ldc) {
+        __builtin_prefetch(l->c, 0, 2);
+        __builtin_prefetch(l->c + VL, 0, 2);
+    }
 }
 
 /* Tiles 0 to 3 with nothing in them, or a whole block of what C begins with. */
@@ -448,7 +480,9 @@ static ALWAYS_INLINE void multiply_parts(const tiles *t, const meeting *m, const
     const int64_t a_step = m->a_parts * PART_BYTES, b_step = m->b_parts * PART_BYTES;
     const int64_t a_lines = m->count > 1 ? a_step / 64 / m->count : 0,
                   b_lines = m->count > 1 ? b_step / 64 / m->count : 0;
+    later l = t->later;
     for (int64_t step = steps_of(t->K); step > 0; step--) {
+        fetch_later(&l, t->ldc);
         _tile_loadd(4, a, 64);
         if (high)
             _tile_loadd(5, a + TILE_BYTES, 64);
@@ -574,13 +608,28 @@ static void multiply_block(tiles *t, int32_t round)
         finish(t, whole);
 }
 
+/* The operands of so few steps are attention's, and lie in a cache. */
+#define FEW_STEPS 8
+
+/* Lines of a panel of `parts` parts that each of so many blocks asks for with each step. More than four for each pair
+ * of parts that meet would be waited for by the tiles' own loads, and are better left to the hardware. */
+static int64_t lines_with_step(int parts, int64_t blocks)
+{
+    const int most = 4 * parts * (parts + 1) / 2;
+    const int64_t each = (parts * PART_BYTES / 64 + blocks - 1) / blocks;
+    return each > most ? 0 : each;
+}
+
 void SIMD(gemm_multiply)(float *c, int64_t ldc, const float *a, int64_t ars, const float *b, int64_t M, int64_t N,
                          int64_t K, const float *from, int32_t round)
 {
     (void)ars;
     /* What has few lines stays in a cache while each panel of the other operand meets it. */
     const bool by_cols = M <= N;
-    const int64_t outer = by_cols ? N : M, inner = by_cols ? M : N;
+    const int64_t outer = by_cols ? N : M, inner = by_cols ? M : N, steps = steps_of(K);
+    if (inner == 0)
+        return;
+    const int64_t each = lines_with_step(parts_of(round), (inner + SIDE - 1) / SIDE);
     tiles_begin(&whole_tiles);
     for (int64_t far = 0; far < outer; far += SIDE)
         for (int64_t near = 0; near < inner; near += SIDE) {
@@ -593,6 +642,12 @@ void SIMD(gemm_multiply)(float *c, int64_t ldc, const float *a, int64_t ars, con
                         .K = K,
                         .rows = least(SIDE, M - i),
                         .cols = least(SIDE, N - j) };
+            if (far + SIDE < outer && steps >= FEW_STEPS)
+                t.later =
+                    (later){ .panel = (by_cols ? t.b : t.a) + panel_bytes(K, round) + near / SIDE * steps * each * 64,
+                             .c = t.c + (by_cols ? SIDE : SIDE * ldc),
+                             .panel_lines = each,
+                             .c_rows = (SIDE + steps - 1) / steps };
             multiply_block(&t, round);
         }
     tiles_end();
