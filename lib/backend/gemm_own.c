@@ -20,7 +20,7 @@ int64_t mmi_gemm_own_scratch(const mmi_kernels *k)
 typedef struct stage {
     product p;      /* of this stage alone */
     bool own_rows;  /* of A; else columns of B */
-    int64_t pieces; /* that the other's lines are dealt out in */
+    int64_t pieces; /* that the own lines are dealt out in */
     int64_t shared; /* lines of what is shared */
     int64_t packed_at_once;
 } stage;
@@ -92,12 +92,10 @@ static void run_stage(stage *s)
     mmi_pool_run(p->x->pool, s->pieces, multiply_piece, s);
 }
 
-/* So many that two or four threads have as many each; as many as are wanted, fewer where lines are few. */
+/* As many as are wanted, fewer where lines are few, and an even number: two threads end together. */
 static int64_t pieces_of(int64_t lines)
 {
-    int64_t pieces = WANTED_SLICES;
-    while (pieces > 1 && lines < pieces * LEAST_LINES)
-        pieces /= 2;
+    const int64_t most = least(WANTED_SLICES, lines / LEAST_LINES), pieces = most > 1 ? most - most % 2 : 1;
     return lines > pieces * MOST_LINES ? round_up(mmi_pieces(lines, MOST_LINES), 4) : pieces;
 }
 

@@ -119,13 +119,13 @@ static ALWAYS_INLINE __m512i larger(__m512i most, vf v)
 typedef struct square {
     const float *from;
     int64_t across, along; /* of lines, of numbers; one of them is 1 */
-    int64_t later;         /* what is asked for meanwhile: so many floats further on */
+    int64_t ahead;         /* so many floats further on lies what is asked for: the next panel, or else the next step */
     float copy[TILE_LINES * ALONG];
 } square;
 
 static ALWAYS_INLINE void fetch_line(const square *s, const float *numbers)
 {
-    __builtin_prefetch(numbers + s->later);
+    __builtin_prefetch(numbers + s->ahead);
 }
 
 /* Numbers that lie scattered, or fewer of them than there is room for: gathered, and zeros. */
@@ -138,7 +138,7 @@ static void gather(square *s, int64_t lines, int64_t numbers)
     s->from = s->copy;
     s->across = ALONG;
     s->along = 1;
-    s->later = 0;
+    s->ahead = 0;
 }
 
 /* The parts of 32 numbers that lie at two places, in rows [part][TILE_LINES] of 16 words; `pairs`: word i has number i
@@ -241,7 +241,7 @@ static __m512i pack_step(unsigned char *panel, const source *s, int64_t n, int64
         s16.from = s->from + i * s->across + step * ALONG * s->along;
         s16.across = s->across;
         s16.along = s->along;
-        s16.later = s->along == 1 ? SIDE * s->across : ALONG * s->along; /* the next panel, or the next step */
+        s16.ahead = s->along != 1 ? ALONG * s->along : (n + 1) * SIDE < s->count ? SIDE * s->across : 0;
         bool whole = s->count - i >= TILE_LINES && s->K - step * ALONG >= ALONG;
         if (!whole || (s->across != 1 && s->along != 1))
             gather(&s16, s->count - i, s->K - step * ALONG);
@@ -405,14 +405,13 @@ void SIMD(gemm_pack_blocks)(float *to, const void *w, int32_t dtype, int64_t col
 
 /* --- Multiplying --- */
 
-/* What the next panel of the operand that is met but once will need: its own lines, and those of C. Each block asks for
- * a share, some with each step: both come from beyond the second level, C's so that they can be written, and a core
- * can wait for a few lines only. */
-typedef struct later {
-    const unsigned char *panel;
+/* What the next panel of the operand that is met but once will need: its own lines, and those of C, which come from
+ * beyond the second level. Each block asks for a share, some with each step, for a core can wait for a few only. */
+typedef struct coming {
+    const unsigned char *lines;
     const float *c;
-    int64_t panel_lines, c_rows; /* with each step */
-} later;
+    int64_t lines_with_step, rows_with_step;
+} coming;
 
 /* One block of C: SIDE × SIDE of it, or less at its edges. */
 typedef struct tiles {
@@ -420,9 +419,10 @@ typedef struct tiles {
     const float *from; /* as in gemm_multiply() */
     const unsigned char *a, *b;
     int64_t ldc, K;
-    int64_t rows, cols; /* of C that are wanted */
-    bool begun;         /* tiles begin with what C does, else at 0 */
-    later later;
+    int64_t rows, cols;    /* of C that are wanted */
+    bool begun;            /* tiles begin with what C does, else at 0 */
+    bool next_of_b;        /* the next panel is one of B, else of A */
+    int64_t block, blocks; /* which of those that meet this panel; 0 of 0: nothing is asked for */
 } tiles;
 
 /* Which parts meet in a step, beginning with A's first: each time one operand's next part is loaded, and meets what is
@@ -446,13 +446,29 @@ static ALWAYS_INLINE void fetch(const unsigned char *p, int64_t lines)
         __builtin_prefetch(p + i * 64);
 }
 
-static ALWAYS_INLINE void fetch_later(later *l, int64_t ldc)
+/* More lines for each pair of parts that meet would be waited for by the tiles' own loads. */
+#define LINES_WITH_PAIR 4
+
+static coming coming_of(const tiles *t, const meeting *m, int32_t round)
 {
-    for (int64_t i = 0; i < l->panel_lines; i++, l->panel += 64)
-        __builtin_prefetch(l->panel, 0, 2);
-    for (int64_t i = 0; i < l->c_rows; i++, l->c += ldc) {
-        __builtin_prefetch(l->c, 0, 2);
-        __builtin_prefetch(l->c + VL, 0, 2);
+    if (t->blocks == 0)
+        return (coming){ 0 };
+    const int64_t steps = steps_of(t->K), parts = t->next_of_b ? m->b_parts : m->a_parts;
+    const int64_t each = least((parts * PART_BYTES / 64 + t->blocks - 1) / t->blocks, LINES_WITH_PAIR * m->count);
+    return (coming){ .lines = (t->next_of_b ? t->b : t->a) + panel_bytes(t->K, round) + t->block * steps * each * 64,
+                     .c = t->c + (t->next_of_b ? SIDE : SIDE * t->ldc),
+                     .lines_with_step = each,
+                     .rows_with_step = (SIDE + steps - 1) / steps };
+}
+
+/* Into the second level: the first one is full. */
+static ALWAYS_INLINE void fetch_coming(coming *next, int64_t ldc)
+{
+    for (int64_t i = 0; i < next->lines_with_step; i++, next->lines += 64)
+        __builtin_prefetch(next->lines, 0, 2);
+    for (int64_t i = 0; i < next->rows_with_step; i++, next->c += ldc) {
+        __builtin_prefetch(next->c, 0, 2);
+        __builtin_prefetch(next->c + VL, 0, 2);
     }
 }
 
@@ -474,15 +490,15 @@ static ALWAYS_INLINE void begin_tiles(const tiles *t)
 }
 
 /* Tiles 0 to 3, [high][wide], += A · B; tiles 4 and 5 are A's, 6 and 7 B's. */
-static ALWAYS_INLINE void multiply_parts(const tiles *t, const meeting *m, const bool high, const bool wide)
+static ALWAYS_INLINE void multiply_parts(const tiles *t, const meeting *m, coming next, const bool high,
+                                         const bool wide)
 {
     const unsigned char *a = t->a, *b = t->b;
     const int64_t a_step = m->a_parts * PART_BYTES, b_step = m->b_parts * PART_BYTES;
     const int64_t a_lines = m->count > 1 ? a_step / 64 / m->count : 0,
                   b_lines = m->count > 1 ? b_step / 64 / m->count : 0;
-    later l = t->later;
     for (int64_t step = steps_of(t->K); step > 0; step--) {
-        fetch_later(&l, t->ldc);
+        fetch_coming(&next, t->ldc);
         _tile_loadd(4, a, 64);
         if (high)
             _tile_loadd(5, a + TILE_BYTES, 64);
@@ -513,17 +529,18 @@ static ALWAYS_INLINE void multiply_parts(const tiles *t, const meeting *m, const
     }
 }
 
-static void multiply_tiles(const tiles *t, const meeting *m)
+static void multiply_tiles(const tiles *t, const meeting *m, int32_t round)
 {
+    const coming next = coming_of(t, m, round);
     begin_tiles(t);
     if (t->rows > TILE_LINES && t->cols > TILE_LINES)
-        multiply_parts(t, m, true, true);
+        multiply_parts(t, m, next, true, true);
     else if (t->rows > TILE_LINES)
-        multiply_parts(t, m, true, false);
+        multiply_parts(t, m, next, true, false);
     else if (t->cols > TILE_LINES)
-        multiply_parts(t, m, false, true);
+        multiply_parts(t, m, next, false, true);
     else
-        multiply_parts(t, m, false, false);
+        multiply_parts(t, m, next, false, false);
 }
 
 /* A step of a panel as floats, in the order of keep_floats(). */
@@ -593,10 +610,12 @@ static void multiply_block(tiles *t, int32_t round)
     /* Sums of float32 are made for themselves first: on the way they are rounded six times as often as C would be. */
     const bool full = t->rows == SIDE && t->cols == SIDE;
     t->begun = full && t->from && a_kind == 1 && b_kind == 1;
-    multiply_tiles(t, a_kind == 1 ? &one_part :
-                      a_kind == 2 ? &two_parts :
-                      b_kind == 1 ? &three_with_one :
-                                    &three_parts);
+    multiply_tiles(t,
+                   a_kind == 1 ? &one_part :
+                   a_kind == 2 ? &two_parts :
+                   b_kind == 1 ? &three_with_one :
+                                 &three_parts,
+                   round);
     bool direct = full && (t->begun || !t->from);
     float *to = direct ? t->c : whole;
     const int64_t ld = direct ? t->ldc : SIDE;
@@ -608,17 +627,8 @@ static void multiply_block(tiles *t, int32_t round)
         finish(t, whole);
 }
 
-/* The operands of so few steps are attention's, and lie in a cache. */
+/* The operands of so few steps are attention's, mostly, and lie in a cache. */
 #define FEW_STEPS 8
-
-/* Lines of a panel of `parts` parts that each of so many blocks asks for with each step. More than four for each pair
- * of parts that meet would be waited for by the tiles' own loads, and are better left to the hardware. */
-static int64_t lines_with_step(int parts, int64_t blocks)
-{
-    const int most = 4 * parts * (parts + 1) / 2;
-    const int64_t each = (parts * PART_BYTES / 64 + blocks - 1) / blocks;
-    return each > most ? 0 : each;
-}
 
 void SIMD(gemm_multiply)(float *c, int64_t ldc, const float *a, int64_t ars, const float *b, int64_t M, int64_t N,
                          int64_t K, const float *from, int32_t round)
@@ -626,10 +636,7 @@ void SIMD(gemm_multiply)(float *c, int64_t ldc, const float *a, int64_t ars, con
     (void)ars;
     /* What has few lines stays in a cache while each panel of the other operand meets it. */
     const bool by_cols = M <= N;
-    const int64_t outer = by_cols ? N : M, inner = by_cols ? M : N, steps = steps_of(K);
-    if (inner == 0)
-        return;
-    const int64_t each = lines_with_step(parts_of(round), (inner + SIDE - 1) / SIDE);
+    const int64_t outer = by_cols ? N : M, inner = by_cols ? M : N;
     tiles_begin(&whole_tiles);
     for (int64_t far = 0; far < outer; far += SIDE)
         for (int64_t near = 0; near < inner; near += SIDE) {
@@ -641,13 +648,12 @@ void SIMD(gemm_multiply)(float *c, int64_t ldc, const float *a, int64_t ars, con
                         .ldc = ldc,
                         .K = K,
                         .rows = least(SIDE, M - i),
-                        .cols = least(SIDE, N - j) };
-            if (far + SIDE < outer && steps >= FEW_STEPS)
-                t.later =
-                    (later){ .panel = (by_cols ? t.b : t.a) + panel_bytes(K, round) + near / SIDE * steps * each * 64,
-                             .c = t.c + (by_cols ? SIDE : SIDE * ldc),
-                             .panel_lines = each,
-                             .c_rows = (SIDE + steps - 1) / steps };
+                        .cols = least(SIDE, N - j),
+                        .next_of_b = by_cols };
+            if (far + SIDE < outer && steps_of(K) > FEW_STEPS) {
+                t.block = near / SIDE;
+                t.blocks = (inner + SIDE - 1) / SIDE;
+            }
             multiply_block(&t, round);
         }
     tiles_end();
