@@ -60,11 +60,6 @@ static ALWAYS_INLINE void fetch_some(ahead *a)
     a->at += a->step;
 }
 
-/* One row meets a block after the other, once: it asks for the block that comes so much later. */
-typedef struct later {
-    int64_t strips, blocks; /* `strips` in bytes */
-} later;
-
 /* `blocks` blocks of rows of x from block `first` on, against a panel. */
 typedef struct part {
     float *y;
@@ -72,9 +67,9 @@ typedef struct part {
     const unsigned char *x;
     const unsigned char *w[STREAMS + MOST_STRIPS - 1]; /* strips; one that is missing is the one before it again */
     int64_t K, first, blocks;
-    const wide_block *wide; /* of `first` and on, where X_ROWS rows meet q4_0 */
-    ahead ahead;            /* of a panel */
-    later later;            /* of one strip */
+    const wide_block *wide;          /* of `first` and on, where X_ROWS rows meet q4_0 */
+    ahead ahead;                     /* of a panel; one row asks for the block this far behind the one that it meets: */
+    int64_t away_bytes, away_blocks; /* whole strips, and blocks beyond them */
 } part;
 
 static ALWAYS_INLINE const unsigned char *line_of(const part *t, int64_t b, int line, int vec, int32_t dtype)
@@ -101,8 +96,8 @@ static ALWAYS_INLINE void widen_blocks(wide_block *to, const part *t)
 static ALWAYS_INLINE void fetch_block(const part *t, int64_t b, int32_t dtype)
 {
     const int64_t bytes = mmi_strip_lines(dtype) * MMI_STRIP_LINE, all = t->K / MMI_BLOCK;
-    const unsigned char *w = t->w[0] + t->later.strips;
-    b += t->later.blocks;
+    const unsigned char *w = t->w[0] + t->away_bytes;
+    b += t->away_blocks;
     if (b >= all) {
         b -= all;
         w += all * (bytes + MMI_STRIP_SCALES);
@@ -227,7 +222,7 @@ static ALWAYS_INLINE void multiply_row(float *y, const unsigned char *x, const u
 {
     const int64_t blocks = K / MMI_BLOCK, bytes = (int64_t)mmi_strips_bytes(dtype, MMI_STRIP, K);
     const int64_t run = STREAMS > 1 ? N / MMI_STRIP / STREAMS : 0, away = DISTANCE * blocks / bytes;
-    part t = { y, 0, x, { w }, K, 0, blocks, NULL, { 0 }, { away / blocks * bytes, away % blocks } };
+    part t = { y, 0, x, { w }, K, 0, blocks, NULL, { 0 }, away / blocks * bytes, away % blocks };
     for (int s = 1; s < STREAMS; s++)
         t.w[s] = t.w[s - 1] + run * bytes;
     for (int64_t j = 0; j < run; j++, t.y += MMI_STRIP) {
@@ -262,7 +257,7 @@ static ALWAYS_INLINE void multiply_rows(float *y, int64_t ldy, const unsigned ch
     const int64_t groups = M / X_ROWS + (M % X_ROWS + 1) / 2, step = MOST_STRIPS * bytes / blocks / groups;
     for (int64_t j = 0; j < N; j += PANEL, w += MOST_STRIPS * bytes)
         for (int64_t b = 0; b < blocks; b += most) {
-            part t = { y + j, ldy, x, { w }, K, b, least(most, blocks - b), wide, { 0 }, { 0 } };
+            part t = { y + j, ldy, x, { w }, K, b, least(most, blocks - b), wide, { 0 }, 0, 0 };
             t.ahead = (ahead){ w + MOST_STRIPS * (bytes + b * (bytes / blocks)), step };
             for (int s = 1; s < MOST_STRIPS; s++)
                 t.w[s] = j + s * MMI_STRIP < N ? w + s * bytes : t.w[s - 1];
