@@ -91,6 +91,12 @@ typedef struct mmi_kernels {
     /* Which x are in [low, high], in order; how many. Looks no further once there are more than `most`. `at` [n]. */
     int64_t (*find)(int32_t *at, const float *x, float low, float high, int64_t n, int64_t most);
 
+    /* --- Dropout --- */
+
+    /* y[i] = y[i] / (1 - p), or 0 where number first + i of a stream of random numbers (base/random.h, four of each
+     * block) is below p · 2^32, 0 < p < 1, first + n < 2^64. Every table gives the same bits. */
+    void (*dropout)(float *y, int64_t n, float p, uint64_t seed, uint64_t stream, uint64_t first);
+
     /* --- Products --- */
 
     /* C[M, N] = or += A[M, K] · B[K, N]. A at (i, p): a + i * ars + p * acs. B's rows contiguous, ldb apart; C's ldc

@@ -9,15 +9,15 @@ void mmi_random_block(uint32_t out[4], uint64_t seed, uint64_t stream, uint64_t 
     uint32_t x0 = (uint32_t)index, x1 = (uint32_t)(index >> 32);
     uint32_t x2 = (uint32_t)stream, x3 = (uint32_t)(stream >> 32);
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
-    for (int round = 0; round < 10; round++) {
-        uint64_t p0 = (uint64_t)0xD2511F53u * x0;
-        uint64_t p1 = (uint64_t)0xCD9E8D57u * x2;
+    for (int round = 0; round < MMI_PHILOX_ROUNDS; round++) {
+        uint64_t p0 = (uint64_t)MMI_PHILOX_MULTIPLY_0 * x0;
+        uint64_t p1 = (uint64_t)MMI_PHILOX_MULTIPLY_1 * x2;
         x0 = (uint32_t)(p1 >> 32) ^ x1 ^ k0;
         x1 = (uint32_t)p1;
         x2 = (uint32_t)(p0 >> 32) ^ x3 ^ k1;
         x3 = (uint32_t)p0;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
+        k0 += MMI_PHILOX_KEY_0;
+        k1 += MMI_PHILOX_KEY_1;
     }
     out[0] = x0;
     out[1] = x1;

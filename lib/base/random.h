@@ -16,6 +16,13 @@ enum {
 };
 #define MMI_STREAM(purpose, number) (((uint64_t)(purpose) << 32) | (uint32_t)(number))
 
+/* Its constants, for kernels that make many blocks at a time. */
+#define MMI_PHILOX_ROUNDS 10
+#define MMI_PHILOX_MULTIPLY_0 0xD2511F53u
+#define MMI_PHILOX_MULTIPLY_1 0xCD9E8D57u
+#define MMI_PHILOX_KEY_0 0x9E3779B9u
+#define MMI_PHILOX_KEY_1 0xBB67AE85u
+
 /* Four 32-bit numbers for block `index`. */
 void mmi_random_block(uint32_t out[4], uint64_t seed, uint64_t stream, uint64_t index);
 

@@ -262,7 +262,8 @@ static void drop(float *values, int64_t n, int64_t r, const tile *t, const job *
     if (j->a->dropout.p <= 0)
         return;
     int64_t token = s->row + t->first_query + r / j->heads, head = g * j->heads + r % j->heads;
-    mmi_dropout_row(values, n, (uint64_t)(token * j->a->H + head) << 32 | (uint64_t)t->first_key, j->a->dropout);
+    uint64_t first = (uint64_t)(token * j->a->H + head) << 32 | (uint64_t)t->first_key;
+    mmi_dropout_row(&j->x->k, values, n, first, j->a->dropout);
 }
 
 /* Fold one tile of keys into the running softmax: out = out * exp(m - m') + exp(s - m') · v. */

@@ -14,6 +14,6 @@ typedef struct mmi_dropout {
 void mmi_dropout_apply(const mmi_exec *x, float *y, int64_t n, mmi_dropout d);
 
 /* The same for n elements whose indices begin at `first`, on the calling thread. */
-void mmi_dropout_row(float *y, int64_t n, uint64_t first, mmi_dropout d);
+void mmi_dropout_row(const mmi_kernels *k, float *y, int64_t n, uint64_t first, mmi_dropout d);
 
 #endif

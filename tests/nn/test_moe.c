@@ -195,9 +195,11 @@ static void finish(moe *m, test_rng *rng)
     if (m->noise > 0)
         mmi_random_normal(m->noises, m->N * m->E, m->noise, SEED, NOISE_STREAM, 0);
     choose_all(m);
-    mmi_dropout_row(m->output_mask, m->N * m->k * m->C, 0, output_dropout(m));
+    mmi_kernels k;
+    mmi_kernels_init_c(&k);
+    mmi_dropout_row(&k, m->output_mask, m->N * m->k * m->C, 0, output_dropout(m));
     for (int64_t e = 0; e < m->E; e++)
-        mmi_dropout_row(m->inner_mask + m->first[e] * m->F, (m->first[e + 1] - m->first[e]) * m->F, 0, inner_dropout(m, e));
+        mmi_dropout_row(&k, m->inner_mask + m->first[e] * m->F, (m->first[e + 1] - m->first[e]) * m->F, 0, inner_dropout(m, e));
     m->by_h = probes_take(m->h64, m->N * m->C, loss, m, rng);
     m->by_router = probes_take(m->w64, m->E * m->C, loss, m, rng);
     for (int64_t e = 0; e < m->E; e++)

@@ -66,11 +66,13 @@ static mmi_dropout stream(const dropout64 *d, mmi_site site, int l, int64_t expe
 static void drop(double *x, int64_t n, uint64_t first, mmi_dropout how)
 {
     float mask[64];
+    mmi_kernels k;
+    mmi_kernels_init_c(&k);
     for (int64_t i = 0; i < n; i += 64) {
         int64_t count = n - i < 64 ? n - i : 64;
         for (int64_t j = 0; j < count; j++)
             mask[j] = 1;
-        mmi_dropout_row(mask, count, first + (uint64_t)i, how);
+        mmi_dropout_row(&k, mask, count, first + (uint64_t)i, how);
         for (int64_t j = 0; j < count; j++)
             x[i + j] *= mask[j];
     }

@@ -53,6 +53,13 @@ double mmi_c_weigh_from(const float *p, const float *x, float least, int64_t n, 
 double mmi_c_keep_from(float *p, const float *x, float least, float least_p, int64_t n);
 int64_t mmi_c_find(int32_t *at, const float *x, float low, float high, int64_t n, int64_t most);
 
+/* dropout.c */
+static inline uint32_t mmi_dropout_limit(float p)
+{
+    return (uint32_t)((double)p * 4294967296.0);
+}
+void mmi_c_dropout(float *y, int64_t n, float p, uint64_t seed, uint64_t stream, uint64_t first);
+
 /* product.c */
 void mmi_c_gemm_tile(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b, int64_t ldb,
                      int64_t M, int64_t N, int64_t K, int32_t accumulate);

@@ -27,6 +27,7 @@ void mmi_kernels_init_c(mmi_kernels *k)
         .weigh_from = mmi_c_weigh_from,
         .keep_from = mmi_c_keep_from,
         .find = mmi_c_find,
+        .dropout = mmi_c_dropout,
         .gemm_tile = mmi_c_gemm_tile,
         .gemv_rows = mmi_c_gemv_rows,
         .gemv_rows_rounded = mmi_c_gemv_rows_rounded,

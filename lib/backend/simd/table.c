@@ -42,6 +42,7 @@ void SIMD(kernels_init)(mmi_kernels *k)
     k->weigh_from = SIMD(weigh_from);
     k->keep_from = SIMD(keep_from);
     k->find = SIMD(find);
+    k->dropout = SIMD(dropout);
     k->gemm_tile = SIMD(gemm_tile);
     k->gemv_rows = SIMD(gemv_rows);
     k->gemv_rows_rounded = SIMD(gemv_rows_rounded);

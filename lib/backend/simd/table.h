@@ -28,6 +28,9 @@ void SIMD(layernorm_backward)(float *dx, int64_t lddx, float *dw, float *db, con
                               const float *x, int64_t ldx, const float *w, const float *mean, const float *rstd,
                               int64_t N, int64_t C);
 
+/* dropout.c */
+void SIMD(dropout)(float *y, int64_t n, float p, uint64_t seed, uint64_t stream, uint64_t first);
+
 /* rope.c */
 void SIMD(rope)(float *x, const float *cos, const float *sin, int64_t n_heads, int64_t D, int32_t inverse);
 
