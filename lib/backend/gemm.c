@@ -142,7 +142,7 @@ void mmi_gemm(const mmi_exec *x, bool ta, bool tb, int64_t M, int64_t N, int64_t
                   .brs = tb ? 1 : ldb,
                   .bcs = tb ? ldb : 1,
                   .from = from };
-    bool blas = exact && x->blas && x->k.beats_blas < (ta ? MMI_BEATS_BLAS_ALWAYS : MMI_BEATS_BLAS_IN_PLACE);
+    bool blas = exact && x->blas && !x->k.beats_blas;
     if (K <= 0) {
         begin_slice(&p, 0, M, 0, N);
         x->k.gemm_tile(C, ldc, A, 0, 1, B, 0, M, N, 0, from != NULL);

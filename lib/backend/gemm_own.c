@@ -13,7 +13,11 @@
 
 int64_t mmi_gemm_own_scratch(const mmi_kernels *k)
 {
-    return k->gemm_own_lines ? k->gemm_panel(MOST_LINES, k->gemm_depth, MM_F32) : 0;
+    int64_t a = k->gemm_panel(round_up(MOST_LINES, k->gemm_a_rows), k->gemm_depth, MM_F32);
+    int64_t b = k->gemm_panel(round_up(MOST_LINES, k->gemm_b_cols), k->gemm_depth, MM_F32);
+    if (!k->gemm_own_lines)
+        return 0;
+    return a > b ? a : b;
 }
 
 /* What is multiplied between two layings out of what is shared. */
@@ -31,17 +35,27 @@ static int64_t own_lines(const stage *s)
     return s->own_rows ? s->p.M : s->p.N;
 }
 
-/* Floats of `lines` lines of K numbers. */
-static int64_t floats_of(const product *p, int64_t lines, int64_t K)
+/* Lines of a panel. */
+static int64_t own_width(const stage *s)
 {
-    return p->x->k.gemm_panel(round_up(lines, p->x->k.gemm_a_rows), K, p->x->compute);
+    return s->own_rows ? s->p.x->k.gemm_a_rows : s->p.x->k.gemm_b_cols;
+}
+static int64_t shared_width(const stage *s)
+{
+    return s->own_rows ? s->p.x->k.gemm_b_cols : s->p.x->k.gemm_a_rows;
+}
+
+/* Floats of `lines` shared lines of K numbers. */
+static int64_t floats_of(const stage *s, int64_t lines, int64_t K)
+{
+    return s->p.x->k.gemm_panel(round_up(lines, shared_width(s)), K, s->p.x->compute);
 }
 
 /* What is shared, from number k of its first line on. */
 static float *shared_at(const stage *s, int64_t k)
 {
     const int64_t depth = s->p.x->k.gemm_depth;
-    return s->p.x->panels + k / depth * floats_of(&s->p, s->shared, depth);
+    return s->p.x->panels + k / depth * floats_of(s, s->shared, depth);
 }
 
 static void pack_piece(void *arg, int64_t piece, int worker)
@@ -51,14 +65,14 @@ static void pack_piece(void *arg, int64_t piece, int worker)
     int64_t first, last, k = piece / each * depth, K = least(depth, s->p.K - k);
     (void)worker;
     mmi_piece_rows(piece % each, s->packed_at_once, s->shared, &first, &last);
-    product_pack(&s->p, shared_at(s, k) + floats_of(&s->p, first, K), !s->own_rows, first, last - first, k, K);
+    product_pack(&s->p, shared_at(s, k) + floats_of(s, first, K), !s->own_rows, first, last - first, k, K);
 }
 
 /* Lines [*first, *last) of a piece. All have the same number of panels, or the first ones one more: threads that take
  * them in turn end together. */
 static void lines_of_piece(const stage *s, int64_t piece, int64_t *first, int64_t *last)
 {
-    const int64_t lines = own_lines(s), width = s->p.x->k.gemm_a_rows, panels = mmi_pieces(lines, width);
+    const int64_t lines = own_lines(s), width = own_width(s), panels = mmi_pieces(lines, width);
     const int64_t each = panels / s->pieces, longer = panels % s->pieces;
     *first = (piece * each + least(piece, longer)) * width;
     *last = least(lines, *first + (each + (piece < longer)) * width);
@@ -87,7 +101,7 @@ static void run_stage(stage *s)
 {
     const product *p = &s->p;
     const int64_t depth = p->x->k.gemm_depth;
-    s->packed_at_once = round_up(mmi_pieces(NUMBERS_PER_PIECE, least(p->K, depth)), p->x->k.gemm_a_rows);
+    s->packed_at_once = round_up(mmi_pieces(NUMBERS_PER_PIECE, least(p->K, depth)), shared_width(s));
     mmi_pool_run(p->x->pool, mmi_pieces(s->shared, s->packed_at_once) * mmi_pieces(p->K, depth), pack_piece, s);
     mmi_pool_run(p->x->pool, s->pieces, multiply_piece, s);
 }
@@ -102,13 +116,13 @@ static int64_t pieces_of(int64_t lines)
 void mmi_product_by_own_panels(const product *p)
 {
     const mmi_kernels *k = &p->x->k;
-    const int64_t depth = k->gemm_depth, width = k->gemm_a_rows, room = mmi_gemm_panels();
+    const int64_t depth = k->gemm_depth, room = mmi_gemm_panels();
     const bool own_rows = p->M >= p->N;
-    const int64_t shared = own_rows ? p->N : p->M;
-    const int64_t lines = part(shared, mmi_pieces(shared, room / floats_of(p, width, depth) * width), width);
-    const int64_t depths = room / floats_of(p, lines, depth);
-    const int64_t along = part(p->K, mmi_pieces(p->K, depths * depth), depth);
     stage s = { *p, .own_rows = own_rows };
+    const int64_t shared = own_rows ? p->N : p->M, width = shared_width(&s);
+    const int64_t lines = part(shared, mmi_pieces(shared, room / floats_of(&s, width, depth) * width), width);
+    const int64_t depths = room / floats_of(&s, lines, depth);
+    const int64_t along = part(p->K, mmi_pieces(p->K, depths * depth), depth);
     s.pieces = pieces_of(own_lines(&s));
     for (int64_t first = 0; first < shared; first += lines)
         for (int64_t q = 0; q < p->K; q += along) {

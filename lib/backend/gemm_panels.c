@@ -116,7 +116,7 @@ static int64_t stage_part(const product *p, int64_t count, int64_t width)
 void mmi_product_by_panels(const product *p, bool in_place)
 {
     const mmi_kernels *k = &p->x->k;
-    if (k->gemm_own_lines) {
+    if (k->gemm_own_lines && !in_place) {
         mmi_product_by_own_panels(p);
         return;
     }

@@ -169,8 +169,8 @@ typedef struct mmi_kernels {
                   double beta2, double eps, double decay, double correction1, double correction2);
 
     int32_t gemm_in_place;   /* gemm_multiply reads rows of A where they lie */
-    int32_t gemm_own_lines;  /* how gemm_own.c deals out work is faster than how gemm_panels.c does; a_rows = b_cols */
-    int32_t beats_blas;      /* measured: which large products are faster than OpenBLAS's */
+    int32_t gemm_own_lines;  /* measured: what is not read in place is faster dealt out by gemm_own.c */
+    int32_t beats_blas;      /* measured: large products are faster than OpenBLAS's */
     int64_t few_rows;        /* measured: up to so many meet W as it lies, in float32 and in two bytes alike */
     int64_t round_blocks;    /* measured: so many rows meet blocks faster as bf16 numbers; 0: none do */
     int32_t round_attention; /* measured: attention's products are faster rounded to bf16 */
@@ -178,8 +178,6 @@ typedef struct mmi_kernels {
 } mmi_kernels;
 
 #define MMI_FEW_WIDTH 1024 /* of a head that few_scores() and few_values() take */
-
-enum { MMI_BEATS_BLAS_NEVER = 0, MMI_BEATS_BLAS_IN_PLACE = 1, MMI_BEATS_BLAS_ALWAYS = 2 };
 
 static inline int64_t mmi_quantized_row(int64_t K)
 {

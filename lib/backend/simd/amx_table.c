@@ -22,5 +22,5 @@ void mmi_kernels_init_amx(mmi_kernels *k)
     k->round_blocks = 64;
     k->round_attention = 1;
     k->gemm_blocks = SIMD(gemm_blocks);
-    k->beats_blas = MMI_BEATS_BLAS_ALWAYS;
+    k->beats_blas = 1;
 }

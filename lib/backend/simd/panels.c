@@ -8,6 +8,8 @@
 #define BLOCK_K 512
 #define BLOCK_M (16 * TILE_ROWS)
 
+#define LINE 64 /* bytes */
+
 void SIMD(gemm_shape)(int64_t *depth, int64_t *a_rows, int64_t *b_cols)
 {
     *depth = BLOCK_K;
@@ -32,13 +34,27 @@ static int64_t steps_of(int64_t K)
     return (K + STEP - 1) / STEP;
 }
 
+/* Ask for so many bytes of each row ahead of time: the stretches are too short for the hardware to see them coming, and
+ * a core waits for a few lines only, so they are asked for a few at a time. */
+static ALWAYS_INLINE void fetch(const void *from, int64_t distance, int64_t rows, int64_t bytes)
+{
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t at = 0; at < bytes; at += LINE)
+            __builtin_prefetch((const unsigned char *)from + i * distance + at);
+}
+
 /* to[p * step + i] = number i * distance + p of `from` for i < count (at most VL) and p < K, 0 for count ≤ i < VL,
  * rounded to `round`; in words, p counts pairs of them. Writes VL lanes for each p, in the order of p. */
 static ALWAYS_INLINE void turn_rows(float *to, int64_t step, const void *from, int32_t dtype, int64_t distance,
                                     int64_t count, int64_t K, int32_t round)
 {
+    const int64_t size = dtype == MM_F32 ? 4 : 2, numbers = STEP * VL;
+    const int64_t stretch = numbers * size > LINE ? numbers * size : LINE;
     for (int64_t p = 0, steps = steps_of(K); p < steps; p += VL) {
         vf r[VL];
+        const int64_t next = STEP * p * size + stretch;
+        if (next % stretch == 0 && next < K * size)
+            fetch((const unsigned char *)from + next, distance * size, least(VL, count), stretch);
         UNROLL
         for (int i = 0; i < VL; i++)
             r[i] = i < count ? get_weights(from, i * distance + STEP * p, K - STEP * p, dtype, round) : vf_zero();
@@ -87,8 +103,8 @@ static ALWAYS_INLINE void copy_rows(float *to, int64_t step, const float *from, 
 }
 
 /* to[p * step + i] = from[i * across + p * along], likewise. */
-static void gather_rows(float *to, int64_t step, const float *from, int64_t across, int64_t along,
-                                      int64_t count, int64_t K, int32_t round)
+static void gather_rows(float *to, int64_t step, const float *from, int64_t across, int64_t along, int64_t count,
+                        int64_t K, int32_t round)
 {
     for (int64_t p = 0; p < K; p += STEP) {
         float rows[STEP * VL] = { 0 };
@@ -101,15 +117,7 @@ static void gather_rows(float *to, int64_t step, const float *from, int64_t acro
 
 /* Rows of `from` that are copied into all their panels before the next ones: enough to use a cache line of every panel
  * well, few enough for the lines to stay. */
-#define ROWS_AT_ONCE 16
-
-/* Ask for rows of `count` numbers ahead of time: the stretches are too short for the hardware to see them coming. */
-static void fetch_rows(const float *from, int64_t distance, int64_t count, int64_t rows)
-{
-    for (int64_t p = 0; p < rows; p++)
-        for (int64_t i = 0; i < count; i += 16)
-            __builtin_prefetch(from + p * distance + i);
-}
+#define ROWS_AT_ONCE 8
 
 /* Panels of `width` rows of A (or columns of B), each in panel_floats() floats: panel[p * width + i]. Those rows are
  * `across` apart, and their K numbers `along`. What vectors write past the end of a panel's last step lies in its
@@ -120,9 +128,10 @@ static ALWAYS_INLINE void pack_rounded(float *to, int64_t width, const float *fr
     int64_t step = along == 1 ? K : ROWS_AT_ONCE;
     for (int64_t p = 0; p < K; p += step) {
         int64_t n = least(step, K - p), next = least(step, K - p - n);
-        if (across == 1)
-            fetch_rows(from + (p + n) * along, along, count, next);
-        for (int64_t i = 0; i < count; i += width)
+        for (int64_t i = 0; i < count; i += width) {
+            if (across == 1)
+                fetch(from + i + (p + n) * along, along * (int64_t)sizeof(float), next,
+                      least(width, count - i) * (int64_t)sizeof(float));
             for (int64_t g = 0; g < width; g += VL) {
                 float *panel = to + panel_floats(i, K) + p / STEP * width + g;
                 const float *first = from + (i + g) * across + p * along;
@@ -133,6 +142,7 @@ static ALWAYS_INLINE void pack_rounded(float *to, int64_t width, const float *fr
                 else
                     gather_rows(panel, width, first, across, along, count - i - g, n, round);
             }
+        }
     }
 }
 
@@ -145,6 +155,18 @@ static void pack(float *to, int64_t width, const float *from, int64_t across, in
         pack_rounded(to, width, from, across, along, count, K, MM_F32);
 }
 
+/* Ask for the lines of a full block of C, to be written: they come while the block's products are made. */
+static ALWAYS_INLINE void fetch_c(const block *t)
+{
+    UNROLL
+    for (int i = 0; i < TILE_ROWS; i++) {
+        const unsigned char *row = (const unsigned char *)(t->c + i * t->ldc);
+        UNROLL
+        for (int at = 0; at < TILE_COLS * (int)sizeof(float); at += LINE)
+            __builtin_prefetch(row + at, 1);
+    }
+}
+
 #if STEP == 1
 /* A full block, with B's distance a constant. */
 static void multiply_in_place(const block *t)
@@ -152,6 +174,7 @@ static void multiply_in_place(const block *t)
     block constants = *t;
     constants.acs = 1;
     constants.ldb = TILE_COLS;
+    fetch_c(t);
     block_multiply(&constants, TILE_ROWS, TILE_VECS, false, vf_tail(VL));
 }
 #endif
@@ -163,6 +186,7 @@ static void multiply_packed(const block *t)
     constants.ars = 1;
     constants.acs = TILE_ROWS;
     constants.ldb = TILE_COLS;
+    fetch_c(t);
     block_multiply(&constants, TILE_ROWS, TILE_VECS, false, vf_tail(VL));
 }
 

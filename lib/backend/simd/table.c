@@ -2,18 +2,9 @@
 
 #include "backend/simd/simd.h"
 
-/* AVX2 against OpenBLAS 0.3.21 (its Haswell kernels) on Zen 3, products of 4096 × 128…6400 × 512…1408 in the slices of
- * gemm.c: 1.00 to 1.15 times its speed when A is read in place, which OpenBLAS always copies first; 0.82 to 0.97 when A
- * has to be copied here too. AVX-512 against its SkylakeX kernels on an Intel server: 0.93 of what OpenBLAS does with
- * two threads of its own, where slices on one thread each come to 0.80. Not measured elsewhere, so OpenBLAS has the say
- * there. */
-#if ISA_IS(avx2)
-#define BEATS_BLAS MMI_BEATS_BLAS_IN_PLACE
-#elif ISA_IS(avx512)
-#define BEATS_BLAS MMI_BEATS_BLAS_ALWAYS
-#else
-#define BEATS_BLAS MMI_BEATS_BLAS_NEVER
-#endif
+/* Large products without OpenBLAS, and dealt out by gemm_own.c: docs/performance.md has what was measured, with AVX2 on
+ * Zen 3, with AVX-512 on an Intel server and on Zen 5. Not measured elsewhere, so OpenBLAS has the say there. */
+#define MEASURED ISA_IS_X86
 
 /* One token's attention over 64 keys took 5 us on Granite Rapids, and a job handed to another thread 0.4. */
 #define ATTENTION_WORTH_AVX512 16384
@@ -55,7 +46,8 @@ void SIMD(kernels_init)(mmi_kernels *k)
     k->gemm_multiply = SIMD(gemm_multiply);
     k->adamw = SIMD(adamw);
     SIMD(kernels_init_blocks)(k);
-    k->beats_blas = BEATS_BLAS;
+    k->beats_blas = MEASURED;
+    k->gemm_own_lines = MEASURED;
 #if ISA_IS_AVX512
     k->attention_worth = ATTENTION_WORTH_AVX512;
 #endif
