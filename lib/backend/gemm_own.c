@@ -1,14 +1,15 @@
-/* Large products by kernels that need both operands laid out anew, and are so fast that what counts is how far away
- * they lie. The lines (rows of op(A), columns of op(B)) of one operand are dealt out: who takes some lays them out
+/* Large products of operands that both have to be laid out anew, by kernels so fast that it counts how far away they
+ * lie. The lines (rows of op(A), columns of op(B)) of one operand are dealt out: who takes some lays them out
  * for itself alone, in its scratch, and they stay in its core's own cache while they meet the other operand, which all
  * threads have laid out before, and share. */
 #include "backend/gemm.h"
 #include "backend/product.h"
 
 /* A piece has at most so many lines, which fit into a second-level cache of a megabyte, and at least so many, or what
- * is shared would be read too often. */
+ * is shared would be read too often: kernels that could read A in place, too, are slower and can wait for less. */
 #define MOST_LINES 256
 #define LEAST_LINES 128
+#define LEAST_LINES_SLOWER 64
 #define NUMBERS_PER_PIECE 32768
 
 int64_t mmi_gemm_own_scratch(const mmi_kernels *k)
@@ -107,9 +108,10 @@ static void run_stage(stage *s)
 }
 
 /* As many as are wanted, fewer where lines are few, and an even number: two threads end together. */
-static int64_t pieces_of(int64_t lines)
+static int64_t pieces_of(const mmi_kernels *k, int64_t lines)
 {
-    const int64_t most = least(WANTED_SLICES, lines / LEAST_LINES), pieces = most > 1 ? most - most % 2 : 1;
+    const int64_t fewest = k->gemm_in_place ? LEAST_LINES_SLOWER : LEAST_LINES;
+    const int64_t most = least(WANTED_SLICES, lines / fewest), pieces = most > 1 ? most - most % 2 : 1;
     return lines > pieces * MOST_LINES ? round_up(mmi_pieces(lines, MOST_LINES), 4) : pieces;
 }
 
@@ -123,7 +125,7 @@ void mmi_product_by_own_panels(const product *p)
     const int64_t lines = part(shared, mmi_pieces(shared, room / floats_of(&s, width, depth) * width), width);
     const int64_t depths = room / floats_of(&s, lines, depth);
     const int64_t along = part(p->K, mmi_pieces(p->K, depths * depth), depth);
-    s.pieces = pieces_of(own_lines(&s));
+    s.pieces = pieces_of(k, own_lines(&s));
     for (int64_t first = 0; first < shared; first += lines)
         for (int64_t q = 0; q < p->K; q += along) {
             const int64_t K = least(along, p->K - q);

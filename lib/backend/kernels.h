@@ -93,8 +93,8 @@ typedef struct mmi_kernels {
 
     /* --- Dropout --- */
 
-    /* y[i] = y[i] / (1 - p), or 0 where number first + i of a stream of random numbers (base/random.h, four of each
-     * block) is below p · 2^32, 0 < p < 1, first + n < 2^64. Every table gives the same bits. */
+    /* y[i] = y[i] * (1 / (1 - p)), or 0 where number first + i of a stream of random numbers (base/random.h, four of
+     * each block) is below floor(p · 2^32), 0 < p < 1, first + n < 2^64. Every table gives the same bits. */
     void (*dropout)(float *y, int64_t n, float p, uint64_t seed, uint64_t stream, uint64_t first);
 
     /* --- Products --- */
@@ -198,7 +198,7 @@ void mmi_kernels_init(mmi_kernels *k, unsigned cpu);
 void mmi_kernels_init_c(mmi_kernels *k);
 
 /* The paths that mm_kernels_name() lists: one per instruction set with the library's own products, and the best of them
- * with OpenBLAS's ("openblas") where it is built in. */
+ * with OpenBLAS's ("openblas") where it is built in, for what its table doesn't do faster itself. */
 typedef struct mmi_path {
     const char *name;
     unsigned cpu;

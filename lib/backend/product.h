@@ -163,7 +163,7 @@ void mmi_product_cut(product *p, int64_t step_rows, int64_t step_cols);
 /* By our own kernels; `in_place`: acs is 1, and A is not rounded. */
 void mmi_product_by_panels(const product *p, bool in_place);
 
-/* The same where the table says `gemm_own_lines`. */
+/* The same where the table says `gemm_own_lines`, and nothing is in place. */
 void mmi_product_by_own_panels(const product *p);
 
 /* Y = X · Wᵀ with W in blocks: see mmi_gemm_weight(). */

@@ -11,7 +11,7 @@ static void drop_slowly(float *y, int64_t n, float p, uint64_t seed, uint64_t st
         uint64_t index = first + (uint64_t)i;
         uint32_t block[4];
         mmi_random_block(block, seed, stream, index / 4);
-        y[i] = (double)block[index % 4] < (double)p * 0x1p32 ? 0 : y[i] * (1 / (1 - p));
+        y[i] = (double)block[index % 4] < floor((double)p * 0x1p32) ? 0 : y[i] * (1 / (1 - p));
     }
 }
 

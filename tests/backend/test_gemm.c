@@ -166,12 +166,13 @@ static void fill_whole(float *x, int64_t n, test_rng *rng)
 
 START_TEST(large_products_whose_last_slices_are_cut_again_are_those_of_strips)
 {
-    static const int64_t shapes[][3] = { /* the last two are more than panels have room for, in both directions */
+    static const int64_t shapes[][3] = { /* the last three are more than panels have room for, in both directions */
                                          { 1100, 520, 130 },
                                          { 200, 1300, 200 },
                                          { 1030, 300, 250 },
                                          { 700, 720, 600 },
-                                         { 672, 700, 1100 }
+                                         { 672, 700, 1100 },
+                                         { 2070, 2060, 20 }
     };
     const int shape_count = (int)(sizeof shapes / sizeof shapes[0]);
     static const int variants[] = { 2 + 4 * NOTHING, 1 + 4 * ITSELF, 4 * ANOTHER };

@@ -307,9 +307,10 @@ static float *logits_of(mm_model *model, int32_t compute, const char *kernels, i
     o.kernels = kernels;
     o.compute = compute;
     ck_ok(mm_context_create(model, &o, &context));
-    mmi_kernels *k = &context->exec.k; /* one may round what it multiplies, but no weights in blocks */
-    bool faster = k->round_attention && (compute == MM_BF16 || k->round_blocks > 0);
-    k->round_attention = *rounds && faster;
+    mmi_kernels *k = &context->exec.k;
+    bool faster = k->round_attention && (compute == MM_BF16 || k->round_blocks > 0); /* AVX512-BF16 has no round_blocks */
+    if (!*rounds)
+        k->round_attention = 0;
     *rounds = faster;
     batch.targets = NULL;
     ck_ok(mm_forward(context, &batch, &out));

@@ -4,7 +4,7 @@
 
 /* Large products in panels. A block of C stays in registers along K; a panel of B (BLOCK_K × TILE_COLS) in the first
  * level, a block of A (BLOCK_M × BLOCK_K) in the second. Panels hold what block_multiply() reads in the order in which
- * it does. A is read in place where its rows are contiguous, which is as fast. */
+ * it does. A is read in place where its rows are contiguous and not rounded, which is as fast. */
 #define BLOCK_K 512
 #define BLOCK_M (16 * TILE_ROWS)
 
@@ -129,7 +129,7 @@ static ALWAYS_INLINE void pack_rounded(float *to, int64_t width, const float *fr
     for (int64_t p = 0; p < K; p += step) {
         int64_t n = least(step, K - p), next = least(step, K - p - n);
         for (int64_t i = 0; i < count; i += width) {
-            if (across == 1)
+            if (across == 1 && next > 0)
                 fetch(from + i + (p + n) * along, along * (int64_t)sizeof(float), next,
                       least(width, count - i) * (int64_t)sizeof(float));
             for (int64_t g = 0; g < width; g += VL) {

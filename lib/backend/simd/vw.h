@@ -4,7 +4,8 @@
  *     vw_set(x)              x in each lane
  *     vw_count(x)            x + 0, 1, … in the order in which vw_put() stores them
  *     vw_mul(a, b)           the product of the lower halves
- *     vw_xor(a, b), vw_high(a)    a's upper half as the lower one
+ *     vw_xor(a, b)
+ *     vw_high(a)             the upper half as the lower one
  *     vw_put(p, a, b, c, d)  the lower halves of a, b, c and d lane by lane: 4 · WIDE numbers of 32 bits */
 #ifndef MMI_BACKEND_SIMD_VW_H
 #define MMI_BACKEND_SIMD_VW_H
