@@ -13,7 +13,7 @@
 typedef struct mmi_exec {
     mmi_kernels k;
     mmi_pool *pool; /* borrowed */
-    bool blas;
+    bool blas;              /* large products go to OpenBLAS */
     int32_t compute;        /* what the operands of large products are rounded to; MM_F32: not at all */
     float *panels;          /* mmi_gemm_panels() floats, read by all workers */
     float *scratch;         /* [threads, scratch_stride] */

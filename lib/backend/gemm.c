@@ -142,14 +142,13 @@ void mmi_gemm(const mmi_exec *x, bool ta, bool tb, int64_t M, int64_t N, int64_t
                   .brs = tb ? 1 : ldb,
                   .bcs = tb ? ldb : 1,
                   .from = from };
-    bool blas = exact && x->blas && !x->k.beats_blas;
     if (K <= 0) {
         begin_slice(&p, 0, M, 0, N);
         x->k.gemm_tile(C, ldc, A, 0, 1, B, 0, M, N, 0, from != NULL);
     } else if (M <= FEW_ROWS && !tb && exact) {
         p.cut.cols = round_up(mmi_rows_per_piece(N, K, MM_F32), STEP_COLS);
         mmi_pool_run(x->pool, mmi_pieces(N, p.cut.cols), multiply_columns, &p);
-    } else if (blas && mmi_blas_takes(M, N, K, lda, ldb, ldc)) {
+    } else if (exact && x->blas && mmi_blas_takes(M, N, K, lda, ldb, ldc)) {
         mmi_product_cut(&p, STEP_ROWS, STEP_COLS);
         mmi_blas_enter();
         mmi_pool_run(x->pool, cut_pieces(&p.cut), multiply_blas, &p);
@@ -173,7 +172,7 @@ static void widen_rows(void *arg, int64_t piece, int worker)
 static void gemm_words(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const float *X, int64_t ldx, const void *W,
                        int32_t dtype, float *panel, float *Y, int64_t ldy)
 {
-    bool own = x->compute == MM_BF16 || (x->compute == MM_F32 && (!x->blas || x->k.beats_blas));
+    bool own = x->compute == MM_BF16 || (x->compute == MM_F32 && !x->blas);
     if (K > 0 && dtype == MM_BF16 && own) {
         product p = product_of_weight(x, M, N, K, X, ldx, W, dtype, Y, ldy);
         mmi_product_by_panels(&p, x->k.gemm_in_place && x->compute == MM_F32);

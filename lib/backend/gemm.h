@@ -11,8 +11,8 @@ int64_t mmi_gemm_panels(void);
  * K] row-major with rows lda apart, or with `ta` [K, M]. Likewise op(B) [K, N], with `tb` B is [N, K]. The same bits
  * for any number of threads.
  *
- * With x->blas the slices go to OpenBLAS, except where our own kernel was measured to be faster: few rows, and what
- * the table's `beats_blas` says. It holds OpenBLAS at one thread meanwhile, as mmi_blas_enter() does; a caller with
+ * With x->blas the slices go to OpenBLAS, except for few rows, where our own kernels are faster everywhere. It holds
+ * OpenBLAS at one thread meanwhile, as mmi_blas_enter() does; a caller with
  * many products enters once around all of them.
  *
  * With x->compute bf16 or f16 both operands are rounded to that type on their way into the kernel, which is then always

@@ -14,10 +14,10 @@
 
 int64_t mmi_gemm_own_scratch(const mmi_kernels *k)
 {
-    int64_t a = k->gemm_panel(round_up(MOST_LINES, k->gemm_a_rows), k->gemm_depth, MM_F32);
-    int64_t b = k->gemm_panel(round_up(MOST_LINES, k->gemm_b_cols), k->gemm_depth, MM_F32);
     if (!k->gemm_own_lines)
         return 0;
+    int64_t a = k->gemm_panel(round_up(MOST_LINES, k->gemm_a_rows), k->gemm_depth, MM_F32);
+    int64_t b = k->gemm_panel(round_up(MOST_LINES, k->gemm_b_cols), k->gemm_depth, MM_F32);
     return a > b ? a : b;
 }
 

@@ -158,7 +158,7 @@ mm_status mm_context_create(mm_model *model, const mm_context_options *options, 
         return status;
     }
     mmi_kernels_init(&ctx->exec.k, limits.path->cpu);
-    ctx->exec.blas = limits.path->blas && !ctx->exec.k.beats_blas; /* else the host's setting is left alone */
+    ctx->exec.blas = limits.path->blas && !ctx->exec.k.beats_blas;
     ctx->exec.compute = limits.compute;
     ctx->exec.scratch = ctx->plan.scratch;
     ctx->exec.scratch_stride = ctx->plan.scratch_stride;
