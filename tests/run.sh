@@ -13,7 +13,7 @@ Build libminimind and run its tests. The last line is \"N passed, N failed\".
   --tsan           with the thread sanitizer, in build-tsan: the tests of what threads share
   --memcheck       under valgrind, in build-memcheck: some tests of each folder
   --aarch64        compiled for 64-bit Arm and run under qemu, in build-aarch64 (Debian only)
-  --avx512         with AVX-512, VNNI, bf16 products and AMX emulated, in build-avx512: x86 only
+  --avx512         with AVX-VNNI, AVX-512, VNNI, bf16 products and AMX emulated, in build-avx512: x86 only
   --no-blas        without OpenBLAS, in build-noblas
   --suite NAME     only the tests of this suite; slow ones run only when --suite slow asks for them
   --werror         a warning fails the build

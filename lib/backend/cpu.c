@@ -54,14 +54,18 @@ static unsigned processor_flags(unsigned wanted)
     unsigned flags = MMI_CPU_AVX2;
 #if MM_EMULATE_AVX512
     (void)wanted;
-    return flags | MMI_CPU_AVX512 | MMI_CPU_VNNI | MMI_CPU_BF16 | MMI_CPU_AMX;
+    return flags | MMI_CPU_AVXVNNI | MMI_CPU_AVX512 | MMI_CPU_VNNI | MMI_CPU_BF16 | MMI_CPU_AMX;
 #endif
+    unsigned more = 0, unused[3]; /* EAX of the next subleaf, if there is one */
+    if (a > 0)
+        __get_cpuid_count(7, 1, &more, &unused[0], &unused[1], &unused[2]);
+    flags |= bit(more, 4) ? MMI_CPU_AVXVNNI : 0u;
     if (bit(b, 16) && bit(b, 17) && bit(b, 30) && bit(b, 31) && (saved & 0xE6) == 0xE6) { /* F, DQ, BW, VL */
         flags |= MMI_CPU_AVX512;
         if (bit(c, 11)) {
             flags |= MMI_CPU_VNNI;
             unsigned tiles = bit(d, 24) && bit(d, 22) && bit(d, 25) && (saved & 0x60000) == 0x60000; /* bf16, bytes */
-            if (a > 0 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && bit(a, 5)) /* a: the last subleaf */
+            if (bit(more, 5))
                 flags |= MMI_CPU_BF16 | (tiles && wanted & MMI_CPU_AMX && may_use_tiles() ? MMI_CPU_AMX : 0u);
         }
     }
@@ -100,8 +104,8 @@ static unsigned processor_flags(unsigned wanted)
 }
 #endif
 
-/* MM_CPU names the best instruction set to use; one that is not known changes nothing. x86's are in the order in which
- * processors got them, and Arm's too; the names of one leave the other with its first. */
+/* MM_CPU names the best instruction set to use; one that is not known changes nothing. x86's are in the order of
+ * their tables, and Arm's too; the names of one leave the other with its first. */
 static unsigned cap(void)
 {
     static const struct {
@@ -110,6 +114,7 @@ static unsigned cap(void)
     } caps[] = {
         { "c", 0 },
         { "avx2", MMI_CPU_AVX2 | MMI_CPU_NEON },
+        { "avxvnni", MMI_CPU_AVX2 | MMI_CPU_AVXVNNI | MMI_CPU_NEON },
         { "avx512", MMI_CPU_AVX2 | MMI_CPU_AVX512 | MMI_CPU_NEON },
         { "vnni", MMI_CPU_AVX2 | MMI_CPU_AVX512 | MMI_CPU_VNNI | MMI_CPU_NEON },
         { "bf16", MMI_CPU_AVX2 | MMI_CPU_AVX512 | MMI_CPU_VNNI | MMI_CPU_BF16 | MMI_CPU_NEON },
@@ -127,6 +132,9 @@ unsigned mmi_cpu_flags(void)
     unsigned built = 0;
 #if MM_HAVE_AVX2
     built |= MMI_CPU_AVX2;
+#endif
+#if MM_HAVE_AVXVNNI
+    built |= MMI_CPU_AVXVNNI;
 #endif
 #if MM_HAVE_AVX512
     built |= MMI_CPU_AVX512;

@@ -93,9 +93,10 @@ static void multiply_rows(void *arg, int64_t piece, int worker)
     const unsigned char *w = r->W + mmi_dtype_bytes(r->dtype, j * r->ldw);
     if (r->x->compute != MM_F32)
         r->x->k.gemv_rows_rounded(r->Y + j, r->ldy, r->X, r->ldx, w, r->dtype, r->ldw, r->M, j_end - j, r->K,
-                                  r->x->compute);
+                                  r->x->k.gemv_ahead, r->x->compute);
     else
-        r->x->k.gemv_rows(r->Y + j, r->ldy, r->X, r->ldx, w, r->dtype, r->ldw, r->M, j_end - j, r->K);
+        r->x->k.gemv_rows(r->Y + j, r->ldy, r->X, r->ldx, w, r->dtype, r->ldw, r->M, j_end - j, r->K,
+                          r->x->k.gemv_ahead);
 }
 
 /* Rows of W, or columns of B, per piece. A product of more than one piece has a multiple of PIECES_AT_ONCE of them, so

@@ -16,6 +16,10 @@ void mmi_kernels_init(mmi_kernels *k, unsigned cpu)
     if (cpu & MMI_CPU_AVX2)
         mmi_kernels_init_avx2(k);
 #endif
+#if MM_HAVE_AVXVNNI
+    if (cpu & MMI_CPU_AVXVNNI)
+        mmi_kernels_init_blocks_avxvnni(k);
+#endif
 #if MM_HAVE_AVX512
     if (cpu & MMI_CPU_AVX512)
         mmi_kernels_init_avx512(k);
@@ -42,6 +46,7 @@ void mmi_kernels_init(mmi_kernels *k, unsigned cpu)
 #endif
 }
 
+#define AVXVNNI (MMI_CPU_AVX2 | MMI_CPU_AVXVNNI)
 #define AVX512 (MMI_CPU_AVX2 | MMI_CPU_AVX512)
 #define VNNI (AVX512 | MMI_CPU_VNNI)
 #define BF16 (VNNI | MMI_CPU_BF16)
@@ -50,6 +55,7 @@ void mmi_kernels_init(mmi_kernels *k, unsigned cpu)
 static const mmi_path paths[] = {
     { "c", 0, 0 },
     { "avx2", MMI_CPU_AVX2, 0 },
+    { "avxvnni", AVXVNNI, 0 },
     { "avx512", AVX512, 0 },
     { "vnni", VNNI, 0 },
     { "bf16", BF16, 0 },
@@ -59,6 +65,7 @@ static const mmi_path paths[] = {
 #if MM_HAVE_OPENBLAS
     { "openblas", 0, 1 },
     { "openblas", MMI_CPU_AVX2, 1 },
+    { "openblas", AVXVNNI, 1 },
     { "openblas", AVX512, 1 },
     { "openblas", VNNI, 1 },
     { "openblas", BF16, 1 },
@@ -69,9 +76,11 @@ static const mmi_path paths[] = {
 };
 #define PATH_COUNT ((int32_t)(sizeof paths / sizeof paths[0]))
 
+/* OpenBLAS comes with all that is used of this processor. */
 static int can_run(const mmi_path *path, unsigned flags)
 {
-    return path->blas ? path->cpu == flags : (path->cpu & flags) == path->cpu;
+    unsigned used = flags & MMI_CPU_AVX512 ? flags & ~(unsigned)MMI_CPU_AVXVNNI : flags;
+    return path->blas ? path->cpu == used : (path->cpu & flags) == path->cpu;
 }
 
 const mmi_path *mmi_path_get(int32_t index)

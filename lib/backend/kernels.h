@@ -16,16 +16,17 @@ enum {
     MMI_CPU_AVX2 = 1,   /* with FMA */
     MMI_CPU_AVX512 = 2, /* F, VL, DQ, BW */
     MMI_CPU_NEON = 4,
-    MMI_CPU_VNNI = 8,  /* AVX-512's: four products of bytes added to a sum */
-    MMI_CPU_DOT = 16,  /* NEON's of the same */
-    MMI_CPU_BF16 = 32, /* AVX-512's: two products of bf16 numbers added to a sum; comes with VNNI */
-    MMI_CPU_AMX = 64   /* tiles, with products of bf16 and of bytes; comes with BF16 */
+    MMI_CPU_VNNI = 8,     /* AVX-512's: four products of bytes added to a sum */
+    MMI_CPU_DOT = 16,     /* NEON's of the same */
+    MMI_CPU_BF16 = 32,    /* AVX-512's: two products of bf16 numbers added to a sum; comes with VNNI */
+    MMI_CPU_AMX = 64,     /* tiles, with products of bf16 and of bytes; comes with BF16 */
+    MMI_CPU_AVXVNNI = 128 /* VNNI's products on AVX2's vectors; what AVX-512 brings replaces them */
 };
 unsigned mmi_cpu_flags(void);
 
 /* How a matrix is read: element (i, j) at p + i * rs + j * cs. */
 typedef struct mmi_kernels {
-    const char *name; /* "c", "avx2", "avx512", "vnni", "bf16", "amx", "neon", "dot" */
+    const char *name; /* "c", "avx2", "avxvnni", "avx512", "vnni", "bf16", "amx", "neon", "dot" */
 
     /* --- Vectors of n --- */
     void (*add)(float *y, const float *x, int64_t n);           /* y += x */
@@ -103,15 +104,16 @@ typedef struct mmi_kernels {
      * apart. Made for tiles that lie in a cache (M, N, K up to a few hundred). */
     void (*gemm_tile)(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b, int64_t ldb,
                       int64_t M, int64_t N, int64_t K, int32_t accumulate);
-    /* y[M, N] = x[M, K] · W[N, K]ᵀ for few rows (M up to 8 or so), W f32, bf16 or f16, reading W once. */
+    /* y[M, N] = x[M, K] · W[N, K]ᵀ for few rows (M up to 8 or so), W f32, bf16 or f16, reading W once. A set may ask
+     * for what lies `ahead` bytes behind what it reads: gemv_ahead where W comes from memory, else 0. */
     void (*gemv_rows)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype, int64_t ldw,
-                      int64_t M, int64_t N, int64_t K);
+                      int64_t M, int64_t N, int64_t K, int64_t ahead);
     /* The same with every number of both operands rounded to `round` first (bf16 or f16: to nearest, ties to even;
      * beyond f16's 65504 to infinity; NaN stays NaN); products of such numbers are exact, sums are float32. What has
      * fewer bits already stays as it is. A processor's own products of bf16 take numbers, and sums, below 2^-126 for
      * 0; on tiles those of float32 are made of them, so that a sum may miss that much of each product. */
     void (*gemv_rows_rounded)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype,
-                              int64_t ldw, int64_t M, int64_t N, int64_t K, int32_t round);
+                              int64_t ldw, int64_t M, int64_t N, int64_t K, int64_t ahead, int32_t round);
 
     /* Attention of a few rows of queries (M up to 8 or so), keys and values in float32, bf16 or q8_0 as a cache has
      * them, ldk and ldv numbers apart (in q8_0 a multiple of 32), those of q and out D, a multiple of 32 up to
@@ -171,6 +173,7 @@ typedef struct mmi_kernels {
     int32_t gemm_in_place;   /* gemm_multiply reads rows of A where they lie */
     int32_t gemm_own_lines;  /* measured: what is not read in place is faster dealt out by gemm_own.c */
     int32_t beats_blas;      /* measured: large products are faster than OpenBLAS's */
+    int64_t gemv_ahead;      /* measured: weights come fastest when asked for so many bytes ahead */
     int64_t few_rows;        /* measured: up to so many meet W as it lies, in float32 and in two bytes alike */
     int64_t round_blocks;    /* measured: so many rows meet blocks faster as bf16 numbers; 0: none do */
     int32_t round_attention; /* measured: attention's products are faster rounded to bf16 */

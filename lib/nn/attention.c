@@ -243,7 +243,7 @@ static void scores(tile *t, const job *j, const mmi_segment *s, int64_t g)
         k->few_scores(t->s, t->step, t->q, keys.data, keys.dtype, keys.ld, t->rows, t->keys, a->D,
                       key_at(a, s, t->first_key, g, a->v));
     } else if (t->rows <= FEW_ROWS) {
-        k->gemv_rows(t->s, KEYS, t->q, a->D, keys.data, MM_F32, keys.ld, t->rows, t->keys, a->D);
+        k->gemv_rows(t->s, KEYS, t->q, a->D, keys.data, MM_F32, keys.ld, t->rows, t->keys, a->D, 0);
     } else {
         k->transpose(t->kt, KEYS, keys.data, keys.ld, t->keys, a->D);
         EACH_PART (p, t, j, s)

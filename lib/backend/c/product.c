@@ -41,8 +41,9 @@ float mmi_c_number(const void *w, int32_t dtype, int64_t i)
 }
 
 void mmi_c_gemv_rows_rounded(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype,
-                             int64_t ldw, int64_t M, int64_t N, int64_t K, int32_t round)
+                             int64_t ldw, int64_t M, int64_t N, int64_t K, int64_t ahead, int32_t round)
 {
+    (void)ahead;
     for (int64_t j = 0; j < N; j++)
         for (int64_t i = 0; i < M; i++) {
             float sum = 0;
@@ -53,16 +54,16 @@ void mmi_c_gemv_rows_rounded(float *y, int64_t ldy, const float *x, int64_t ldx,
 }
 
 void mmi_c_gemv_rows(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype, int64_t ldw,
-                     int64_t M, int64_t N, int64_t K)
+                     int64_t M, int64_t N, int64_t K, int64_t ahead)
 {
-    mmi_c_gemv_rows_rounded(y, ldy, x, ldx, w, dtype, ldw, M, N, K, MM_F32);
+    mmi_c_gemv_rows_rounded(y, ldy, x, ldx, w, dtype, ldw, M, N, K, ahead, MM_F32);
 }
 
 void mmi_c_few_scores(float *s, int64_t lds, const float *q, const void *k, int32_t dtype, int64_t ldk, int64_t M,
                       int64_t N, int64_t D, const void *ahead)
 {
     (void)ahead;
-    mmi_c_gemv_rows(s, lds, q, D, k, dtype, ldk, M, N, D);
+    mmi_c_gemv_rows(s, lds, q, D, k, dtype, ldk, M, N, D, 0);
 }
 
 void mmi_c_few_values(float *out, const float *s, int64_t lds, const void *v, int32_t dtype, int64_t ldv, int64_t M,

@@ -74,13 +74,13 @@ static __attribute__((noinline)) void scores_by_rows(float *s, int64_t lds, cons
                                                      int64_t ldk, int32_t dtype, int64_t M, int64_t N, int64_t D)
 {
     if (dtype != MM_Q8_0) {
-        SIMD(gemv_rows)(s, lds, q, D, k, dtype, ldk, M, N, D);
+        SIMD(gemv_rows)(s, lds, q, D, k, dtype, ldk, M, N, D, 0);
         return;
     }
     float room[MMI_FEW_WIDTH];
     for (int64_t j = 0; j < N && M > 0; j++) {
         SIMD(widen_blocks)(room, k + j * bytes_of(ldk, dtype), dtype, D);
-        SIMD(gemv_rows)(s + j, lds, q, D, room, MM_F32, D, M, 1, D);
+        SIMD(gemv_rows)(s + j, lds, q, D, room, MM_F32, D, M, 1, D, 0);
     }
 }
 

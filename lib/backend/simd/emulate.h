@@ -188,6 +188,8 @@ static inline __m512i emulate_cvtne2ps_pbh(__m512 high, __m512 low)
     __m512 v[2] = { low, high };
     EMULATE(__m512i, uint16_t, float, v, emulate_to_bf16(in[i]));
 }
+/* AVX-VNNI, for which SIMDe has the name of AVX-512's. */
+#define _mm256_dpbusd_avx_epi32 simde_mm256_dpbusd_epi32
 #undef _mm512_dpbf16_ps
 #define _mm512_dpbf16_ps emulate_dpbf16_ps
 static inline __m512 emulate_dpbf16_ps(__m512 sum, __m512i a, __m512i b)

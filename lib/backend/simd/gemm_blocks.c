@@ -23,8 +23,8 @@
 #define MOST_VECS (MOST_STRIPS * STRIP_VECS)
 #define PANEL (MOST_STRIPS * MMI_STRIP)
 
-/* One row of x reads so many strips at a time, that far apart: see gemv.c about streams. */
-#if ISA_IS(avx2)
+/* One row of x reads so many strips at a time, far apart: see gemv.c about streams. */
+#if ISA_IS_AVX2 || ISA_IS(vnni) /* what counts in avx512 is its arithmetic */
 #define STREAMS 4
 #else
 #define STREAMS 1
@@ -215,25 +215,22 @@ static ALWAYS_INLINE void multiply_part(part *t, const int rows, const int strip
     copy_sums(sum, t, rows, strips, apart, cols, true);
 }
 
-/* One row of x, STREAMS strips at a time, or what there is left. */
+/* One row of x. As many strips are read at a time as there are streams, a run of strips apart; where the last runs are
+ * shorter, the strip before is multiplied again and left out. */
 #define DISTANCE 6144 /* bytes; measured, see docs/performance.md */
 static ALWAYS_INLINE void multiply_row(float *y, const unsigned char *x, const unsigned char *w, int32_t dtype,
-                                       int64_t N, int64_t K)
+                                       int64_t N, int64_t K, const int streams)
 {
     const int64_t blocks = K / MMI_BLOCK, bytes = (int64_t)mmi_strips_bytes(dtype, MMI_STRIP, K);
-    const int64_t run = STREAMS > 1 ? N / MMI_STRIP / STREAMS : 0, away = DISTANCE * blocks / bytes;
+    const int64_t strips = (N + MMI_STRIP - 1) / MMI_STRIP, run = (strips + streams - 1) / streams;
+    const int64_t away = DISTANCE * blocks / bytes;
     part t = { y, 0, x, { w }, K, 0, blocks, NULL, { 0 }, away / blocks * bytes, away % blocks };
-    for (int s = 1; s < STREAMS; s++)
-        t.w[s] = t.w[s - 1] + run * bytes;
     for (int64_t j = 0; j < run; j++, t.y += MMI_STRIP) {
-        multiply_part(&t, 1, STREAMS, run * MMI_STRIP, STREAMS * MMI_STRIP, dtype, false);
-        for (int s = 0; s < STREAMS; s++)
-            t.w[s] += bytes;
+        const int64_t last = (strips - 1 - j) / run, left = N - (j + last * run) * MMI_STRIP;
+        for (int s = 0; s < streams; s++)
+            t.w[s] = w + (j + least(s, last) * run) * bytes;
+        multiply_part(&t, 1, streams, run * MMI_STRIP, last * MMI_STRIP + least(MMI_STRIP, left), dtype, false);
     }
-    t.w[0] = w + STREAMS * run * bytes;
-    t.y = y + STREAMS * run * MMI_STRIP;
-    for (int64_t j = STREAMS * run * MMI_STRIP; j < N; j += MMI_STRIP, t.y += MMI_STRIP, t.w[0] += bytes)
-        multiply_part(&t, 1, 1, 0, least(MMI_STRIP, N - j), dtype, false);
 }
 
 static ALWAYS_INLINE void multiply_panel(part t, int64_t M, int64_t cols, int32_t dtype)
@@ -270,8 +267,8 @@ static ALWAYS_INLINE void multiply_rows(float *y, int64_t ldy, const unsigned ch
 static ALWAYS_INLINE void multiply(float *y, int64_t ldy, const unsigned char *x, const unsigned char *w, int32_t dtype,
                                    int64_t M, int64_t N, int64_t K)
 {
-    if (M == 1)
-        multiply_row(y, x, w, dtype, N, K);
+    if (M == 1 && (STREAMS == 1 || N > STREAMS / 2 * MMI_STRIP)) /* fewer would be multiplied several times */
+        multiply_row(y, x, w, dtype, N, K, STREAMS);
     else
         multiply_rows(y, ldy, x, w, dtype, M, N, K);
 }
@@ -286,3 +283,13 @@ void SIMD(gemm_blocks)(float *y, int64_t ldy, const void *x, const void *w, int3
     else
         multiply(y, ldy, x, w, MM_Q4_0, M, N, K);
 }
+
+#if ISA_IS(vnni)
+void SIMD(gemm_blocks_row)(float *y, const void *x, const void *w, int32_t dtype, int64_t N, int64_t K)
+{
+    if (dtype == MM_Q8_0)
+        multiply_row(y, x, w, MM_Q8_0, N, K, 1);
+    else
+        multiply_row(y, x, w, MM_Q4_0, N, K, 1);
+}
+#endif

@@ -11,6 +11,7 @@ void mmi_kernels_init_neon(mmi_kernels *k);
 
 /* Extensions, on top of a set: the products with weights in blocks alone; those of numbers rounded to bf16; or large
  * products of both kinds, and of float32. */
+void mmi_kernels_init_blocks_avxvnni(mmi_kernels *k);
 void mmi_kernels_init_blocks_vnni(mmi_kernels *k);
 void mmi_kernels_init_blocks_dot(mmi_kernels *k);
 void mmi_kernels_init_bf16(mmi_kernels *k);

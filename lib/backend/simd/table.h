@@ -62,12 +62,12 @@ void SIMD(few_values)(float *out, const float *s, int64_t lds, const void *v, in
 
 /* gemv.c */
 void SIMD(gemv_rows)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype, int64_t ldw,
-                     int64_t M, int64_t N, int64_t K);
+                     int64_t M, int64_t N, int64_t K, int64_t ahead);
 
 /* gemv.c, panels.c: products that may be rounded. bf16 leaves to the set below it, BASE, what it has no words for. */
 #define ROUNDING_KERNELS(set)                                                                                          \
     void set(gemv_rows_rounded)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype,      \
-                                int64_t ldw, int64_t M, int64_t N, int64_t K, int32_t round);                          \
+                                int64_t ldw, int64_t M, int64_t N, int64_t K, int64_t ahead, int32_t round);           \
     void set(gemm_pack_a)(float *to, const float *a, int64_t across, int64_t along, int64_t count, int64_t K,          \
                           int32_t round);                                                                              \
     void set(gemm_pack_b)(float *to, const float *b, int64_t across, int64_t along, int64_t count, int64_t K,          \
@@ -83,10 +83,11 @@ void SIMD(gemm_shape)(int64_t *depth, int64_t *a_rows, int64_t *b_cols);
 void SIMD(widen_blocks)(float *y, const void *x, int32_t dtype, int64_t n);
 void SIMD(quantize)(void *row, int64_t K, const float *x, int64_t first, int64_t count);
 
-/* table_blocks.c, gemm_blocks.c */
+/* table_blocks.c, gemm_blocks.c; the last for processors with tiles, one row that reads W as a single stream */
 void SIMD(kernels_init_blocks)(mmi_kernels *k);
 void SIMD(gemm_blocks)(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
                        int64_t K);
+void SIMD_NAME(gemm_blocks_row, vnni)(float *y, const void *x, const void *w, int32_t dtype, int64_t N, int64_t K);
 
 /* adamw.c */
 void SIMD(adamw)(float *w, float *m, float *v, const float *g, int64_t n, double grad_scale, double lr, double beta1,

@@ -8,7 +8,7 @@
 void SIMD(kernels_init_blocks)(mmi_kernels *k)
 {
     k->name = TEXT_OF(MMI_ISA);
-#if ISA_IS_X86
+#if ISA_IS_X86 && !ISA_IS(avxvnni) /* which has the set's below it */
     k->quantize = SIMD(quantize);
 #endif
     k->gemm_blocks = SIMD(gemm_blocks);

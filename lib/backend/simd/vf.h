@@ -1,7 +1,7 @@
 /* One vector of floats, whatever the instruction set. The kernels in this folder are written against these few
  * functions and compiled once for each set, with MMI_ISA naming it (avx2, avx512, neon); products with weights in
- * blocks for extensions of them too (vnni, dot), and products of numbers rounded to bf16 (bf16, on top of avx512). The
- * files amx*.c, on top of all of x86's, have sources of their own.
+ * blocks for extensions of them too (avxvnni, vnni, dot), and products of numbers rounded to bf16 (bf16, on top of
+ * avx512). The files amx*.c, on top of all of x86's, have sources of their own.
  *
  *     VL                      lanes of a vector
  *     TILE_ROWS, TILE_VECS    the block of C that a product keeps in registers: rows × vectors
@@ -33,12 +33,14 @@
 #define ISA_neon 5
 #define ISA_dot 6
 #define ISA_amx 7
+#define ISA_avxvnni 8
 #define ISA_JOIN(a, b) a##b
 #define ISA_NUMBER(isa) ISA_JOIN(ISA_, isa)
 #define ISA_IS(isa) (ISA_NUMBER(MMI_ISA) == ISA_##isa)
 #define ISA_IS_AVX512 (ISA_IS(avx512) || ISA_IS(vnni) || ISA_IS(bf16) || ISA_IS(amx))
-#define ISA_IS_X86 (ISA_IS(avx2) || ISA_IS_AVX512)
-#if ISA_IS(avx2)
+#define ISA_IS_AVX2 (ISA_IS(avx2) || ISA_IS(avxvnni))
+#define ISA_IS_X86 (ISA_IS_AVX2 || ISA_IS_AVX512)
+#if ISA_IS_AVX2
 #include "backend/simd/vf_avx2.h"
 #elif ISA_IS_AVX512
 #include "backend/simd/vf_avx512.h"

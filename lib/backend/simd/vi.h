@@ -98,12 +98,24 @@ static ALWAYS_INLINE vf vs_float(vs s)
 }
 #endif
 
-#if ISA_IS(vnni)
+#if ISA_IS(vnni) || ISA_IS(avxvnni)
 
 #define WEIGHT_OFFSET(dtype) ((dtype) == MM_Q8_0 ? 128 : 8)
+#if ISA_IS(vnni)
+#define vb_xor _mm512_xor_si512
+#define vb_all _mm512_set1_epi8
+#define vs_add_fours _mm512_dpbusd_epi32
+#else
+#if MM_EMULATE_AVX512
+#include "backend/simd/emulate.h"
+#endif
+#define vb_xor _mm256_xor_si256
+#define vb_all _mm256_set1_epi8
+#define vs_add_fours _mm256_dpbusd_avx_epi32
+#endif
 static ALWAYS_INLINE vb vb_bytes(vb w)
 {
-    return _mm512_xor_si512(w, _mm512_set1_epi8((char)0x80));
+    return vb_xor(w, vb_all((char)0x80));
 }
 static ALWAYS_INLINE vs vs_begin(int32_t total, int32_t dtype)
 {
@@ -112,7 +124,7 @@ static ALWAYS_INLINE vs vs_begin(int32_t total, int32_t dtype)
 static ALWAYS_INLINE vs vs_dot(vs s, vb w, vb x, int32_t dtype)
 {
     (void)dtype;
-    return _mm512_dpbusd_epi32(s, w, x);
+    return vs_add_fours(s, w, x);
 }
 static ALWAYS_INLINE vf vs_end(vs s, int32_t total, int32_t dtype)
 {
