@@ -91,11 +91,6 @@ static void multiply_slice(void *arg, int64_t piece, int worker)
         multiply_blocks(b, i, i_end, j, j_end);
 }
 
-static int64_t at_least(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* With some rows a small matrix is worth more than one thread, too. */
 static void multiply_by_runs(blocks *b)
 {

@@ -24,6 +24,11 @@ static inline int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+static inline int64_t at_least(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
 /* How C [M, N] is cut: into slices of at most rows × cols, `across` of them side by side; the last ones into parts, so
  * that threads end at about the same time. Shape and steps alone decide, so any number of threads computes the same
  * pieces. */
