@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/files.h"
@@ -18,6 +19,14 @@
  * that does nothing. In seconds, for a pause instruction takes from 10 to 140 cycles. */
 #define SPIN_SECONDS 20e-6
 #define PAUSES_PER_LOOK_AT_THE_CLOCK 32
+
+/* Another program on a worker's processor holds a job up for the rest of its turn, milliseconds where the job takes
+ * microseconds; and on the caller's, once all three have met there. So a caller that has heard of it goes on alone for
+ * as long as that took, and twice as long each time that it hears of it again soon. */
+#define HELD_UP_SECONDS 500e-6
+#define MOST_ALONE_SECONDS 0.5
+#define SOON 16         /* times as long as it was alone */
+#define TIMED_JOBS 5000 /* after a long wait: whether the next is longer than the whole job alone must be known */
 
 /* The ticket is the job's number in the upper half and its next piece in the lower. One compare-and-swap both claims a
  * piece and proves that the job is still the one whose fields were read: what overwrites them is the next job but one,
@@ -39,6 +48,14 @@ typedef struct pool_run {
     _Alignas(64) atomic_uint_fast64_t ticket;
 } pool_run;
 
+/* What a caller knows of its workers being held up. */
+typedef struct alone {
+    bool now;             /* nobody is asked before `until` */
+    double until, lasted; /* seconds; of the last time */
+    int32_t timed;        /* jobs whose beginning is still noted, in */
+    double began;
+} alone;
+
 /* What a job needs lies in one cache line, and what comes back in another: each way from core to core takes as long as
  * some kilobytes from memory. */
 struct mmi_pool {
@@ -46,9 +63,11 @@ struct mmi_pool {
     pool_job jobs[2];                       /* by the job's number */
     _Alignas(64) atomic_uint_fast64_t done; /* pieces by other threads than the caller's, of all jobs so far */
     _Alignas(64) atomic_int sleepers;
+    _Atomic(double) held_up; /* seconds that a worker's processor was somebody else's, if the caller shall know */
     atomic_int caller_sleeps;
     atomic_bool quit;
     _Alignas(64) uint64_t expected; /* what `done` comes to with the last job; the caller's alone */
+    alone alone;                    /* and this */
     int threads;
     int started;
     mmi_parallel_for_fn host; /* NULL: threads of its own */
@@ -140,20 +159,32 @@ static int64_t work_on_run(mmi_pool *pool, uint64_t number, int64_t index, int w
     return count;
 }
 
-/* All pieces there are for a worker: its own run first, then what is left of the others'. */
-static void work(mmi_pool *pool, uint64_t number, int worker)
+/* All pieces there are for a worker: its own run first, then what is left of the others'; how many that were. */
+static int64_t work(mmi_pool *pool, uint64_t number, int worker)
 {
     if (find_job(pool, number).run == 0)
-        work_in_order(pool, number, worker);
-    else
-        for (int i = 0; i < pool->threads; i++)
-            work_on_run(pool, number, (worker + i) % pool->threads, worker);
+        return work_in_order(pool, number, worker);
+    int64_t count = 0;
+    for (int i = 0; i < pool->threads; i++)
+        count += work_on_run(pool, number, (worker + i) % pool->threads, worker);
+    return count;
+}
+
+/* A worker that does nothing but look around finds that it could not for a while. One of many does not matter as long
+ * as it has no piece, for the others do what there is. */
+static void look_at_the_clock(mmi_pool *pool, double *looked)
+{
+    const double now = mmi_now(), away = now - *looked;
+    if (away > HELD_UP_SECONDS && pool->threads == 2)
+        atomic_store_explicit(&pool->held_up, away, memory_order_relaxed);
+    *looked = now;
 }
 
 /* Wait until there is a job after `seen`; its number, or `seen` when the pool ends. */
-static uint64_t wait_for_job(mmi_pool *pool, uint64_t seen)
+static uint64_t wait_for_job(mmi_pool *pool, uint64_t seen, double *looked)
 {
-    for (double end = mmi_now() + SPIN_SECONDS; mmi_now() < end;)
+    *looked = mmi_now();
+    for (const double end = *looked + SPIN_SECONDS; *looked < end; look_at_the_clock(pool, looked))
         for (int i = 0; i < PAUSES_PER_LOOK_AT_THE_CLOCK; i++) {
             uint64_t job = atomic_load(&pool->ticket) >> PIECE_BITS;
             if (job != seen || atomic_load_explicit(&pool->quit, memory_order_relaxed))
@@ -167,6 +198,7 @@ static uint64_t wait_for_job(mmi_pool *pool, uint64_t seen)
         pthread_cond_wait(&pool->wake, &pool->lock);
     atomic_fetch_sub(&pool->sleepers, 1);
     pthread_mutex_unlock(&pool->lock);
+    *looked = mmi_now();
     return job;
 }
 
@@ -175,13 +207,68 @@ static void *run_worker(void *arg)
     mmi_pool *pool = arg;
     int worker = 1 + atomic_fetch_add(&pool->numbered, 1); /* 0 is the caller; nobody waits for a thread to begin */
     uint64_t seen = 0;
+    double looked;
     while (!atomic_load(&pool->quit)) {
-        uint64_t job = wait_for_job(pool, seen);
-        if (job != seen)
-            work(pool, job, worker);
+        uint64_t job = wait_for_job(pool, seen, &looked);
+        if (job != seen && work(pool, job, worker) == 0) /* it was too late */
+            look_at_the_clock(pool, &looked);
         seen = job;
     }
     return NULL;
+}
+
+/* What processors have spent on the workers, so far; -1: nobody knows. */
+static double spent_by_workers(const mmi_pool *pool)
+{
+#ifdef _POSIX_THREAD_CPUTIME
+    double sum = 0;
+    for (int i = 0; i < pool->started; i++) {
+        clockid_t clock;
+        struct timespec t;
+        if (pthread_getcpuclockid(pool->handles[i], &clock) != 0 || clock_gettime(clock, &t) != 0)
+            return -1;
+        sum += (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    }
+    return sum;
+#else
+    (void)pool;
+    return -1;
+#endif
+}
+
+static void go_alone(alone *a, double now, double held_up)
+{
+    const bool soon = now - held_up - a->until < SOON * a->lasted;
+    const double wanted = soon ? 2 * a->lasted : held_up;
+    a->lasted = wanted < MOST_ALONE_SECONDS ? wanted : MOST_ALONE_SECONDS;
+    a->until = now + a->lasted;
+    a->now = true;
+}
+
+/* The caller has waited since `from`, when the workers had spent `spent`. Those who worked were not held up, however
+ * long their pieces are; and to have waited is still better than to do all of a long job alone. */
+static void consider_alone(mmi_pool *pool, double from, double spent)
+{
+    alone *a = &pool->alone;
+    const double now = mmi_now(), waited = now - from;
+    if (waited < HELD_UP_SECONDS || spent < 0 || spent_by_workers(pool) - spent > waited / 2)
+        return;
+    if (a->timed > 0 && waited > (pool->threads - 1) * (from - a->began))
+        go_alone(a, now, waited);
+    a->timed = TIMED_JOBS;
+}
+
+static bool is_alone(mmi_pool *pool)
+{
+    alone *a = &pool->alone;
+    const double held_up = atomic_load_explicit(&pool->held_up, memory_order_relaxed);
+    a->now = a->now && mmi_now() < a->until;
+    if (held_up > 0) {
+        atomic_store_explicit(&pool->held_up, 0, memory_order_relaxed);
+        if (!a->now)
+            go_alone(a, mmi_now(), held_up);
+    }
+    return a->now;
 }
 
 /* Wait until they have done all that is expected of them. */
@@ -189,18 +276,21 @@ static void wait_for_others(mmi_pool *pool)
 {
     if (atomic_load(&pool->done) == pool->expected)
         return;
-    for (double end = mmi_now() + SPIN_SECONDS; mmi_now() < end;)
+    const double from = mmi_now();
+    for (double end = from + SPIN_SECONDS; mmi_now() < end;)
         for (int i = 0; i < PAUSES_PER_LOOK_AT_THE_CLOCK; i++) {
             if (atomic_load(&pool->done) == pool->expected)
                 return;
             pause_briefly();
         }
+    const double spent = spent_by_workers(pool);
     pthread_mutex_lock(&pool->lock);
     atomic_store(&pool->caller_sleeps, 1);
     while (atomic_load(&pool->done) != pool->expected)
         pthread_cond_wait(&pool->finished, &pool->lock);
     atomic_store(&pool->caller_sleeps, 0);
     pthread_mutex_unlock(&pool->lock);
+    consider_alone(pool, from, spent);
 }
 
 size_t mmi_pool_bytes(int threads)
@@ -279,6 +369,10 @@ int mmi_pool_own_threads(const mmi_pool *pool)
 /* Let the others know of a job, in runs of `run` pieces; its number. */
 static uint64_t post(mmi_pool *pool, int64_t pieces, int64_t run, mmi_piece_fn fn, void *arg)
 {
+    if (pool->alone.timed > 0) {
+        pool->alone.timed--;
+        pool->alone.began = mmi_now();
+    }
     uint64_t number = ((atomic_load_explicit(&pool->ticket, memory_order_relaxed) >> PIECE_BITS) + 1) & PIECE_MASK;
     for (int i = 0; i < pool->threads && number == 0; i++) /* what numbers mean begins anew */
         atomic_store(&pool->runs[i].ticket, 0);
@@ -299,7 +393,7 @@ static uint64_t post(mmi_pool *pool, int64_t pieces, int64_t run, mmi_piece_fn f
 /* What needs no other threads, or has those of a host. */
 static bool run_elsewhere(mmi_pool *pool, int64_t pieces, mmi_piece_fn fn, void *arg)
 {
-    if (pool->threads == 1 || pieces <= 1)
+    if (pool->threads == 1 || pieces <= 1 || is_alone(pool))
         for (int64_t i = 0; i < pieces; i++)
             fn(arg, i, 0);
     else if (pool->host)

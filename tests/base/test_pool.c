@@ -1,8 +1,10 @@
 /* The pool: every piece exactly once, on a worker that exists, with whatever came before seen by all. */
+#define _POSIX_C_SOURCE 200809L /* nanosleep */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/memory.h"
 #include "base/pool.h"
@@ -145,17 +147,17 @@ static void meet(void *arg, int64_t piece, int worker)
 START_TEST(each_thread_begins_with_a_run_of_its_own)
 {
     static meeting m;
-    mmi_pool *pool;
-    ck_ok(mmi_pool_create(MOST_THREADS, &pool));
     for (int round = 0; round < 20; round++) {
+        mmi_pool *pool; /* a new one: a caller that was held up would not ask the others */
+        ck_ok(mmi_pool_create(MOST_THREADS, &pool));
         atomic_store(&m.there, 0);
         for (int i = 0; i < MOST_THREADS; i++)
             m.first[i][0] = -1;
         mmi_pool_run_neighbours(pool, 4 * MOST_THREADS - 3, meet, &m);
         for (int i = 0; i < MOST_THREADS; i++)
             ck_assert_int_eq(m.first[i][0], 4 * i);
+        mmi_pool_free(pool);
     }
-    mmi_pool_free(pool);
 }
 END_TEST
 
@@ -179,6 +181,44 @@ START_TEST(a_thread_that_is_held_up_is_helped)
         atomic_init(&done, 0);
         mmi_pool_run_neighbours(pool, 31, halt, &done);
         ck_assert_int_eq(atomic_load(&done), 30);
+    }
+    mmi_pool_free(pool);
+}
+END_TEST
+
+/* Two pieces. The caller's takes long enough for a worker to come; the other sleeps, if a worker has it, as if another
+ * program had the processor. */
+typedef struct visit {
+    int second; /* who did piece 1 */
+    bool sleeps;
+} visit;
+
+static void pass_time(void *arg, int64_t piece, int worker)
+{
+    visit *v = arg;
+    if (piece == 0)
+        nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
+    else if ((v->second = worker) != 0 && v->sleeps)
+        nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
+}
+
+static int who_comes(mmi_pool *pool, bool sleeps)
+{
+    visit v = { -1, sleeps };
+    mmi_pool_run(pool, 2, pass_time, &v);
+    return v.second;
+}
+
+/* Each loop ends as soon as it sees what must come; else the test's time does. */
+START_TEST(a_caller_that_was_held_up_goes_on_alone_and_asks_again_later)
+{
+    mmi_pool *pool;
+    ck_ok(mmi_pool_create(2, &pool));
+    for (int round = 0; round < 2; round++) {
+        while (who_comes(pool, true) != 0) {
+        }
+        while (who_comes(pool, false) != 1) {
+        }
     }
     mmi_pool_free(pool);
 }
@@ -250,6 +290,7 @@ int main(void)
     tcase_add_test(tests, one_thread_does_the_pieces_in_order);
     tcase_add_test(tests, each_thread_begins_with_a_run_of_its_own);
     tcase_add_test(tests, a_thread_that_is_held_up_is_helped);
+    tcase_add_test(tests, a_caller_that_was_held_up_goes_on_alone_and_asks_again_later);
     tcase_add_test(tests, a_pool_that_never_ran_can_be_freed);
     tcase_add_test(tests, pools_of_several_threads_run_side_by_side);
     tcase_add_test(tests, a_pool_without_memory_is_an_error);

@@ -4,20 +4,23 @@
  *
  *     bench_turns [options] WHAT LIBRARY...        WHAT: train, prefill, decode, batch or generate
  *
- * Each library is a libminimind.so, with a slash in its name, or the system's is taken; the same may be given twice. It
- * is loaded apart from the others, with a model and a context of its own. Prints each one's median time of a run and,
- * of the rounds, the ratio of the first library's time to its own: median and quartiles. Above 1 it is faster than the
- * first. `batch` is passes of one token for each of several sequences, `generate` the same with drawing.
+ * Each library is a libminimind.so, with a slash in its name, or the system's is taken; the same may be given twice,
+ * and PATH@N has N threads. It is loaded apart from the others, with a model and a context of its own. Prints each
+ * one's median time of a run and, of the rounds, the ratio of the first library's time to its own: median and
+ * quartiles. Above 1 it is faster than the first. `batch` is passes of one token for each of several sequences,
+ * `generate` the same with drawing.
  *
  *     -p PRESET -d f32|bf16|q8_0|q4_0 -c f32|bf16|f16 (compute) -k KERNELS -t THREADS -b BATCH -l LENGTH -n NEW_TOKENS
- *     -s SEQUENCES -r ROUNDS */
+ *     -s SEQUENCES -r ROUNDS -x PROCESSES (so many others keep a core busy each, all the time) */
 #define _GNU_SOURCE /* dlmopen, getopt */
 
 #include <dlfcn.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -46,7 +49,7 @@ enum { MOST_LIBRARIES = 8, MOST_ROUNDS = 1000, MOST_SEQUENCES = 1024 };
 
 typedef struct options {
     const char *what, *preset, *kernels;
-    int32_t dtype, compute, threads, batch, length, new_tokens, sequences, rounds;
+    int32_t dtype, compute, threads, batch, length, new_tokens, sequences, rounds, others;
 } options;
 
 typedef struct library {
@@ -56,7 +59,7 @@ typedef struct library {
     mm_context *context;
     mm_cache *cache;
     mm_optimizer *optimizer;
-    int32_t *ids;
+    int32_t *ids, threads;
     double seconds[MOST_ROUNDS];
 } library;
 
@@ -72,8 +75,22 @@ static void expect(const library *l, mm_status status, const char *what)
         die(what, l->last_error());
 }
 
-static void load(library *l, const char *path)
+static int32_t number(const char *text, long most)
 {
+    char *end;
+    long n = strtol(text, &end, 10);
+    if (*end || n < 1 || n > most)
+        die(text, "not a number in range");
+    return (int32_t)n;
+}
+
+static void load(library *l, char *path)
+{
+    char *at = strrchr(path, '@');
+    if (at && !strchr(at, '/')) {
+        l->threads = number(at + 1, 64);
+        *at = '\0';
+    }
     void *handle = dlmopen(LM_ID_NEWLM, path, RTLD_NOW);
     if (!handle)
         die(path, dlerror());
@@ -183,7 +200,7 @@ static void prepare(library *l, const options *o)
     how.max_batch = training ? o->batch : sequences;
     how.max_length = training || is(o, "prefill") ? o->length : 1;
     how.max_context = training ? 0 : length + 1;
-    how.threads = o->threads;
+    how.threads = l->threads;
     how.kernels = o->kernels;
     how.compute = o->compute;
     expect(l, l->context_create(l->model, &how, &l->context), "context");
@@ -242,8 +259,9 @@ static void report(library *all, int count, const options *o, char **paths)
         }
         qsort(ratios, (size_t)o->rounds, sizeof *ratios, by_value);
         qsort(seconds, (size_t)o->rounds, sizeof *seconds, by_value);
-        printf("%9.3f ms   %.3f [%.3f to %.3f]   %s (%s)\n", 1e3 * seconds[o->rounds / 2], ratios[o->rounds / 2],
-               ratios[o->rounds / 4], ratios[o->rounds * 3 / 4], paths[i], all[i].context_kernels(all[i].context));
+        printf("%9.3f ms   %.3f [%.3f to %.3f]   %s (%s, %d threads)\n", 1e3 * seconds[o->rounds / 2],
+               ratios[o->rounds / 2], ratios[o->rounds / 4], ratios[o->rounds * 3 / 4], paths[i],
+               all[i].context_kernels(all[i].context), (int)all[i].threads);
     }
 }
 
@@ -260,19 +278,10 @@ static int32_t dtype_named(const char *name)
     return 0;
 }
 
-static int32_t number(const char *text, long most)
-{
-    char *end;
-    long n = strtol(text, &end, 10);
-    if (*end || n < 1 || n > most)
-        die(text, "not a number in range");
-    return (int32_t)n;
-}
-
 /* Where the libraries' names begin. */
 static int read_options(options *o, int argc, char **argv)
 {
-    for (int c; (c = getopt(argc, argv, "+p:d:c:k:t:b:l:n:s:r:")) != -1;)
+    for (int c; (c = getopt(argc, argv, "+p:d:c:k:t:b:l:n:s:r:x:")) != -1;)
         switch (c) {
         /* clang-format off */
         case 'p': o->preset = optarg; break;
@@ -285,6 +294,7 @@ static int read_options(options *o, int argc, char **argv)
         case 'n': o->new_tokens = number(optarg, 1 << 20); break;
         case 's': o->sequences = number(optarg, MOST_SEQUENCES); break;
         case 'r': o->rounds = number(optarg, MOST_ROUNDS); break;
+        case 'x': o->others = number(optarg, 64); break;
         /* clang-format on */
         default: /* getopt has said why */
             exit(1);
@@ -297,12 +307,28 @@ static int read_options(options *o, int argc, char **argv)
     return optind + 1;
 }
 
+/* Other programs: they end with this one, however it does. */
+static void keep_busy(int32_t processes)
+{
+    for (int32_t i = 0; i < processes; i++) {
+        pid_t pid = fork();
+        if (pid < 0)
+            die("fork", "no more processes");
+        if (pid > 0)
+            continue;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (volatile uint32_t work = 0;; work++) {}
+    }
+}
+
 int main(int argc, char **argv)
 {
     static library all[MOST_LIBRARIES];
-    options o = { NULL, "minimind2-small", NULL, MM_F32, MM_F32, 2, 4, 512, 128, 16, 21 };
+    options o = { NULL, "minimind2-small", NULL, MM_F32, MM_F32, 2, 4, 512, 128, 16, 21, 0 };
     const int first = read_options(&o, argc, argv), count = argc - first;
+    keep_busy(o.others);
     for (int i = 0; i < count; i++) {
+        all[i].threads = o.threads;
         load(&all[i], argv[first + i]);
         prepare(&all[i], &o);
         run(&all[i], &o); /* touches all memory */
