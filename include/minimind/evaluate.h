@@ -171,7 +171,7 @@ typedef struct mm_prompts_options {
     mm_report *report;          /**< NULL, or one to be told: "prompts_passed", a share, and each answer as a text */
     int64_t step;               /**< … at this step */
     int64_t max_rows;           /**< at most so many; 0: all */
-    int32_t max_new_tokens;     /**< for rows that do not say */
+    int32_t max_new_tokens;     /**< for rows that do not say; the context's max_context where that is less */
     int32_t bos_id;             /**< put before plain prompts; -1: none */
     int32_t thinking;           /**< MM_THINK_… of conversations */
     int32_t reserved;           /**< 0 */

@@ -58,6 +58,8 @@ bool mmi_file_exists(const char *path)
 
 mm_status mmi_make_directory(const char *path)
 {
+    if (path[0] == '\0')
+        return mmi_fail(MM_ERR_IO, "a directory without a name can't be made");
     if (mmi_is_directory(path))
         return MM_OK;
     char *part = mmi_strdup(path);
@@ -258,7 +260,7 @@ static mm_status sync_parent(const char *path)
     int fd = open_descriptor(directory, O_RDONLY | O_DIRECTORY);
     mm_status status = MM_OK;
     if (fd < 0)
-        status = mmi_fail_errno(directory, "open");
+        status = errno == EACCES ? MM_OK : mmi_fail_errno(directory, "open"); /* may be written to, not looked at */
     else if (sync_descriptor(fd) != 0 && errno != EINVAL &&
              errno != EROFS) /* some file systems can't sync a directory */
         status = mmi_fail_errno(directory, "sync");
@@ -288,8 +290,11 @@ static atomic_uint serial;
 
 mm_status mmi_writer_open(mmi_writer *w, const char *path)
 {
+    struct stat info;
     memset(w, 0, sizeof *w);
     w->fd = -1;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) /* or a file would take a device's place */
+        return w->status = mmi_fail(MM_ERR_IO, "%s: is not a regular file", path);
     w->path = mmi_strdup(path);
     size_t room = strlen(path) + 48;
     w->temporary = mmi_alloc(room, 1);

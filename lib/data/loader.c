@@ -276,6 +276,11 @@ mm_status mm_loader_next_prompts(mm_loader *l, mm_prompts *prompts)
 
 /* --- Out of turn --- */
 
+mm_status mmi_loader_fail_unreadable(const mm_loader *l)
+{
+    return mmi_fail(MM_ERR_FORMAT, "%s: not one row of it can be read", mmi_dataset_path(l->dataset));
+}
+
 mm_status mmi_loader_count(int64_t *batches, mm_loader *l)
 {
     const mm_loader_options *o = &l->recipe.options;
@@ -290,6 +295,8 @@ mm_status mmi_loader_count(int64_t *batches, mm_loader *l)
             if (status == MM_OK)
                 tokens += (int64_t)l->sample.side[0].count;
         }
+        if (tokens == 0)
+            return mmi_loader_fail_unreadable(l);
         rows = (tokens + l->room.width - 1) / l->room.width;
     }
     *batches = (rows + step - 1) / step;

@@ -20,6 +20,9 @@ int32_t mmi_loader_batch_rows(const mm_loader *loader);
 /* True when nothing can be left of the epoch. It may be false though only bad lines are left. */
 bool mmi_loader_at_end(const mm_loader *loader);
 
+/* For a data set all of whose rows were passed over. */
+mm_status mmi_loader_fail_unreadable(const mm_loader *loader);
+
 /* Batches of an epoch. Padded: from the rows, so bad lines may make it too many. Packed: exact, by tokenizing the whole
  * data set once; MM_ERR_FORMAT and the like as mm_loader_next(). The loader stands where it stood. */
 mm_status mmi_loader_count(int64_t *batches, mm_loader *loader);

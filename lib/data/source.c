@@ -96,7 +96,7 @@ static mm_status open_index(mmi_source *s, const mmi_source_plan *plan)
         status = check_unchanged(s);
     if (status == MM_OK && s->index.bytes != s->seen.st_size)
         status = mmi_fail(MM_ERR_IO, "%s: was changed while it was read", s->path);
-    if (status == MM_OK && s->index.rows == 0)
+    if (status == MM_OK && s->index.rows == 0 && !plan->may_be_empty)
         status = mmi_fail(MM_ERR_FORMAT, "%s: there is no row in it", s->path);
     return status;
 }

@@ -38,6 +38,7 @@ typedef struct mmi_source_plan {
     int64_t max_rows;              /* 0: no limit */
     int64_t cache_from, max_line;
     uint64_t from, until; /* hashes, of 2³² */
+    bool may_be_empty;    /* else a file without a row is MM_ERR_FORMAT */
 } mmi_source_plan;
 
 /* A zeroed source is ready for opening and for closing; a failed one is to be closed. */

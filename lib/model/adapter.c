@@ -96,7 +96,9 @@ static mm_status read_options(mm_adapter_options *o, const mm_adapter_options *g
     if (o->rank < 1 || o->rank > MMI_MOST_RANK)
         return mmi_fail(MM_ERR_ARG, "rank is %d, must be from 1 to %d", (int)o->rank, MMI_MOST_RANK);
     if (!(o->alpha > 0) || !isfinite(o->alpha))
-        return mmi_fail(MM_ERR_ARG, "alpha is %g, must be above 0", o->alpha);
+        return mmi_fail(MM_ERR_ARG, "alpha is %g, must be finite and above 0", o->alpha);
+    if (!isfinite((float)(o->alpha / o->rank)))
+        return mmi_fail(MM_ERR_ARG, "alpha is %g, over the rank it must be a float32", o->alpha);
     if (!(o->dropout >= 0 && o->dropout < 1))
         return mmi_fail(MM_ERR_ARG, "dropout is %g, must be from 0 up and below 1", o->dropout);
     if (o->reserved != 0)

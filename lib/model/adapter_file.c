@@ -192,6 +192,8 @@ static mm_status read_numbers(mm_adapter_options *o, const mmi_json *json, const
                         MMI_MOST_RANK);
     if (!(alpha > 0) || !isfinite(alpha))
         return mmi_fail(MM_ERR_FORMAT, "%s: lora_alpha is missing or not above 0", path);
+    if (!isfinite((float)(alpha / (double)rank)))
+        return mmi_fail(MM_ERR_FORMAT, "%s: lora_alpha is %g, over r it must be a float32", path, alpha);
     if (!(dropout >= 0 && dropout < 1))
         return mmi_fail(MM_ERR_FORMAT, "%s: lora_dropout is %g, it must be from 0 up and below 1", path, dropout);
     o->rank = (int32_t)rank;

@@ -164,7 +164,7 @@ static mm_status write_all(mmi_checkpoint *c, const mm_trainer *t, const paths *
     return status == MM_OK ? mmi_remove_tree(p->old) : status;
 }
 
-/* N of "step-N", optionally followed by `ending`; -1 for any other name. */
+/* N of "step-N`ending`", as make_paths() writes it; -1 for any other name. */
 static int64_t step_of(const char *name, const char *ending)
 {
     if (strncmp(name, "step-", 5) != 0 || name[5] < '0' || name[5] > '9')
@@ -172,7 +172,8 @@ static int64_t step_of(const char *name, const char *ending)
     char *end = NULL;
     errno = 0;
     long long step = strtoll(name + 5, &end, 10);
-    return errno == 0 && strcmp(end, ending) == 0 ? step : -1;
+    bool leading_zero = name[5] == '0' && end > name + 6;
+    return errno == 0 && !leading_zero && strcmp(end, ending) == 0 ? step : -1;
 }
 
 /* The smallest step of a "step-N`ending`" in `output` below `below`, and how many there are, `spared` left out; -1 if
@@ -204,7 +205,7 @@ static mm_status remove_checkpoint(const char *output, int64_t step)
         return status;
     /* under its temporary name first: what is called step-N is whole at any time */
     status = mmi_remove_tree(p.temporary);
-    if (status == MM_OK && mmi_file_exists(p.final))
+    if (status == MM_OK)
         status = mmi_rename_synced(p.final, p.temporary);
     if (status == MM_OK)
         status = mmi_remove_tree(p.temporary);

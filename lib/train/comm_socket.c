@@ -44,6 +44,8 @@ mm_status mmi_endpoint_local(mmi_endpoint *out, const char *path)
     struct sockaddr_un address;
     memset(&address, 0, sizeof address);
     address.sun_family = AF_UNIX;
+    if (path[0] == '\0')
+        return mmi_fail(MM_ERR_ARG, "a socket without a name: the others could not find it");
     if (strlen(path) >= sizeof address.sun_path)
         return mmi_fail(MM_ERR_ARG, "%s: is %zu bytes long, a socket's name may have %zu", path, strlen(path),
                         sizeof address.sun_path - 1);

@@ -125,7 +125,8 @@ static mm_status add_conversation(group *g, task *t)
 static mm_status read_limit(group *g, task *t)
 {
     const mmi_json *value = mmi_json_get(t->row, "max_new_tokens");
-    int64_t limit = mmi_json_int(value, g->options.max_new_tokens), most = g->context->limits.max_context;
+    const int64_t most = g->context->limits.max_context, usual = g->options.max_new_tokens;
+    const int64_t limit = mmi_json_int(value, usual < most ? usual : most);
     if (value && mmi_json_what(value) != MMI_JSON_INT)
         return mmi_fail(MM_ERR_FORMAT, "\"max_new_tokens\" is %s, it must be an integer",
                         mmi_json_kind_name(mmi_json_what(value)));

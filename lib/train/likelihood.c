@@ -142,17 +142,31 @@ mm_status mmi_token_sizes(int32_t **out, const mm_tokenizer *tokenizer)
     return MM_OK;
 }
 
+int64_t mmi_ids_with_text(int32_t *out, const mm_tokenizer *tokenizer, const int32_t *ids, int64_t count)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < count; i++)
+        if (ids[i] < mm_tokenizer_vocab_size(tokenizer) &&
+            mm_decode_bytes(tokenizer, &ids[i], 1, 0, NULL, 0, NULL) == MM_OK)
+            out[n++] = ids[i];
+    return n;
+}
+
 mm_status mmi_decode_grow(char **text, size_t *room, size_t *length, const mm_tokenizer *tokenizer, const int32_t *ids,
                           size_t count)
 {
-    mm_status status = mm_decode(tokenizer, ids, count, 1, NULL, 0, length);
-    if (status != MM_OK)
-        return status;
-    if (!mmi_grow(text, room, *length + 1, 1))
-        return mmi_fail_memory(*length + 1, "an answer");
-    if (*length > 0)
-        status = mm_decode(tokenizer, ids, count, 1, *text, *length, length);
-    (*text)[*length] = '\0';
+    int32_t *spoken = mmi_alloc(count, sizeof *spoken);
+    if (!spoken)
+        return mmi_fail_memory(count * sizeof *spoken, "an answer");
+    const size_t n = (size_t)mmi_ids_with_text(spoken, tokenizer, ids, (int64_t)count);
+    mm_status status = mm_decode(tokenizer, spoken, n, 1, NULL, 0, length);
+    if (status == MM_OK && !mmi_grow(text, room, *length + 1, 1))
+        status = mmi_fail_memory(*length + 1, "an answer");
+    if (status == MM_OK && *length > 0)
+        status = mm_decode(tokenizer, spoken, n, 1, *text, *length, length);
+    if (status == MM_OK)
+        (*text)[*length] = '\0';
+    mmi_free(spoken);
     return status;
 }
 

@@ -43,7 +43,11 @@ mm_status mmi_token_sizes(int32_t **out, const mm_tokenizer *tokenizer);
 mm_status mmi_likelihood_check_ids(const char *who, const mm_context *context, const mm_tokenizer *tokenizer,
                                    int32_t bos_id);
 
-/* The text of ids, without special tokens, in a buffer that grows; NUL-terminated behind its `length` bytes. */
+/* Those of ids that the tokenizer has, into out [count]; how many. A model's vocabulary may be larger, and what it
+ * draws there has no text. */
+int64_t mmi_ids_with_text(int32_t *out, const mm_tokenizer *tokenizer, const int32_t *ids, int64_t count);
+
+/* The text of those ids, without special tokens, in a buffer that grows; NUL-terminated behind its `length` bytes. */
 mm_status mmi_decode_grow(char **text, size_t *room, size_t *length, const mm_tokenizer *tokenizer, const int32_t *ids,
                           size_t count);
 

@@ -94,8 +94,7 @@ static mm_status next_epoch(mm_trainer *t)
 {
     if (t->now.epoch_step == 0) {
         mm_loader_seek(t->loader, &t->now.data);
-        return mmi_fail(MM_ERR_FORMAT, "%s: not one row of it can be read",
-                        mmi_dataset_path(mmi_loader_dataset(t->loader)));
+        return mmi_loader_fail_unreadable(t->loader);
     }
     mm_status status = mmi_trainer_accumulated(t) > 0 ? update(t) : MM_OK;
     if (status != MM_OK)

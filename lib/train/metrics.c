@@ -46,7 +46,9 @@ static mm_status take_rows(mmi_tracks *tracks, const mmi_source *source, mmi_wri
 
 static mm_status read_back(mmi_tracks *tracks, const char *path, int64_t last_step)
 {
-    mmi_source_plan plan = { .path = path, .cache_from = -1, .max_line = (int64_t)1 << 30, .until = (uint64_t)1 << 32 };
+    mmi_source_plan plan = {
+        .path = path, .cache_from = -1, .max_line = (int64_t)1 << 30, .until = (uint64_t)1 << 32, .may_be_empty = true
+    };
     mmi_source source = { 0 };
     mmi_writer copy = { 0 };
     mm_status status = mmi_source_open(&source, &plan);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "train/likelihood.h"
 #include "train/objective.h"
 
 #define IGNORE (-100)
@@ -128,17 +129,6 @@ static mm_status decode(mmi_rollout *r, size_t at, size_t *length, const mm_toke
     return status;
 }
 
-/* An answer's ids that the tokenizer has: a model's vocabulary may be larger, and what it draws there has no text. */
-static int64_t speak(mmi_rollout *r, const mm_tokenizer *tokenizer, const int32_t *ids, int64_t count)
-{
-    int64_t n = 0;
-    for (int64_t t = 0; t < count; t++)
-        if (ids[t] < mm_tokenizer_vocab_size(tokenizer) &&
-            mm_decode_bytes(tokenizer, &ids[t], 1, 0, NULL, 0, NULL) == MM_OK)
-            r->spoken[n++] = ids[t];
-    return n;
-}
-
 static mm_status read_answer(mmi_rollout *r, mm_answer *a, int64_t i, const mm_tokenizer *tokenizer,
                              const mm_prompts *prompts, int32_t group)
 {
@@ -153,7 +143,7 @@ static mm_status read_answer(mmi_rollout *r, mm_answer *a, int64_t i, const mm_t
     mm_status status = decode(r, 0, &a->prompt_length, tokenizer, prompts->ids[prompt], prompts->lengths[prompt], 0);
     if (status == MM_OK)
         status = decode(r, a->prompt_length + 1, &a->text_length, tokenizer, r->spoken,
-                        speak(r, tokenizer, a->ids, a->count), 1);
+                        mmi_ids_with_text(r->spoken, tokenizer, a->ids, a->count), 1);
     a->prompt = r->text;
     a->text = r->text + a->prompt_length + 1;
     return status;

@@ -15,9 +15,10 @@
 #define VERSION 1
 
 /* Every file that a checkpoint may hold beside state.json. */
-static const char *const files[] = { "config.json",       "optimizer.safetensors", "model.safetensors",
-                                     MMI_ADAPTER_WEIGHTS, MMI_ADAPTER_CONFIG,      "gradients.safetensors",
-                                     "stage.safetensors", "tokenizer.json",        "tokenizer_config.json" };
+static const char *const files[] = { "config.json",        "optimizer.safetensors", "model.safetensors",
+                                     MMI_ADAPTER_WEIGHTS,  MMI_ADAPTER_CONFIG,      "gradients.safetensors",
+                                     "stage.safetensors",  "tokenizer.json",        "tokenizer_config.json",
+                                     "chat_template.jinja" };
 #define FILE_COUNT (sizeof files / sizeof *files)
 
 static bool set_number(mmi_json *object, const char *key, double value)

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/files.h"
@@ -211,6 +212,52 @@ START_TEST(a_place_that_cannot_be_written_is_named)
 }
 END_TEST
 
+START_TEST(only_a_regular_file_is_replaced)
+{
+    in_scratch("pipe");
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    mmi_writer w;
+    ck_status(mmi_writer_open(&w, path), MM_ERR_IO);
+    ck_error_mentions("pipe: is not a regular file");
+    ck_status(mmi_writer_put(&w, "x", 1), MM_ERR_IO);
+    ck_error_mentions("is not a regular file");
+    ck_status(mmi_write_file(directory, "x", 1), MM_ERR_IO);
+    ck_error_mentions("is not a regular file");
+    struct stat info;
+    ck_assert(lstat(path, &info) == 0 && S_ISFIFO(info.st_mode));
+    ck_assert_int_eq(count_entries(directory), 1);
+}
+END_TEST
+
+/* As root everything may be read, so this asks as somebody else. */
+START_TEST(a_directory_that_cannot_be_listed_can_be_written_to)
+{
+    in_scratch("blind");
+    ck_ok(mmi_make_directory(path));
+    ck_assert_int_eq(chmod(path, 0333), 0);
+    for (char *end = path + 1; (end = strchr(end, '/')) != NULL; end++) { /* and come to it */
+        *end = '\0';
+        if (strstr(path, "minimind-test"))
+            ck_assert_int_eq(chmod(path, 0755), 0);
+        *end = '/';
+    }
+    pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        if (geteuid() == 0 && setuid(65534) != 0)
+            _exit(2);
+        strcat(path, "/file");
+        _exit(mmi_write_file(path, "x", 1) != MM_OK);
+    }
+    int how;
+    ck_assert_int_eq(waitpid(pid, &how, 0), pid);
+    ck_assert(WIFEXITED(how));
+    ck_assert_int_eq(WEXITSTATUS(how), 0);
+    strcat(path, "/file");
+    assert_holds(path, "x", 1);
+}
+END_TEST
+
 START_TEST(writing_without_memory_is_a_status_and_leaves_no_file)
 {
     for (uint64_t n = 1; n <= 4; n++) {
@@ -302,6 +349,8 @@ START_TEST(directories_are_made_with_their_parents_and_removed_with_their_childr
     ck_assert(mmi_file_exists(file));
     ck_assert(!mmi_is_directory(file));
     ck_status(mmi_make_directory(file), MM_ERR_IO);
+    ck_status(mmi_make_directory(""), MM_ERR_IO);
+    ck_error_mentions("without a name");
     snprintf(path, sizeof path, "%s/a", directory);
     ck_ok(mmi_remove_tree(path));
     ck_assert(!mmi_file_exists(path));
@@ -366,6 +415,8 @@ static Suite *make_suite(void)
     tcase_add_test(c, a_reader_notices_a_file_that_became_shorter);
     tcase_add_test(c, directories_are_made_with_their_parents_and_removed_with_their_children);
     tcase_add_test(c, removing_a_tree_does_not_follow_links);
+    tcase_add_test(c, only_a_regular_file_is_replaced);
+    tcase_add_test(c, a_directory_that_cannot_be_listed_can_be_written_to);
     tcase_add_test(c, a_finished_directory_is_renamed_into_place);
     tcase_add_test(c, the_clock_goes_forward);
     suite_add_tcase(suite, c);

@@ -198,6 +198,7 @@ START_TEST(options_that_make_no_adapter_are_refused)
         { NULL, 0, 1, 0, "rank" },         { NULL, -1, 1, 0, "rank" },
         { NULL, 70000, 1, 0, "rank" },     { NULL, 1, 0, 0, "alpha" },
         { NULL, 1, NAN, 0, "alpha" },      { NULL, 1, INFINITY, 0, "alpha" },
+        { NULL, 2, 1e39, 0, "float32" },   { NULL, 1, -1, 0, "alpha" },
         { NULL, 1, 1, 1, "dropout" },      { NULL, 1, 1, -0.1, "dropout" },
         { NULL, 1, 1, NAN, "dropout" },    { "", 1, 1, 0, "targets" },
         { "q_proj,", 1, 1, 0, "targets" }, { "q_proj,x_proj", 1, 1, 0, "x_proj" },

@@ -222,6 +222,7 @@ START_TEST(configs_are_taken_or_refused_by_key)
         { "{'peft_type':'LORA','r':0,'lora_alpha':6,'target_modules':['q_proj']}", MM_ERR_FORMAT, "r is" },
         { "{'peft_type':'LORA','lora_alpha':6,'target_modules':['q_proj']}", MM_ERR_FORMAT, "r is" },
         { "{'peft_type':'LORA','r':3,'lora_alpha':0,'target_modules':['q_proj']}", MM_ERR_FORMAT, "lora_alpha" },
+        { "{'peft_type':'LORA','r':3,'lora_alpha':1e300,'target_modules':['q_proj']}", MM_ERR_FORMAT, "lora_alpha" },
         { "{" GOOD ",'lora_dropout':1}", MM_ERR_FORMAT, "lora_dropout" },
         { "{'peft_type':'LORA','r':3,'lora_alpha':6}", MM_ERR_FORMAT, "target_modules" },
         { "{'peft_type':'LORA','r':3,'lora_alpha':6,'target_modules':[]}", MM_ERR_FORMAT, "target_modules" },

@@ -55,10 +55,25 @@ static int32_t stop_at_five(void *user, const mm_train_progress *progress)
     return progress->step == 5;
 }
 
+/* A tokenizer with all the files it may have. */
+static const char *put_tokenizer(void)
+{
+    static char directory[600];
+    static const char text[] = "{% for message in messages %}{{ message['role'] + ': ' + message['content'] }}{% endfor %}"
+                               "{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}";
+    snprintf(directory, sizeof directory, "%s", in_output("tokenizer"));
+    mm_tokenizer *tokenizer = byte_tokenizer();
+    ck_ok(mm_tokenizer_save(tokenizer, directory));
+    put_file(directory, "chat_template.jinja", text, strlen(text));
+    mm_tokenizer_free(tokenizer);
+    return directory;
+}
+
 /* A run that stopped in the middle of an accumulation, with its checkpoint step-5. */
 static void start_and_stop(tiny_run *run, tiny_options *options)
 {
     *options = tiny_defaults(rows);
+    options->tokenizer_directory = put_tokenizer();
     options->trainer.output = output;
     options->trainer.on_step = stop_at_five;
     tiny_start(run, options);
@@ -73,7 +88,8 @@ START_TEST(a_checkpoint_is_a_model_directory_that_other_functions_read)
     tiny_options o;
     start_and_stop(&run, &o);
     static const char *const names[] = { "config.json",           "model.safetensors", "optimizer.safetensors",
-                                         "gradients.safetensors", "tokenizer.json",    "state.json" };
+                                         "gradients.safetensors", "tokenizer.json",    "chat_template.jinja",
+                                             "state.json" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char name[64];
         snprintf(name, sizeof name, "step-5/%s", names[i]);
@@ -107,6 +123,9 @@ START_TEST(older_checkpoints_go_when_the_new_one_is_whole)
     ck_ok(mmi_make_directory(in_output("step-1.tmp/half")));
     ck_ok(mmi_make_directory(in_output("step-99")));
     ck_ok(mmi_make_directory(in_output("step-2x")));
+    ck_ok(mmi_make_directory(in_output("step-007"))); /* a number, but not as a checkpoint's name has it */
+    ck_ok(mmi_make_directory(in_output("step-07.tmp")));
+    ck_assert_int_eq(symlink("/nonexistent", in_output("step-2")), 0);
     tiny_start(&run, &o);
     ck_ok(mm_trainer_run(run.trainer));
     check_latest("step-16");
@@ -114,6 +133,9 @@ START_TEST(older_checkpoints_go_when_the_new_one_is_whole)
     ck_assert(!there("step-12") && !there("step-3"));
     ck_assert(!there("step-1.tmp"));                 /* what a killed run left */
     ck_assert(there("step-99") && there("step-2x")); /* not older, not ours */
+    ck_assert(there("step-007") && there("step-07.tmp"));
+    char to[16];
+    ck_assert_int_eq(readlink(in_output("step-2"), to, sizeof to), -1); /* its turn came, and it is gone */
     tiny_end(&run);
 }
 END_TEST

@@ -459,6 +459,8 @@ START_TEST(wrong_arguments_are_refused)
     longest[sizeof longest - 1] = '\0';
     ck_status(mm_comm_local_create(NULL, 0, 1, NULL, &c), MM_ERR_ARG);
     ck_status(mm_comm_local_create("x", 0, 1, NULL, NULL), MM_ERR_ARG);
+    ck_status(mm_comm_local_create("", 0, 2, NULL, &c), MM_ERR_ARG);
+    ck_error_mentions("without a name");
     ck_status(mm_comm_local_create("x", 0, 0, NULL, &c), MM_ERR_ARG);
     ck_status(mm_comm_local_create("x", 2, 2, NULL, &c), MM_ERR_ARG);
     ck_status(mm_comm_local_create("x", -1, 2, NULL, &c), MM_ERR_ARG);

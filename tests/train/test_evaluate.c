@@ -510,6 +510,45 @@ START_TEST(conversations_are_rendered_and_long_prompts_lose_their_beginning)
 }
 END_TEST
 
+/* Of a model with more ids than its tokenizer, in a context that has less room than an answer may take by default. */
+START_TEST(ids_without_text_are_left_out_of_answers_and_samples)
+{
+    mm_config *config = NULL;
+    mm_model *wide = NULL;
+    mm_context *context = NULL;
+    mm_report *report = NULL;
+    ck_ok(mm_config_create("minillm-tiny", &config));
+    ck_ok(mm_config_set_int(config, "vocab_size", 20 * VOCAB));
+    ck_ok(mm_model_create(config, 1, &wide));
+    mm_context_options c = MM_CONTEXT_OPTIONS_INIT;
+    c.max_length = c.max_context = 24;
+    ck_ok(mm_context_create(wide, &c, &context));
+    ck_ok(mm_report_create(scratch_directory(), NULL, &report));
+    mm_dataset *dataset = open_rows("{\"prompt\": \"Hello\", \"expect\": [\"never said\"]}\n");
+    answers all = { 0 };
+    mm_prompts_options o = MM_PROMPTS_OPTIONS_INIT;
+    mm_prompts_result result = MM_PROMPTS_RESULT_INIT;
+    o.on_row = keep_answer;
+    o.user = &all;
+    o.report = report;
+    ck_ok(mm_evaluate_prompts(context, tokenizer, dataset, &o, &result));
+    ck_assert_int_eq(all.count, 1);
+    ck_assert(all.tokens[0] > 5 && all.tokens[0] <= 24);
+    ck_assert_uint_le(strlen(all.text[0]), 3 * (size_t)all.tokens[0]); /* bytes alone, each U+FFFD at worst */
+    static const char *const prompts[] = { "Hello" };
+    mm_samples_options s = MM_SAMPLES_OPTIONS_INIT;
+    s.prompts = prompts;
+    s.count = 1;
+    s.max_new_tokens = 10;
+    ck_ok(mm_report_samples(report, 1, context, tokenizer, &s));
+    mm_report_free(report);
+    mm_dataset_free(dataset);
+    mm_context_free(context);
+    mm_model_free(wide);
+    mm_config_free(config);
+}
+END_TEST
+
 START_TEST(a_report_gets_the_share_that_passed_and_the_answers)
 {
     char directory[400], path[480];
@@ -790,6 +829,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, a_callback_or_a_limit_ends_the_questions);
     tcase_add_test(tc, prompts_pass_when_the_greedy_answer_holds_what_is_expected);
     tcase_add_test(tc, conversations_are_rendered_and_long_prompts_lose_their_beginning);
+    tcase_add_test(tc, ids_without_text_are_left_out_of_answers_and_samples);
     tcase_add_test(tc, a_report_gets_the_share_that_passed_and_the_answers);
     tcase_add_test(tc, samples_of_what_the_model_writes_come_into_a_report);
     tcase_add_test(tc, bad_rows_are_named_by_file_and_line);

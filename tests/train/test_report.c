@@ -182,6 +182,22 @@ START_TEST(a_torn_last_line_is_dropped)
 }
 END_TEST
 
+START_TEST(a_file_of_blank_lines_is_an_empty_report)
+{
+    static const char *const blank[] = { "", "\n", "   ", "\n \n\n" };
+    for (size_t i = 0; i < sizeof blank / sizeof *blank; i++) {
+        ck_ok(mmi_make_directory(directory));
+        put(metrics, blank[i]);
+        mm_report *report = open_from(INT64_MAX);
+        ck_ok(mm_report_scalar(report, 1, "loss", 2));
+        mm_report_free(report);
+        mmi_json *only = line(0);
+        ck_assert_int_eq(mmi_json_int(mmi_json_get(only, "step"), 0), 1);
+        mmi_json_free(only);
+    }
+}
+END_TEST
+
 START_TEST(a_damaged_line_is_named_and_the_file_is_left_alone)
 {
     static const char *const bad[] = {
@@ -703,6 +719,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, what_was_told_is_in_metrics_jsonl_line_by_line);
     tcase_add_test(tc, a_report_goes_on_from_the_step_of_its_checkpoint);
     tcase_add_test(tc, a_torn_last_line_is_dropped);
+    tcase_add_test(tc, a_file_of_blank_lines_is_an_empty_report);
     tcase_add_test(tc, a_damaged_line_is_named_and_the_file_is_left_alone);
     tcase_add_test(tc, a_resumed_report_draws_the_same_curves_as_one_that_never_stopped);
     tcase_add_test(tc, a_long_curve_keeps_its_mean_and_its_extremes);

@@ -388,6 +388,10 @@ START_TEST(a_data_set_without_a_readable_row_ends_the_run)
     ck_status(tiny_try(&run, &o), MM_ERR_FORMAT); /* counting packed rows meets it at once */
     ck_error_mentions("bad.jsonl:1");
     tiny_end(&run);
+    o.loader.skip_bad_lines = 1;
+    ck_status(tiny_try(&run, &o), MM_ERR_FORMAT);
+    ck_error_mentions("bad.jsonl: not one row");
+    tiny_end(&run);
 }
 END_TEST
 

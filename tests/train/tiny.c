@@ -68,7 +68,10 @@ mm_status tiny_try(tiny_run *run, const tiny_options *options)
 {
     memset(run, 0, sizeof *run);
     run->model = make_model(options->weights, options->dropout, options->moe);
-    run->tokenizer = byte_tokenizer();
+    if (options->tokenizer_directory)
+        ck_ok(mm_tokenizer_load(options->tokenizer_directory, &run->tokenizer));
+    else
+        run->tokenizer = byte_tokenizer();
     ck_ok(mm_dataset_open(options->path, &run->dataset));
     ck_ok(mm_loader_create(run->dataset, run->tokenizer, &options->loader, &run->loader));
     mm_trainer_options o = options->trainer;

@@ -23,7 +23,8 @@ typedef struct tiny_run {
 typedef struct tiny_options {
     mm_trainer_options trainer;
     mm_loader_options loader;
-    const char *path; /* rows */
+    const char *path;                /* rows */
+    const char *tokenizer_directory; /* NULL: byte_tokenizer() */
     uint64_t weights; /* seed */
     double dropout;
     uint64_t teacher;       /* seed of a teacher of a wider config; 0: none */
