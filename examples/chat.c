@@ -4,15 +4,26 @@
  *
  * A conversation holds the messages; each turn the template that the tokenizer brought makes ids of it, and
  * mm_generate() answers. The cache still holds what is as it was a turn ago, so only the rest is read. */
-#include <minimind.h>
+#define _POSIX_C_SOURCE 200809L /* getline, isatty */
+
+#include "load_as.h"
+
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
 
 static void fail(const char *what)
 {
     fprintf(stderr, "chat: %s\n", what);
+    exit(EXIT_FAILURE);
+}
+
+static void fail_at(const char *option)
+{
+    fprintf(stderr, "chat: %s is no option here, or has a value that it does not take; see --help\n", option);
     exit(EXIT_FAILURE);
 }
 
@@ -33,13 +44,16 @@ static const char usage[] =
     "  --max-new-tokens N  of an answer, at most (512)\n"
     "  --context N         tokens that the model looks back on; older turns are dropped (2048)\n"
     "  --temperature X     0: always the likeliest token (0.85)\n"
-    "  --top-p P           choose among the likeliest tokens that make up P (0.85)";
+    "  --top-p P           choose among the likeliest tokens that make up P (0.85)\n"
+    "  --seed N            other numbers, other answers (0)\n"
+    "  --dtype NAME        weights in f32, bf16, q8_0 or q4_0 (as stored)\n"
+    "  --help              show this";
 
-enum { MAX_NEW_TOKENS, CONTEXT, TEMPERATURE, TOP_P, NUMBERS };
-static const char *const number_names[] = { "--max-new-tokens", "--context", "--temperature", "--top-p" };
-static double numbers[] = { 512, 2048, 0.85, 0.85 };
-enum { MODEL, SYSTEM, THINK, TEMPLATE, TEXTS };
-static const char *const text_names[] = { "--model", "--system", "--think", "--template" };
+enum { MAX_NEW_TOKENS, CONTEXT, TEMPERATURE, TOP_P, SEED, NUMBERS };
+static const char *const number_names[] = { "--max-new-tokens", "--context", "--temperature", "--top-p", "--seed" };
+static double numbers[] = { 512, 2048, 0.85, 0.85, 0 };
+enum { MODEL, SYSTEM, THINK, TEMPLATE, DTYPE, TEXTS };
+static const char *const text_names[] = { "--model", "--system", "--think", "--template", "--dtype" };
 static const char *texts[TEXTS];
 
 #define MOST_ADAPTERS 16
@@ -75,6 +89,8 @@ static mm_decoder *decoder;
 static mm_chat *chat;
 static mm_adapter *adapters[MOST_ADAPTERS];
 static int32_t *held, *ids; /* what the cache holds, and perhaps more; the conversation */
+static char *said;          /* of an answer, so far */
+static size_t said_length;
 
 static void *grow(void *memory, size_t size)
 {
@@ -88,7 +104,7 @@ static void load(void)
 {
     mm_model *model = NULL;
     mm_context_options plan = MM_CONTEXT_OPTIONS_INIT;
-    check(mm_model_load(texts[MODEL], NULL, &model));
+    check(load_as(texts[MODEL], texts[DTYPE], &model));
     plan.max_context = (int32_t)numbers[CONTEXT];
     plan.max_length = plan.max_context < 256 ? plan.max_context : 256; /* a longer prompt is read in parts */
     check(mm_context_create(model, &plan, &context));
@@ -102,12 +118,22 @@ static void load(void)
     check(mm_chat_create(&chat));
 }
 
+static int say(const char *text)
+{
+    size_t length = strlen(text);
+    said = grow(said, said_length + length + 1);
+    memcpy(said + said_length, text, length);
+    said_length += length;
+    return fputs(text, stdout);
+}
+
 static int32_t print_token(void *user, int32_t sequence, int32_t id, float logprob)
 {
     const char *text;
     (void)user, (void)sequence, (void)logprob;
-    check(mm_decoder_push(decoder, id, &text, NULL));
-    return fputs(text, stdout) < 0 || fflush(stdout) != 0; /* whoever reads may have gone */
+    if (mm_decoder_push(decoder, id, &text, NULL) != MM_OK) /* a model may have ids that its tokenizer lacks */
+        return 0;
+    return say(text) < 0 || fflush(stdout) != 0; /* whoever reads may have gone */
 }
 
 /* The conversation's ids. The oldest questions and their answers go if they would leave no room for an answer. */
@@ -135,21 +161,19 @@ static mm_status answer(mm_generate_options *options, size_t n)
     options->prompts = &(const int32_t *){ ids + same };
     options->prompt_lengths = &(int32_t){ (int32_t)n - same };
     mm_generate_result result = MM_GENERATE_RESULT_INIT;
+    said_length = 0;
     mm_status status = mm_generate(context, options, &result);
     if (status != MM_OK)
         return status;
-    size_t made = (size_t)result.lengths[0], length;
+    size_t made = (size_t)result.lengths[0];
     held = grow(held, (n + made) * sizeof *held);
     memcpy(held, ids, n * sizeof *held);
     memcpy(held + n, result.ids, made * sizeof *held);
     const char *rest;
     check(mm_decoder_flush(decoder, &rest, NULL));
-    puts(rest);
-    check(mm_decode(tokenizer, result.ids, made, 1, NULL, 0, &length));
-    char *text = grow(NULL, length + 1);
-    check(mm_decode(tokenizer, result.ids, made, 1, text, length + 1, &length));
-    check(mm_chat_add(chat, "assistant", text, length));
-    free(text);
+    say(rest);
+    puts("");
+    check(mm_chat_add(chat, "assistant", said, said_length));
     return MM_OK;
 }
 
@@ -165,11 +189,15 @@ static void switch_adapters(void)
 
 static void talk(const mm_chat_options *form, mm_generate_options *options)
 {
-    static char line[1 << 16];
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t length;
+    const char *prompt = isatty(STDIN_FILENO) ? "> " : ""; /* a file or a program needs no asking */
     if (texts[SYSTEM])
         check(mm_chat_add(chat, "system", texts[SYSTEM], strlen(texts[SYSTEM])));
-    while (fputs("> ", stderr) >= 0 && fgets(line, sizeof line, stdin) && strncmp(line, "/quit", 5) != 0) {
-        line[strcspn(line, "\r\n")] = '\0';
+    while (fputs(prompt, stderr) >= 0 && (length = getline(&line, &room, stdin)) > 0 && strncmp(line, "/quit", 5) != 0) {
+        while (length > 0 && strchr("\r\n", line[length - 1]))
+            line[--length] = '\0';
         if (strcmp(line, "/clear") == 0) {
             check(mm_chat_truncate(chat, texts[SYSTEM] ? 1 : 0));
             continue;
@@ -178,21 +206,22 @@ static void talk(const mm_chat_options *form, mm_generate_options *options)
             switch_adapters();
             continue;
         }
-        mm_status status = mm_chat_add(chat, "user", line, strlen(line));
+        mm_status status = mm_chat_add(chat, "user", line, (size_t)length);
         if (status == MM_OK && (status = answer(options, make_ids(form))) != MM_OK)
             check(mm_chat_truncate(chat, mm_chat_count(chat) - 1));
         if (status != MM_OK)
             fprintf(stderr, "chat: %s\n", mm_last_error());
     }
+    free(line);
 }
 
 int main(int argc, char **argv)
 {
     for (int i = 1; i < argc; i += 2)
         if (strcmp(argv[i], "--help") == 0)
-            return puts(usage) < 0;
+            return puts(usage) < 0 || fflush(stdout) != 0;
         else if (!read_option(argv[i], argv[i + 1]))
-            fail("an unknown option, or a value that it does not take; see --help");
+            fail_at(argv[i]);
     bool on = texts[THINK] && strcmp(texts[THINK], "on") == 0;
     if (!texts[MODEL] || (texts[THINK] && !on && strcmp(texts[THINK], "off") != 0))
         fail("it takes --model DIR and perhaps --think on or off; see --help");
@@ -208,6 +237,7 @@ int main(int argc, char **argv)
     mm_sampling sampling = MM_SAMPLING_INIT;
     sampling.temperature = (float)numbers[TEMPERATURE];
     sampling.top_p = (float)numbers[TOP_P];
+    sampling.seed = (uint64_t)numbers[SEED];
     mm_generate_options options = MM_GENERATE_OPTIONS_INIT;
     options.sampling = &sampling;
     options.cache = cache;
@@ -221,6 +251,7 @@ int main(int argc, char **argv)
     mm_context_free(context);
     for (int32_t i = 0; i < adapter_count; i++)
         mm_adapter_free(adapters[i]);
+    free(said);
     free(held);
     free(ids);
     return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -39,11 +39,11 @@ static const option_row shared[] = {
     { "data-path", TEXT, &o.data_path, "FILE  rows to learn from, JSON lines" },
     { "validation-path", TEXT, &o.validation_path, "FILE  rows to measure on, which are not learnt" },
     { "tokenizer", TEXT, &o.tokenizer, "DIR   with a tokenizer.json (the model's own)" },
-    { "save-dir", TEXT, &o.save_dir, "DIR   checkpoints and the model come here" },
+    { "save-dir", TEXT, &o.save_dir, "DIR   the model comes to DIR/NAME, checkpoints and report to DIR/NAME.run" },
     { "out-dir", TEXT, &o.save_dir, NULL },
-    { "save-weight", TEXT, &o.save_weight, "NAME  what is learnt is saved as SAVE_DIR/NAME or, if NAME has a /, as NAME" },
-    { "from-weight", TEXT, &o.from_weight, "NAME  of a saved model to begin from, or its directory" },
-    { "from-resume", TEXT, &o.from_resume, "0|1   1: go on from SAVE_DIR, if there is a checkpoint; or its directory" },
+    { "save-weight", TEXT, &o.save_weight, "NAME  this one or, if it has a /, NAME itself instead of DIR/NAME" },
+    { "from-weight", TEXT, &o.from_weight, "NAME  of a model in SAVE_DIR to begin from, or a model's directory" },
+    { "from-resume", TEXT, &o.from_resume, "0|1   1: go on from NAME.run, if there is a checkpoint; or a checkpoint's directory" },
     { "resume", FLAG, &o.resume, "      the same as --from-resume 1" },
     { "epochs", COUNT, &o.epochs, "N" },
     { "batch-size", COUNT, &o.batch_size, "N     rows per step, of all ranks together" },
@@ -67,7 +67,7 @@ static const option_row shared[] = {
     { "threads", COUNT, &o.threads, "N     0 for one per processor" },
     { "kernels", TEXT, &o.kernels, "NAME  how to compute (the fastest here)" },
     { "dtype", TEXT, &o.dtype, "NAME  what products round their operands to: float32, bfloat16 or float16" },
-    { "report", TEXT, &o.report, "DIR   curves and samples: report.html, metrics.jsonl, TensorBoard files (SAVE_DIR/report)" },
+    { "report", TEXT, &o.report, "DIR   curves and samples: report.html, metrics.jsonl, TensorBoard files (NAME.run/report)" },
     { "sample", LIST, &o.samples, "TEXT  a question or a beginning that is put ten times in a run, for the report; up to 8" },
     { "regression", TEXT, &o.regression, "FILE  prompts and what their answers must contain: how many pass, in log and report" },
     { "regression-interval", COUNT, &o.regression_interval, "N     steps between these, 0: ten times in a run" },
@@ -98,13 +98,29 @@ void read_options(int argc, char **argv, const char *about, const option_row *ow
 
 /* --- The parts of a run --- */
 
-static const char *directory_of(const char *where)
+/* What this run saves beside what it learns, so that the next stage, in the same --save-dir, leaves it alone. */
+static char run_directory[4200];
+
+/* What was learnt is saved as NAME in --save-dir, or where a NAME with a / says. */
+static const char *place_of(const char *name)
 {
     static char path[4096];
-    if (access(where, F_OK) == 0)
-        return where;
-    snprintf(path, sizeof path, "%s/%s", o.save_dir, where);
+    snprintf(path, sizeof path, "%s%s%s", strchr(name, '/') ? "" : o.save_dir, strchr(name, '/') ? "" : "/", name);
     return path;
+}
+
+static int holds_a_model(const char *directory)
+{
+    char path[4200];
+    snprintf(path, sizeof path, "%s/config.json", directory);
+    return access(path, F_OK) == 0;
+}
+
+/* A NAME is one of --save-dir, or else a directory, whatever other files have that name. */
+static const char *directory_of(const char *where)
+{
+    const char *saved = place_of(where);
+    return holds_a_model(where) && !holds_a_model(saved) ? where : saved;
 }
 
 mm_model *load_model(const char *where)
@@ -176,7 +192,8 @@ mm_trainer_options trainer_options(mm_tokenizer *tokenizer, int32_t kind, int32_
     static const char *const dtypes[] = { "float32", "bfloat16", "float16", NULL }; /* MM_F32, MM_BF16, MM_F16 */
     mm_trainer_options t = MM_TRAINER_OPTIONS_INIT;
     talks = kind != MM_ROW_TEXT;
-    t.output = o.save_dir;
+    snprintf(run_directory, sizeof run_directory, "%s.run", place_of(o.save_weight));
+    t.output = run_directory;
     t.on_step = leads ? show : NULL;
     t.comm = comm;
     t.optimizer = choose("optimizer", o.optimizer, optimizers);
@@ -263,9 +280,22 @@ static void show_lines(const mm_train_progress *p)
     evaluations = p->evaluations;
 }
 
+static struct {
+    mm_model *model;
+    const mm_tokenizer *tokenizer;
+    mm_adapter *adapter;
+    int64_t step; /* that the run begins with */
+} watched;
+
+static int watching;
+static void watch(void);
+
 static int32_t show(void *user, const mm_train_progress *p)
 {
     (void)user;
+    if (!watching) /* a run that never comes so far leaves the report of the one before as it is */
+        watch();
+    watching = 1;
     rate = rate > 0 ? 0.95 * rate + 0.05 * p->tokens_per_s : p->tokens_per_s;
     double left = seconds_for(p, p->total_steps - p->step);
     if (live)
@@ -293,18 +323,18 @@ static void stop(int signal_number)
  * scratch. */
 static void resume(void)
 {
-    char latest[4096];
-    snprintf(latest, sizeof latest, "%s/latest", o.save_dir);
+    char latest[4300];
+    snprintf(latest, sizeof latest, "%s/latest", run_directory);
     int automatic = o.resume > 0 || strcmp(o.from_resume, "1") == 0;
     if (strcmp(o.from_resume, "0") == 0 && !automatic)
         return;
     if (automatic && access(latest, F_OK) != 0) {
         if (leads)
-            printf("no checkpoint in %s yet: starting from scratch\n", o.save_dir);
+            printf("no checkpoint in %s yet: starting from scratch\n", run_directory);
         return;
     }
     mm_train_progress p = MM_TRAIN_PROGRESS_INIT;
-    check(mm_trainer_resume(trainer, automatic ? o.save_dir : o.from_resume));
+    check(mm_trainer_resume(trainer, automatic ? run_directory : o.from_resume));
     check(mm_trainer_progress(trainer, &p));
     if (leads)
         printf("going on from step %lld of %lld\n", (long long)p.step, (long long)p.total_steps);
@@ -322,26 +352,21 @@ static void run(void)
     printf("%s", live ? "\r\033[K" : "");
     fflush(stdout);
     fprintf(stderr, "%s: %s\n", program, mm_last_error());
-    if (mm_trainer_save(trainer) == MM_OK && leads) /* whatever went wrong, what was learnt is kept */
-        fprintf(stderr, "%s: saved in %s; --from-resume 1 goes on from there\n", program, o.save_dir);
+    mm_train_progress p = MM_TRAIN_PROGRESS_INIT;
+    int learnt = mm_trainer_progress(trainer, &p) == MM_OK && p.step > watched.step;
+    if (learnt && mm_trainer_save(trainer) == MM_OK && leads) /* whatever went wrong, what was learnt is kept */
+        fprintf(stderr, "%s: saved in %s; --from-resume 1 goes on from there\n", program, run_directory);
     exit(EXIT_FAILURE);
 }
 
-/* What was learnt is saved as NAME in --save-dir, or where a NAME with a / says. */
-static const char *place_of(const char *name)
+static void watch(void)
 {
-    static char path[4096];
-    snprintf(path, sizeof path, "%s%s%s", strchr(name, '/') ? "" : o.save_dir, strchr(name, '/') ? "" : "/", name);
-    return path;
-}
-
-static void watch(mm_model *model, const mm_tokenizer *tokenizer, mm_adapter *adapter)
-{
-    char path[4096], title[4200];
-    snprintf(path, sizeof path, "%s/report", o.save_dir);
+    char path[4300], title[4200];
+    snprintf(path, sizeof path, "%s/report", run_directory);
     snprintf(title, sizeof title, "%s: %s", program, place_of(o.save_weight));
     watch_plan plan = { .program = program, .title = title, .directory = o.report ? o.report : path, .chat = talks };
-    plan.adapter = adapter;
+    plan.begun = watched.step;
+    plan.adapter = watched.adapter;
     plan.prompts = o.samples.items;
     plan.count = o.samples.count;
     plan.regression = o.regression;
@@ -350,7 +375,7 @@ static void watch(mm_model *model, const mm_tokenizer *tokenizer, mm_adapter *ad
     plan.threads = small("threads", o.threads);
     plan.kernels = o.kernels;
     plan.template_name = o.template_name;
-    watch_open(trainer, model, tokenizer, &plan);
+    watch_open(trainer, watched.model, watched.tokenizer, &plan);
     watch_fact("Rows from", o.data_path);
 }
 
@@ -402,8 +427,12 @@ void train(mm_model *model, mm_loader *loader, mm_tokenizer *tokenizer, const mm
     if (leads)
         say_sizes(model, t.adapter);
     resume();
-    if (leads)
-        watch(model, tokenizer, t.adapter);
+    mm_train_progress p = MM_TRAIN_PROGRESS_INIT;
+    check(mm_trainer_progress(trainer, &p));
+    watched.model = model;
+    watched.tokenizer = tokenizer;
+    watched.adapter = t.adapter;
+    watched.step = p.step;
     run();
     if (leads) {
         save(model, tokenizer, t.adapter);

@@ -194,5 +194,5 @@ int main(int argc, char **argv)
     mm_loader_free(loader);
     mm_dataset_free(dataset);
     mm_tokenizer_free(tokenizer);
-    return EXIT_SUCCESS;
+    return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -137,5 +137,5 @@ int main(int argc, char **argv)
     /* Handles keep alive what they stand on, so the order does not matter. */
     mm_model_free(model);
     mm_context_free(context);
-    return EXIT_SUCCESS;
+    return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -8,7 +8,8 @@
  * With --dtype the same is asked of the model in fewer bits, with --adapter of the model and what was learnt beside it.
  * Begin reading at main(): a model and its tokenizer are loaded, a context is planned, and one of four functions of
  * evaluate.h does the work. */
-#include <minimind.h>
+#include "load_as.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,12 @@ static void fail(const char *what)
 }
 
 /* Every call that can fail returns a status; mm_last_error() has the story behind it. */
+static void fail_at(const char *option)
+{
+    fprintf(stderr, "evaluate: %s is no option here, or lacks its value; see --help\n", option);
+    exit(EXIT_FAILURE);
+}
+
 static void check(mm_status status)
 {
     if (status != MM_OK)
@@ -45,7 +52,7 @@ static struct {
     const char *what, *model, *data, *dtype, *adapter, *kind;
     long batch, max_length, max_rows, overlap, threads;
     int verbose;
-} o = { .dtype = "", .kind = "text", .batch = 8, .max_length = 512 };
+} o = { .kind = "text", .batch = 8, .max_length = 512 };
 
 static long number(const char *name, const char *text)
 {
@@ -76,13 +83,13 @@ static void read_arguments(int argc, char **argv)
         while (k < COUNT && strcmp(argv[i], options[k].name) != 0)
             k++;
         if (strcmp(argv[i], "--help") == 0)
-            exit(puts(usage) < 0);
+            exit(puts(usage) < 0 || fflush(stdout) != 0);
         else if (strcmp(argv[i], "--verbose") == 0)
             o.verbose = 1;
         else if (i == 1 && argv[i][0] != '-')
             o.what = argv[i];
         else if (k == COUNT || i + 1 == argc)
-            fail("an unknown option, or one without its value; see --help");
+            fail_at(argv[i]);
         else if (options[k].text)
             *options[k].text = argv[++i];
         else
@@ -90,27 +97,6 @@ static void read_arguments(int argc, char **argv)
     }
     if (!o.what || !o.model || !o.data)
         fail("it takes loss, text, choices or prompts, then --model and --data; see --help");
-}
-
-/* The model as stored, or a second one with the same weights in other numbers. */
-static mm_model *load_model(void)
-{
-    static const struct {
-        const char *name;
-        int32_t dtype;
-    } dtypes[] = { { "f32", MM_F32 }, { "bf16", MM_BF16 }, { "q8_0", MM_Q8_0 }, { "q4_0", MM_Q4_0 } };
-    mm_model *stored = NULL, *turned = NULL;
-    check(mm_model_load(o.model, NULL, &stored));
-    for (int i = 0; i < 4; i++)
-        if (strcmp(o.dtype, dtypes[i].name) == 0) {
-            check(i < 2 ? mm_model_cast(stored, dtypes[i].dtype, &turned) :
-                          mm_model_quantize(stored, dtypes[i].dtype, &turned));
-            mm_model_free(stored);
-            return turned;
-        }
-    if (o.dtype[0])
-        fail("--dtype is f32, bf16, q8_0 or q4_0");
-    return stored;
 }
 
 /* The context keeps it alive. */
@@ -138,7 +124,11 @@ static void evaluate_loss(mm_context *context, mm_tokenizer *tokenizer, mm_datas
     l.form = MM_ROWS_PAD3;
     l.trim = 1;
     l.shuffle = 0;
+    if (strcmp(o.kind, "chat") != 0 && strcmp(o.kind, "text") != 0)
+        fail("--kind is text or chat");
     l.kind = strcmp(o.kind, "chat") == 0 ? MM_ROW_CHAT : MM_ROW_TEXT;
+    l.bos_id = mm_tokenizer_find(tokenizer, "<|im_start|>"); /* as the training programs have it */
+    l.eos_id = mm_tokenizer_find(tokenizer, "<|im_end|>");
     check(mm_loader_create(dataset, tokenizer, &l, &loader));
     check(mm_evaluate_loss(context, loader, o.max_rows, &e));
     print_loss(&e);
@@ -159,6 +149,8 @@ static void evaluate_text(mm_context *context, mm_tokenizer *tokenizer)
             fail("out of memory");
         length += fread(text + length, 1, room - length, file);
     } while (length == room);
+    if (ferror(file))
+        fail("the file of --data can't be read");
     fclose(file);
     mm_evaluate_text_options t = MM_EVALUATE_TEXT_OPTIONS_INIT;
     mm_evaluation e = MM_EVALUATION_INIT;
@@ -213,10 +205,11 @@ int main(int argc, char **argv)
 {
     read_arguments(argc, argv);
     int status = EXIT_SUCCESS;
-    mm_model *model = load_model();
+    mm_model *model = NULL;
     mm_tokenizer *tokenizer = NULL;
     mm_dataset *dataset = NULL;
     mm_context *context = NULL;
+    check(load_as(o.model, o.dtype, &model));
     check(mm_tokenizer_load(o.model, &tokenizer));
     mm_context_options c = MM_CONTEXT_OPTIONS_INIT;
     c.max_batch = (int32_t)o.batch;
@@ -242,5 +235,5 @@ int main(int argc, char **argv)
     mm_dataset_free(dataset);
     mm_tokenizer_free(tokenizer);
     mm_model_free(model);
-    return status;
+    return fflush(stdout) == 0 ? status : EXIT_FAILURE;
 }

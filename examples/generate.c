@@ -6,7 +6,8 @@
  *
  * It loads the model and its tokenizer, turns the prompt into ids, plans a context that is just large enough, and lets
  * mm_generate() call back for each new token. A decoder turns ids into text that never ends in half a character. */
-#include <minimind.h>
+#include "load_as.h"
+
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,12 @@
 static void fail(const char *what)
 {
     fprintf(stderr, "generate: %s\n", what);
+    exit(EXIT_FAILURE);
+}
+
+static void fail_at(const char *option)
+{
+    fprintf(stderr, "generate: %s is no option here, or lacks its value; see --help\n", option);
     exit(EXIT_FAILURE);
 }
 
@@ -39,6 +46,7 @@ static const char usage[] = "usage: generate --model DIR (--prompt TEXT | --prom
                             "  --min-p P               ... among those at least P times as likely as the first (0)\n"
                             "  --repetition-penalty X  above 1, what was said becomes less likely (1)\n"
                             "  --seed N                the same seed gives the same text (0)\n"
+                            "  --dtype NAME            weights in f32, bf16, q8_0 or q4_0 (as stored)\n"
                             "  --threads N             0: one per processor (0)\n"
                             "  --kernels NAME          a kernel path, such as c or avx2 (the fastest)\n"
                             "  --stats                 tokens per second, on standard error";
@@ -60,8 +68,8 @@ static struct {
     { "--threads", 0, 0, 1024, true },
 };
 
-enum { MODEL, PROMPT, PROMPT_IDS, KERNELS, TEXTS };
-static const char *const text_names[TEXTS] = { "--model", "--prompt", "--prompt-ids", "--kernels" };
+enum { MODEL, PROMPT, PROMPT_IDS, KERNELS, DTYPE, TEXTS };
+static const char *const text_names[TEXTS] = { "--model", "--prompt", "--prompt-ids", "--kernels", "--dtype" };
 static const char *texts[TEXTS];
 static bool bos, stats;
 #define MOST_ADAPTERS 16
@@ -99,7 +107,7 @@ static void read_arguments(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0)
-            exit(puts(usage) < 0);
+            exit(puts(usage) < 0 || fflush(stdout) != 0);
         else if (strcmp(argv[i], "--greedy") == 0)
             numbers[TEMPERATURE].value = 0;
         else if (strcmp(argv[i], "--bos") == 0)
@@ -107,7 +115,7 @@ static void read_arguments(int argc, char **argv)
         else if (strcmp(argv[i], "--stats") == 0)
             stats = true;
         else if (i + 1 == argc || !read_option(argv[i], argv[i + 1]))
-            fail("an unknown option, or one without its value; see --help");
+            fail_at(argv[i]);
         else
             i++;
     }
@@ -152,8 +160,8 @@ static int32_t print_token(void *decoder, int32_t sequence, int32_t id, float lo
     if (decoder) {
         const char *text;
         size_t length;
-        check(mm_decoder_push(decoder, id, &text, &length));
-        fwrite(text, 1, length, stdout);
+        if (mm_decoder_push(decoder, id, &text, &length) == MM_OK) /* a model may have ids that its tokenizer lacks */
+            fwrite(text, 1, length, stdout);
     } else {
         printf(printed++ ? ",%d" : "%d", id);
     }
@@ -190,7 +198,7 @@ int main(int argc, char **argv)
     mm_model *model = NULL;
     mm_tokenizer *tokenizer = NULL;
     mm_decoder *decoder = NULL;
-    check(mm_model_load(texts[MODEL], NULL, &model));
+    check(load_as(texts[MODEL], texts[DTYPE], &model));
     if (texts[PROMPT]) {
         check(mm_tokenizer_load(texts[MODEL], &tokenizer));
         check(mm_decoder_create(tokenizer, 1, &decoder));

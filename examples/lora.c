@@ -30,7 +30,7 @@ static const option_row own[] = {
 int main(int argc, char **argv)
 {
     o.data_path = "dataset/lora_identity.jsonl";
-    o.from_weight = "full_sft";
+    o.from_weight = "out/full_sft";
     o.save_dir = "out/lora";
     o.save_weight = "lora_identity";
     o.lora_targets = "minimind";

@@ -95,7 +95,7 @@ void read_tables(int argc, char **argv, const char *about, const option_row *own
             exit(EXIT_FAILURE); /* getopt_long has said why */
         if (which == count) {
             help(about, tables);
-            exit(EXIT_SUCCESS);
+            exit(fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE);
         }
         take(rows[which], optarg);
     }

@@ -72,7 +72,7 @@ static int help(void)
          "  --json         print one JSON object for each model\n"
          "  --list         print the presets' names\n"
          "  --help         show this");
-    return EXIT_SUCCESS;
+    return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 /* KEY=VALUE: the look of the value says which setter it is for, and the library says what the key takes. */
@@ -176,7 +176,7 @@ int main(int argc, char **argv)
         } else if (strcmp(argv[i], "--list") == 0) {
             for (int32_t p = 0; p < mm_preset_count(); p++)
                 puts(mm_preset_name(p));
-            return EXIT_SUCCESS;
+            return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
         } else if (strcmp(argv[i], "--help") == 0) {
             return help();
         } else if (argv[i][0] != '-' && strchr(argv[i], '=')) {
@@ -195,5 +195,5 @@ int main(int argc, char **argv)
     }
     if (!json)
         print_table(subjects, n);
-    return EXIT_SUCCESS;
+    return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -33,6 +33,9 @@ static mm_model *make_model(const mm_tokenizer *tokenizer)
         return load_model(o.from_weight);
     check(config_path ? mm_config_load(config_path, &config) : mm_config_create(preset, &config));
     check(mm_config_set_int(config, "vocab_size", mm_tokenizer_vocab_size(tokenizer)));
+    /* What rows begin and end with is what a model that writes begins and ends with; -1: the tokenizer has none. */
+    check(mm_config_set_int(config, "bos_token_id", mm_tokenizer_find(tokenizer, "<|im_start|>")));
+    check(mm_config_set_int(config, "eos_token_id", mm_tokenizer_find(tokenizer, "<|im_end|>")));
     if (hidden_size > 0)
         check(mm_config_set_int(config, "hidden_size", (int64_t)hidden_size));
     if (num_hidden_layers > 0)

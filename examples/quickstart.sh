@@ -56,7 +56,9 @@ bin=$build/examples
 
 say "2. Make a corpus: stories, questions and answers, in English and Chinese"
 mkdir -p "$out"
-rm -rf "$out/tokenizer" "$out/untrained" "$out/pretrained" "$out/sft" "$out/model" "$out/runs"
+for name in tokenizer untrained pretrained sft model; do
+    rm -rf "${out:?}/$name" "$out/$name.run"
+done
 "$bin/make_corpus" --out "$out/corpus.jsonl"
 "$bin/make_corpus" --kind chat --out "$out/chat.jsonl"
 "$bin/make_corpus" --kind preference --bytes 1000000 --out "$out/preferences.jsonl"
@@ -69,13 +71,13 @@ done
 say "3. Learn a tokenizer from it"
 "$bin/train_tokenizer" --vocab-size 1600 --out "$out/tokenizer" --quiet "$out/corpus.jsonl"
 
-# What all runs below have in common. Each keeps its checkpoints in a directory of its own.
+# What all runs below have in common. Each keeps its checkpoints and its report beside its model, in NAME.run.
 learn() {
     program=$1 name=$2
     shift 2
     "$bin/$program" --tokenizer "$out/tokenizer" --max-seq-len 128 --batch-size 4 --accumulation-steps 1 \
-        --epochs 8 --schedule cosine --threads "$threads" --save-interval 0 --save-dir "$out/runs/$name" \
-        --save-weight "$out/$name" "$@"
+        --epochs 8 --schedule cosine --threads "$threads" --save-interval 0 --save-dir "$out" \
+        --save-weight "$name" "$@"
 }
 
 pretrain() {
@@ -94,7 +96,7 @@ continue_prompts() {
 ask() {
     for question in "What do pandas eat?" "How much is 3 plus 4?" "兔子吃什么？"; do
         printf '\n> %s\n' "$question"
-        echo "$question" | "$bin/chat" --model "$1" --template minimind2 --max-new-tokens 40 --temperature 0.5 | sed 's/^> //; s/> $//'
+        echo "$question" | "$bin/chat" --model "$1" --template minimind2 --max-new-tokens 40 --temperature 0.5
     done
 }
 
@@ -102,7 +104,7 @@ say "4. Before training"
 # A learning rate of 0 leaves the weights as they are; how many steps fit into this time tells how many to plan for.
 probe=$((seconds / 30 + 1))
 pretrain untrained --learning-rate 0 --max-seconds "$probe" --log-interval 1000000 >/dev/null
-done_steps=$(sed 's/^step-//' "$out/runs/untrained/latest")
+done_steps=$(sed 's/^step-//' "$out/untrained.run/latest")
 steps=$((done_steps * seconds / probe + 1))
 continue_prompts "$out/untrained"
 
@@ -122,6 +124,6 @@ learn dpo model --template minimind2 --data-path "$out/preferences.jsonl" --vali
     --learning-rate 1e-4 --max-steps $((steps / 16 + 1)) --max-seconds "$seconds" --log-interval $((steps / 80 + 1))
 ask "$out/model"
 
-say "How it learnt, in curves and samples: $out/runs/pretrained/report/report.html"
+say "How it learnt, in curves and samples: $out/pretrained.run/report/report.html"
 say "The model is in $out/model. Talk with it:"
 echo "    $bin/chat --model $out/model --template minimind2"

@@ -148,7 +148,7 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (strcmp(argv[i], "--help") == 0)
-            exit(puts(usage) < 0);
+            exit(puts(usage) < 0 || fflush(stdout) != 0);
         if (strcmp(argv[i], "--quiet") == 0)
             c.quiet = true;
         else if (strncmp(argv[i], "--", 2) != 0)

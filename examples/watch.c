@@ -41,7 +41,8 @@ void watch_open(const mm_trainer *trainer, mm_model *model, const mm_tokenizer *
     if (!directory[0] || !told(mm_trainer_progress(trainer, &p)))
         return;
     r.title = plan.title;
-    r.resume_step = p.step > 0 ? p.step : -1; /* what an interrupted run told beyond its checkpoint is dropped */
+    r.resume_step =
+        plan.begun > 0 ? plan.begun : -1; /* what an interrupted run told beyond its checkpoint is dropped */
     r.total_steps = p.total_steps;
     if (!told(mm_report_create(directory, &r, &report)) || !told(mm_count_params(mm_model_config(model), &count)))
         return;

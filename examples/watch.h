@@ -9,6 +9,7 @@
 typedef struct watch_plan {
     const char *program, *title;
     const char *directory;      /* of the report, copied; NULL: none */
+    int64_t begun;              /* the step that the run began with: 0, or its checkpoint's */
     const char *const *prompts; /* [count] that the model goes on with, ten times in a run */
     int32_t count, chat;        /* chat: prompts are questions */
     int32_t max_length, threads;
@@ -18,7 +19,7 @@ typedef struct watch_plan {
     const char *kernels, *template_name;
 } watch_plan;
 
-/* Begin, or go on after a trainer's resume. `model` and `tokenizer` are the trainer's. */
+/* Begin with the first step, or go on after a trainer's resume. `model` and `tokenizer` are the trainer's. */
 void watch_open(const mm_trainer *trainer, mm_model *model, const mm_tokenizer *tokenizer, const watch_plan *plan);
 
 /* What stands at the top of the page. */

@@ -23,7 +23,8 @@ installs() {
 }
 
 holds_the_headers() {
-    diff -r "$root/include" "$work/tree$prefix/include" | grep -v -e 'meson\.build$' -e 'minimind-mpi\.h$' | nothing
+    diff -r "$root/include" "$work/tree$prefix/include" | grep -v -e 'meson\.build$' -e 'minimind-mpi\.h$' -e 'minimind\.hpp$' | nothing &&
+        cmp "$root/examples/cpp/minimind.hpp" "$work/tree$prefix/include/minimind.hpp"
 }
 
 holds_both_libraries() {

@@ -49,7 +49,7 @@ public_headers_stand_alone() {
 # A program of several files has a header of its own, in its own folder.
 examples_are_strangers() {
     includes examples | grep -E 'include[[:space:]]*("|<(minimind/|cblas|jansson|pcre2|pthread))' |
-        grep -vE '^examples/([a-z]+)/[a-z]+\.c:[0-9]+:#include "\1\.h"|^examples/[a-z]+\.[ch]:[0-9]+:#include "(common|options|ranks|watch)\.h"' | nothing
+        grep -vE '^examples/([a-z]+)/[a-z]+\.c:[0-9]+:#include "\1\.h"|^examples/[a-z_]+\.[ch]:[0-9]+:#include "(common|load_as|options|ranks|watch)\.h"' | nothing
 }
 
 no_mutable_environment() {
@@ -68,6 +68,16 @@ check "pcre2.h lives in lib/text" lives 'pcre2\.h' 'lib/text/'
 check "sockets live in lib/train/comm_socket.c" lives '(sys/socket|netinet/[a-z]+|netdb|sys/un)\.h' 'lib/train/comm_socket\.c:'
 check "mpi.h lives in lib/mpi" lives 'mpi\.h' 'lib/mpi/'
 check "public headers include only each other, stddef.h and stdint.h" public_headers_stand_alone
+# minimind::make<T>() of the C++ header knows every struct that has an initialiser.
+cpp_makes_every_struct() {
+    # shellcheck disable=SC2013
+    for name in $(cat include/minimind/*.h | sed -nE 's/^#define (MM_[A-Z0-9_]+)_INIT .*/\1/p' | sort -u); do
+        grep -q "^MINIMIND_INITIALISER($(echo "$name" | tr '[:upper:]' '[:lower:]'), ${name}_INIT)$" examples/cpp/minimind.hpp ||
+            echo "${name}_INIT"
+    done | nothing
+}
+
+check "minimind.hpp makes every struct that has an initialiser" cpp_makes_every_struct
 check "examples include only <minimind.h> and the system's headers" examples_are_strangers
 check "the library neither prints, nor exits, nor reads the environment beyond MM_CPU" no_mutable_environment
 finish

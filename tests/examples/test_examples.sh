@@ -64,8 +64,8 @@ quickstart_runs() {
     "$root/examples/quickstart.sh" --no-build --build-dir "$build" --out "$work/quickstart" --seconds 3 >"$work/said" ||
         { cat "$work/said"; return 1; }
     grep -qx "the model is in $work/quickstart/pretrained" "$work/said" &&
-        grep -q '<h3>Loss</h3>' "$work/quickstart/runs/pretrained/report/report.html" &&
-        grep -q '“Once upon a time, there was a”' "$work/quickstart/runs/pretrained/report/metrics.jsonl"
+        grep -q '<h3>Loss</h3>' "$work/quickstart/pretrained.run/report/report.html" &&
+        grep -q '“Once upon a time, there was a”' "$work/quickstart/pretrained.run/report/metrics.jsonl"
 }
 
 distills() {
@@ -92,11 +92,30 @@ stops_and_goes_on() {
         "$bin/pretrain" "$@" --from_resume=1 --max-seconds 0.01 | grep '^going on from step [1-9]'
 }
 
+# A run that fails before its first step, and one of another stage, leave what the last one wrote.
+leaves_what_was() {
+    set -- --tokenizer "$work/tokenizer" --max-seq-len 32 --batch-size 2 --save-dir "$work/kept" --max-steps 2 --accumulation-steps 1
+    "$bin/pretrain" "$@" --data-path "$work/a.jsonl" --hidden-size 64 --num-hidden-layers 1 >"$work/log" &&
+        cp -r "$work/kept/pretrain.run" "$work/before.run" || return 1
+    "$bin/pretrain" "$@" --data-path "$work/plain.txt" --hidden-size 64 --num-hidden-layers 1 2>"$work/stderr" && return 1
+    cat "$work/stderr"
+    grep -q 'plain.txt:1: ' "$work/stderr" && ! grep -q 'saved in' "$work/stderr" &&
+        "$bin/sft" "$@" --data-path "$work/chat.jsonl" --template minimind2 --report "$work/elsewhere" >"$work/log" &&
+        diff -r "$work/before.run" "$work/kept/pretrain.run" && [ -s "$work/kept/full_sft.run/latest" ] &&
+        [ -s "$work/elsewhere/report.html" ] && [ ! -e "$work/kept/full_sft.run/report" ]
+}
+
+# A file that happens to have the name of a saved model is not taken for it.
+finds_models_by_name() {
+    (cd "$work" && : >pretrain && "$bin/sft" --tokenizer "$work/tokenizer" --max-seq-len 32 --save-dir "$work/kept" --max-steps 1 \
+        --data-path "$work/chat.jsonl" --template minimind2 --save-weight named) >"$work/log" && [ -s "$work/kept/named/model.safetensors" ]
+}
+
 # By MiniMind's names, and what becomes of them.
 computes_in() {
     "$bin/pretrain" --tokenizer "$work/tokenizer" --data-path "$work/a.jsonl" --hidden-size 64 --num-hidden-layers 1 \
         --max-seq-len 32 --batch-size 2 --save-dir "$work/$1" --max-steps 2 --accumulation-steps 1 --dtype "$1" &&
-        grep -qE "\"compute\": \"$2\"" "$work/$1/step-2/state.json"
+        grep -qE "\"compute\": \"$2\"" "$work/$1/pretrain.run/step-2/state.json"
 }
 
 refuses_prompts() {
@@ -116,6 +135,15 @@ tells_what_is_cut() {
 }
 
 model=$work/quickstart/pretrained
+
+generates_in_blocks() {
+    for dtype in f32 bf16 q8_0 q4_0; do
+        "$bin/generate" --model "$model" --bos --prompt "Once upon a time" --max-new-tokens 8 --greedy --dtype $dtype >"$work/text" &&
+            [ -s "$work/text" ] || return 1
+    done
+    ! "$bin/generate" --model "$model" --prompt a --dtype f64 2>"$work/stderr" && grep -q -e '--dtype is f32' "$work/stderr" &&
+        ! "$bin/generate" --model "$model" --prompt a --deny 3 2>"$work/stderr" && grep -q -e '--deny is no option' "$work/stderr"
+}
 
 generates_text() {
     "$bin/generate" --model "$model" --bos --prompt "Once upon a time" --max-new-tokens 20 --seed 3 "$@" >"$work/text" &&
@@ -181,7 +209,14 @@ generates_with_an_adapter() {
 
 chats_with_an_adapter() {
     printf 'hi\n/adapters\nhi\n' | "$bin/chat" --model "$model" --adapter "$work/lora/well" --temperature 0 --max-new-tokens 8 \
-        >"$work/talk" 2>"$work/prompts" && cat "$work/talk" && grep -q 'adapters off' "$work/prompts"
+        >"$work/talk" 2>"$work/prompts" && cat "$work/talk" && [ "$(cat "$work/prompts")" = "adapters off" ]
+}
+
+# A question longer than any buffer is one question, too long for the context; the next one is answered.
+chats_with_long_lines() {
+    { head -c 200000 /dev/zero | tr '\0' a; printf '\nhi\n'; } | "$bin/chat" --model "$model" --context 64 --max-new-tokens 4 \
+        --dtype q8_0 --seed 3 >"$work/talk" 2>"$work/prompts"
+    [ "$(wc -l <"$work/prompts")" -eq 1 ] && [ "$(wc -l <"$work/talk")" -ge 1 ]
 }
 
 # Any of the training programs learns an adapter instead of the model.
@@ -189,7 +224,7 @@ prefers_with_an_adapter() {
     "$bin/make_corpus" --kind preference --bytes 3000 --out "$work/pairs.jsonl" &&
         "$bin/dpo" --data-path "$work/pairs.jsonl" --from-weight "$model" --template minimind2 --max-seq-len 64 --max-steps 2 \
             --lora-rank 2 --save-dir "$work/preferred" --save-weight "$work/preferred/polite" &&
-        [ -s "$work/preferred/polite/adapter_model.safetensors" ] && [ -s "$work/preferred/step-2/adapter_config.json" ] &&
+        [ -s "$work/preferred/polite/adapter_model.safetensors" ] && [ -s "$work/preferred/polite.run/step-2/adapter_config.json" ] &&
         [ -z "$(find "$work/preferred" -name model.safetensors)" ] &&
         "$bin/generate" --model "$model" --adapter "$work/preferred/polite" --prompt hi --greedy --max-new-tokens 2
 }
@@ -202,9 +237,9 @@ asks_again() {
         --regression "$work/again.jsonl" --regression-interval 2 --sample "Once upon a time" >"$work/log"
     cat "$work/log"
     # a step whose number ends the run is a tenth of it too: its sample is written once
-    [ "$(grep -c '“Once upon a time”' "$work/asked/report/metrics.jsonl")" -eq 5 ] &&
+    [ "$(grep -c '“Once upon a time”' "$work/asked/pretrain.run/report/metrics.jsonl")" -eq 5 ] &&
         [ "$(grep -c '^regression after step [245]: 0 of 1 prompts passed$' "$work/log")" -eq 3 ] &&
-        grep -q '"prompts_passed"' "$work/asked/report/metrics.jsonl" && grep -q '"optimizer": "muon"' "$work/asked/step-5/state.json"
+        grep -q '"prompts_passed"' "$work/asked/pretrain.run/report/metrics.jsonl" && grep -q '"optimizer": "muon"' "$work/asked/pretrain.run/step-5/state.json"
 }
 
 truncated_model() {
@@ -214,6 +249,9 @@ truncated_model() {
 
 evaluates_text() {
     printf 'Once upon a time there was a cat, and it sat on the mat.' >"$work/story.txt"
+    ! "$bin/evaluate" text --model "$model" --data "$work" 2>"$work/stderr" && grep -q "can't be read" "$work/stderr" || return 1
+    ! "$bin/evaluate" loss --kind zz --model "$model" --data "$work/a.jsonl" 2>"$work/stderr" &&
+        grep -q -e '--kind is text or chat' "$work/stderr" || return 1
     for dtype in f32 bf16 q8_0; do
         "$bin/evaluate" text --model "$model" --data "$work/story.txt" --dtype $dtype --batch 1 --max-length 16 >"$work/loss" &&
             grep -qE '^loss [0-9.]+ nats per token, perplexity [0-9.]+, [0-9.]+ bits per byte$' "$work/loss" || return 1
@@ -279,6 +317,8 @@ check "the quickstart goes from nothing to a model" quickstart_runs
 check "a teacher's words are kept in a file, and learnt from" distills
 check "sft says which rows are cut before their answers" tells_what_is_cut
 check "pretrain, stopped by a signal, saves and goes on" stops_and_goes_on
+check "a run that fails at once, and another stage, leave the last one's checkpoints and report" leaves_what_was
+check "a NAME is a model of --save-dir, whatever files have it" finds_models_by_name
 check "pretrain computes in bfloat16" computes_in bfloat16 bf16
 check "pretrain computes in float16" computes_in float16 f16
 check "pretrain refuses to compute in what there is not" refuses "float8" pretrain --tokenizer "$work/tokenizer" \
@@ -289,6 +329,7 @@ check "pretrain refuses an option that there is not" refuses "no-such" pretrain 
 check "pretrain refuses a number that is none" refuses "--batch-size" pretrain --batch_size many
 check "make_corpus refuses a kind that there is not" refuses "poem" make_corpus --kind poem
 check "generate continues a text" generates_text
+check "generate turns weights into other numbers" generates_in_blocks
 check "generate gives the same text for the same seed, with any number of threads" same_seed_same_text
 check "generate gives ids for ids" ids_give_ids
 check "generate needs no tokenizer for ids" without_tokenizer
@@ -312,6 +353,7 @@ check "sft refuses an optimizer that there is not" refuses "--optimizer can't be
     sft --from-weight "$model" --template minimind2 --data-path "$work/chat.jsonl" --optimizer sgd
 check "generate runs with an adapter, and the model is as before" generates_with_an_adapter
 check "chat turns adapters off" chats_with_an_adapter
+check "chat takes a line of any length as one question" chats_with_long_lines
 check "lora names projections that there are not" refuses "c_attn" \
     lora --model "$model" --data-path "$work/chat.jsonl" --targets c_attn
 check "generate names an adapter that is missing" refuses "/no/such" \

@@ -177,6 +177,14 @@ class Weights(Case):
         widened = (bits.astype(np.uint32) << 16).view(np.float32)
         np.testing.assert_allclose(widened, exact, rtol=2**-8)
 
+    def test_blocks_are_close_and_say_what_they_are(self):
+        model = tiny_model()
+        blocks = model.quantize(minimind.MM_Q8_0)
+        with training(model) as exact, minimind.Context(blocks, max_batch=2, max_length=8, outputs=MM_OUT_LOGITS) as near:
+            np.testing.assert_allclose(near.forward(IDS).logits, exact.forward(IDS).logits, atol=0.05)
+        with self.assertRaises(minimind.ArgumentError):
+            model.quantize(minimind.MM_F16)
+
     def test_a_directory_brings_the_same_weights_back(self):
         model = tiny_model()
         model.tokenizer = byte_tokenizer()

@@ -162,6 +162,17 @@ class Generation(Case):
         del stream
         self.assertEqual(threading.active_count(), before)
 
+    def test_bos_stands_before_the_prompt(self):
+        for bos in False, True:
+            with minimind.Cache(self.model, 1, 64) as cache:
+                list(self.model.generate("ab", max_new_tokens=1, stop_ids=[], cache=cache, bos=bos))
+                self.assertEqual(cache.length(0), 2 + bos)
+
+    def test_a_closed_model_says_so(self):
+        self.model.close()
+        with self.assertRaisesRegex(minimind.StateError, "closed"):
+            self.model.generate("a")
+
     def test_a_stream_outlives_the_model(self):
         stream = self.model.generate("a", max_new_tokens=20, stop_ids=[])
         self.model.close()

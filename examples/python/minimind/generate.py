@@ -115,13 +115,16 @@ _END = object()
 
 
 def stream_text(model: Model, prompt: str | IntArray, max_new_tokens: int, tokenizer: Tokenizer | None,
-                cache: Cache | None, stop_ids: IntArray | None, threads: int, sampling: dict[str, Any]) -> Iterator[str]:
+                cache: Cache | None, stop_ids: IntArray | None, threads: int, bos: bool,
+                sampling: dict[str, Any]) -> Iterator[str]:
     """Model.generate(): checks at once, then streams."""
     if tokenizer is None:
         raise StateError("the model has no tokenizer: give one")
     ids = tokenizer.encode(prompt) if isinstance(prompt, str) else integers(prompt, "prompt").ravel()
     past = max(0, cache.length(0)) if cache is not None else 0
     config = model.config
+    if bos:
+        ids = np.concatenate(([config["bos_token_id"]], ids)).astype(np.int32)
     room = min(past + ids.size + max(1, max_new_tokens), config["max_position_embeddings"])
     context = Context(model, max_length=max(1, min(int(ids.size), 512, room)), max_context=max(1, room), threads=threads,
                       outputs=_ffi.MM_OUT_LAST_LOGITS)

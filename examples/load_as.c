@@ -1,0 +1,23 @@
+#include "load_as.h"
+
+#include <string.h>
+
+mm_status load_as(const char *directory, const char *dtype, mm_model **out)
+{
+    static const char *const names[] = { "f32", "bf16", "q8_0", "q4_0" };
+    static const int32_t dtypes[] = { MM_F32, MM_BF16, MM_Q8_0, MM_Q4_0 };
+    enum { COUNT = sizeof names / sizeof *names };
+    int i = 0;
+    while (dtype && i < COUNT && strcmp(dtype, names[i]) != 0)
+        i++;
+    if (i == COUNT)
+        return mm_set_last_error(MM_ERR_ARG, "--dtype is f32, bf16, q8_0 or q4_0");
+    if (!dtype)
+        return mm_model_load(directory, NULL, out);
+    mm_model *stored = NULL;
+    mm_status status = mm_model_load(directory, NULL, &stored);
+    if (status == MM_OK)
+        status = i < 2 ? mm_model_cast(stored, dtypes[i], out) : mm_model_quantize(stored, dtypes[i], out);
+    mm_model_free(stored);
+    return status;
+}
