@@ -258,20 +258,27 @@ static void show_metrics(const mm_train_metric *metrics, int64_t count)
             printf(", %s: %.4f", metrics[i].name, metrics[i].value);
 }
 
+static mm_train_progress last; /* step, without its readings, which are lent */
+static int64_t printed;       /* the step of the last line */
+
+static void print_step(const mm_train_progress *p)
+{
+    int whole =
+        p->epoch_steps > 0 && p->epoch_steps <= p->total_steps; /* else --max-steps ends it before the epoch does */
+    int64_t step = whole ? p->epoch_step : p->step, steps = whole ? p->epoch_steps : p->total_steps;
+    printf("Epoch:[%lld/%lld](%lld/%lld), loss: %.4f", (long long)p->epoch + 1, (long long)o.epochs, (long long)step,
+           (long long)steps, p->loss);
+    show_metrics(p->metrics, p->metric_count);
+    printf(", lr: %.8f, epoch_time: %.1fmin, tokens/s: %.0f\n", p->learning_rate, seconds_for(p, steps - step) / 60, rate);
+    printed = p->step;
+}
+
 /* What lasts: a line at every --log-interval, and one for each validation. */
 static void show_lines(const mm_train_progress *p)
 {
     static int64_t evaluations;
-    int whole =
-        p->epoch_steps > 0 && p->epoch_steps <= p->total_steps; /* else --max-steps ends it before the epoch does */
-    int64_t step = whole ? p->epoch_step : p->step, steps = whole ? p->epoch_steps : p->total_steps;
-    if (p->step % (int64_t)o.log_interval == 0 || p->step == p->total_steps) {
-        printf("Epoch:[%lld/%lld](%lld/%lld), loss: %.4f", (long long)p->epoch + 1, (long long)o.epochs,
-               (long long)step, (long long)steps, p->loss);
-        show_metrics(p->metrics, p->metric_count);
-        printf(", lr: %.8f, epoch_time: %.1fmin, tokens/s: %.0f\n", p->learning_rate, seconds_for(p, steps - step) / 60,
-               rate);
-    }
+    if (p->step % (int64_t)o.log_interval == 0 || p->step == p->total_steps)
+        print_step(p);
     if (p->evaluations > evaluations) {
         printf("validation after step %lld: loss: %.4f", (long long)p->step, p->validation_loss);
         show_metrics(p->validation_metrics, p->metric_count);
@@ -304,6 +311,8 @@ static int32_t show(void *user, const mm_train_progress *p)
         o.on_step(p);
     show_lines(p);
     watch_step(p);
+    last = *p;
+    last.metrics = NULL;
     if (live)
         printf("step %lld/%lld  loss %.4f  lr %.6f  %.0f tokens/s  %d:%02d left", (long long)p->step,
                (long long)p->total_steps, p->loss, p->learning_rate, rate, (int)(left / 60), (int)left % 60);
@@ -435,6 +444,11 @@ void train(mm_model *model, mm_loader *loader, mm_tokenizer *tokenizer, const mm
     watched.step = p.step;
     run();
     if (leads) {
+        printf("%s", live ? "\r\033[K" : "");
+        if (last.step > printed)
+            print_step(&last);
+        if (last.step > 0 && last.step < last.total_steps && last.epoch + 1 >= t.epochs && last.epoch_step >= last.epoch_steps)
+            printf("the data ended after %lld of %lld steps\n", (long long)last.step, (long long)last.total_steps);
         save(model, tokenizer, t.adapter);
         watch_close(trainer);
     }

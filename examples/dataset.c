@@ -42,7 +42,8 @@ static void help(void)
          "Read every row of a JSON-lines file as training would, and report on them; or show one.\n"
          "\n"
          "  --tokenizer DIR      a directory with a tokenizer.json\n"
-         "  --row I              show row I, counted from 0\n"
+         "  --row I              show row I, counted from 0: its ids, with a * those that are learnt, and its text,\n"
+         "                       with that in green, or between [[ and ]]\n"
          "  --kind KIND          text, chat, preference or prompt (text)\n"
          "  --form FORM          pad, pad3 or pack (pad)\n"
          "  --max-length N       ids per row (512)\n"
@@ -186,6 +187,8 @@ int main(int argc, char **argv)
     options.kind = choose(kind, kinds, 4);
     check(mm_tokenizer_load(tokenizer_path, &tokenizer));
     check(mm_dataset_open(file, &dataset));
+    options.bos_id = mm_tokenizer_find(tokenizer, "<|im_start|>"); /* as the training programs have it */
+    options.eos_id = mm_tokenizer_find(tokenizer, "<|im_end|>");
     check(mm_loader_create(dataset, tokenizer, &options, &loader));
     if (row_text)
         show_row(loader, tokenizer, number(row_text));

@@ -1,6 +1,6 @@
 /* rl: let a model answer questions, reward the right answers, and watch it get better.
  *
- *     rl                                                     sums of two digits, from nothing, in a minute or two
+ *     rl                                                     sums of two digits, from nothing, in less than a minute
  *     rl --algorithm ppo --steps 200                         the same by PPO with a value head
  *     rl --model DIR --data-path gsm8k_train.jsonl --batch 2 --max-length 512 --max-new-tokens 256
  *        --learning-rate 1e-6                            a chat model of one's own, rows {"question", "answer"}

@@ -2,7 +2,7 @@
  * @file evaluate.h
  * How good a model is: its loss on text, its choice among given endings, and whether its answers hold what they should.
  *
- * Each of the three runs on a context of the caller's, so kernels, threads and adapters are those chosen there. The
+ * Each runs on a context of the caller's, so kernels, threads and adapters are those chosen there. The
  * same context, data and options give the same numbers, with any number of threads.
  *
  *     mm_evaluate_loss(context, loader, 0, &loss);                      loss.perplexity, loss.bits_per_byte

@@ -118,7 +118,7 @@ typedef struct mm_trainer_options {
     int64_t epochs;            /**< at least 1 */
     int64_t max_steps;         /**< micro-steps at most; 0: as many as the epochs have */
     int64_t accumulation_steps; /**< batches per update, at least 1 */
-    int64_t warmup_steps;      /**< of MM_SCHEDULE_COSINE, in micro-steps */
+    int64_t warmup_steps;      /**< of MM_SCHEDULE_COSINE, _LINEAR and _WSD, in micro-steps */
     int64_t save_interval;     /**< micro-steps between checkpoints; 0: only at the end */
     int64_t log_interval;      /**< micro-steps between calls of on_step, at least 1 (the last one is always told) */
     int32_t schedule;          /**< MM_SCHEDULE_… */
