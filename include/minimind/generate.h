@@ -154,7 +154,8 @@ MM_API void mm_generate_result_init(mm_generate_result *result, size_t struct_si
  * all new tokens but the last of each sequence, which has not been fed yet: to go on, begin the next prompt with it.
  *
  * @return MM_OK; MM_ERR_ARG; MM_ERR_STATE, no last logits were planned; MM_ERR_MEMORY;
- *         MM_ERR_CANCELLED. On failure a caller's cache is cut back to where it stood. Since: 0.1
+ *         MM_ERR_NUMERIC, logits are not finite, or the penalty makes them so; MM_ERR_CANCELLED. On failure a caller's cache is cut
+ *         back to where it stood. Since: 0.1
  */
 MM_API mm_status mm_generate(mm_context *context, const mm_generate_options *options, mm_generate_result *result);
 

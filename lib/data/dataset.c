@@ -56,7 +56,8 @@ static mm_status check_options(const mm_dataset_options *o)
     if (o->side < MM_SIDE_ALL || o->side > MM_SIDE_VALIDATION)
         return mmi_fail(MM_ERR_ARG, "data set: side is %d, it must be one of MM_SIDE_…, 0 to 2", o->side);
     if (o->max_line < 1 || o->max_line > INT64_MAX / 4)
-        return mmi_fail(MM_ERR_ARG, "data set: max_line is %lld, it must be at least 1", (long long)o->max_line);
+        return mmi_fail(MM_ERR_ARG, "data set: max_line is %lld, it must be 1 to %lld", (long long)o->max_line,
+                        (long long)(INT64_MAX / 4));
     mm_status status = MM_OK;
     for (int32_t i = 0; i < o->count && status == MM_OK; i++)
         status = check_file(o, i);

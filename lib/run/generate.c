@@ -232,8 +232,9 @@ static mm_status go_on(run *r, int64_t i)
     int32_t id = s->drawn;
     float logprob = s->logprob;
     if (id < 0)
-        return mmi_fail(MM_ERR_NUMERIC, "the logits of sequence %lld at position %lld are not finite", (long long)i,
-                        (long long)position);
+        return mmi_fail(MM_ERR_NUMERIC, "the logits of sequence %lld at position %lld are not finite%s", (long long)i,
+                        (long long)position,
+                        r->sampling.repetition_penalty != 1 ? ", or the penalty made them so" : "");
     if (stops(r, id)) {
         s->done = true;
         r->finish[i] = MM_FINISH_STOP;

@@ -16,13 +16,13 @@ static mm_status fail_range(const char *name, double value, const char *rule)
 mm_status mmi_sampling_check(const mm_sampling *s)
 {
     if (!(s->temperature >= 0) || isinf(s->temperature))
-        return fail_range("temperature", s->temperature, "0 or more");
+        return fail_range("temperature", s->temperature, "finite and 0 or more");
     if (!(s->top_p > 0 && s->top_p <= 1))
         return fail_range("top_p", s->top_p, "above 0 and at most 1");
     if (!(s->min_p >= 0 && s->min_p <= 1))
         return fail_range("min_p", s->min_p, "from 0 to 1");
     if (!(s->repetition_penalty > 0) || isinf(s->repetition_penalty))
-        return fail_range("repetition_penalty", s->repetition_penalty, "above 0");
+        return fail_range("repetition_penalty", s->repetition_penalty, "finite and above 0");
     if (s->top_k < 0)
         return fail_range("top_k", (double)s->top_k, "0 or more");
     return MM_OK;

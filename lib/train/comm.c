@@ -206,9 +206,11 @@ static mm_status check_options(const mm_comm_options *o, int32_t rank, int32_t s
     if (rank < 0 || rank >= size)
         return mmi_fail(MM_ERR_ARG, "communicator: rank is %d, it must be 0 to %d", rank, size - 1);
     if (!(o->connect_seconds > 0) || !isfinite(o->connect_seconds))
-        return mmi_fail(MM_ERR_ARG, "communicator: connect_seconds is %g, it must be above 0", o->connect_seconds);
+        return mmi_fail(MM_ERR_ARG, "communicator: connect_seconds is %g, it must be finite and above 0",
+                        o->connect_seconds);
     if (!(o->timeout_seconds > 0) || !isfinite(o->timeout_seconds))
-        return mmi_fail(MM_ERR_ARG, "communicator: timeout_seconds is %g, it must be above 0", o->timeout_seconds);
+        return mmi_fail(MM_ERR_ARG, "communicator: timeout_seconds is %g, it must be finite and above 0",
+                        o->timeout_seconds);
     return MM_OK;
 }
 

@@ -483,6 +483,15 @@ START_TEST(logits_that_are_not_finite_end_in_a_status)
     mm_generate_result r = MM_GENERATE_RESULT_INIT;
     o.cache = cache;
     ck_status(mm_generate(context, &o, &r), MM_ERR_NUMERIC);
+    ck_error_mentions("are not finite");
+    ck_assert_int_eq(mm_cache_length(cache, 0), 0);
+    ((float *)view.data)[0] = 0.125f;
+    mm_model_written(model);
+    mm_sampling sampling = MM_SAMPLING_INIT; /* what is finite again is divided by next to nothing */
+    sampling.repetition_penalty = 1e-45f;
+    o.sampling = &sampling;
+    ck_status(mm_generate(context, &o, &r), MM_ERR_NUMERIC);
+    ck_error_mentions("or the penalty made them so");
     ck_assert_int_eq(mm_cache_length(cache, 0), 0);
     mm_cache_free(cache);
     mm_context_free(context);
