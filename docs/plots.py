@@ -3,7 +3,7 @@
 
     build/examples/bench train --json >figures.jsonl        # and so on; docs/performance.md lists the runs
     docs/plots.py figures.jsonl [more.jsonl …]              # writes docs/images/*.svg
-    docs/plots.py out/quickstart/runs/pretrained/report/metrics.jsonl
+    docs/plots.py out/quickstart/pretrained.run/report/metrics.jsonl
     docs/plots.py --run NAME TITLE metrics.jsonl            # of any run: docs/images/NAME.svg
 
 Nothing but Python's own library. A picture whose figures are not there is left as it is.

@@ -118,22 +118,22 @@ static void load(void)
     check(mm_chat_create(&chat));
 }
 
-static int say(const char *text)
+static size_t say(const char *text, size_t length)
 {
-    size_t length = strlen(text);
     said = grow(said, said_length + length + 1);
     memcpy(said + said_length, text, length);
     said_length += length;
-    return fputs(text, stdout);
+    return length - fwrite(text, 1, length, stdout);
 }
 
 static int32_t print_token(void *user, int32_t sequence, int32_t id, float logprob)
 {
     const char *text;
+    size_t length;
     (void)user, (void)sequence, (void)logprob;
-    if (mm_decoder_push(decoder, id, &text, NULL) != MM_OK) /* a model may have ids that its tokenizer lacks */
+    if (mm_decoder_push(decoder, id, &text, &length) != MM_OK) /* a model may have ids that its tokenizer lacks */
         return 0;
-    return say(text) < 0 || fflush(stdout) != 0; /* whoever reads may have gone */
+    return say(text, length) > 0 || fflush(stdout) != 0; /* whoever reads may have gone */
 }
 
 /* The conversation's ids. The oldest questions and their answers go if they would leave no room for an answer. */
@@ -170,8 +170,9 @@ static mm_status answer(mm_generate_options *options, size_t n)
     memcpy(held, ids, n * sizeof *held);
     memcpy(held + n, result.ids, made * sizeof *held);
     const char *rest;
-    check(mm_decoder_flush(decoder, &rest, NULL));
-    say(rest);
+    size_t length;
+    check(mm_decoder_flush(decoder, &rest, &length));
+    say(rest, length);
     puts("");
     check(mm_chat_add(chat, "assistant", said, said_length));
     return MM_OK;

@@ -94,6 +94,8 @@ void read_options(int argc, char **argv, const char *about, const option_row *ow
     leads = !comm || comm->rank == 0;
     live = leads && isatty(STDOUT_FILENO);
     o.log_interval = o.log_interval > 0 ? o.log_interval : 1;
+    if (!o.save_dir[0] || !o.save_weight[0])
+        fail("a directory without a name: --", o.save_dir[0] ? "save-weight" : "save-dir");
 }
 
 /* --- The parts of a run --- */
@@ -106,6 +108,8 @@ static const char *place_of(const char *name)
 {
     static char path[4096];
     snprintf(path, sizeof path, "%s%s%s", strchr(name, '/') ? "" : o.save_dir, strchr(name, '/') ? "" : "/", name);
+    for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--)
+        path[n - 1] = '\0';
     return path;
 }
 
@@ -444,6 +448,8 @@ void train(mm_model *model, mm_loader *loader, mm_tokenizer *tokenizer, const mm
     watched.step = p.step;
     run();
     if (leads) {
+        if (!watching && watched.step > 0) /* nothing was left to do, but a report may lack its end */
+            watch();
         printf("%s", live ? "\r\033[K" : "");
         if (last.step > printed)
             print_step(&last);

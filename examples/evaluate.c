@@ -20,13 +20,13 @@ static void fail(const char *what)
     exit(EXIT_FAILURE);
 }
 
-/* Every call that can fail returns a status; mm_last_error() has the story behind it. */
 static void fail_at(const char *option)
 {
     fprintf(stderr, "evaluate: %s is no option here, or lacks its value; see --help\n", option);
     exit(EXIT_FAILURE);
 }
 
+/* Every call that can fail returns a status; mm_last_error() has the story behind it. */
 static void check(mm_status status)
 {
     if (status != MM_OK)

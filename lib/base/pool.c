@@ -22,7 +22,8 @@
 
 /* Another program on a worker's processor holds a job up for the rest of its turn, milliseconds where the job takes
  * microseconds; and on the caller's, once all three have met there. So a caller that has heard of it goes on alone for
- * as long as that took, and twice as long each time that it hears of it again soon. */
+ * as long as that took, and twice as long each time that it hears of it again soon. With two threads, that is: of more
+ * the others do what there is, and being alone would cost more than the waiting. */
 #define HELD_UP_SECONDS 500e-6
 #define MOST_ALONE_SECONDS 0.5
 #define SOON 16         /* times as long as it was alone */
@@ -63,7 +64,7 @@ struct mmi_pool {
     pool_job jobs[2];                       /* by the job's number */
     _Alignas(64) atomic_uint_fast64_t done; /* pieces by other threads than the caller's, of all jobs so far */
     _Alignas(64) atomic_int sleepers;
-    _Atomic(double) held_up; /* seconds that a worker's processor was somebody else's, if the caller shall know */
+    _Atomic(double) better_alone; /* until then, the worker thinks; 0: it has nothing to say */
     atomic_int caller_sleeps;
     atomic_bool quit;
     _Alignas(64) uint64_t expected; /* what `done` comes to with the last job; the caller's alone */
@@ -170,13 +171,17 @@ static int64_t work(mmi_pool *pool, uint64_t number, int worker)
     return count;
 }
 
-/* A worker that does nothing but look around finds that it could not for a while. One of many does not matter as long
- * as it has no piece, for the others do what there is. */
+static bool may_be_alone(const mmi_pool *pool)
+{
+    return pool->threads == 2 && !pool->host;
+}
+
+/* A worker that does nothing but look around finds that it could not for a while. */
 static void look_at_the_clock(mmi_pool *pool, double *looked)
 {
     const double now = mmi_now(), away = now - *looked;
-    if (away > HELD_UP_SECONDS && pool->threads == 2)
-        atomic_store_explicit(&pool->held_up, away, memory_order_relaxed);
+    if (away > HELD_UP_SECONDS && may_be_alone(pool))
+        atomic_store_explicit(&pool->better_alone, now + away, memory_order_relaxed);
     *looked = now;
 }
 
@@ -217,23 +222,18 @@ static void *run_worker(void *arg)
     return NULL;
 }
 
-/* What processors have spent on the workers, so far; -1: nobody knows. */
-static double spent_by_workers(const mmi_pool *pool)
+/* What processors have spent on the worker, so far; -1: nobody knows. */
+static double spent_by_worker(const mmi_pool *pool)
 {
 #ifdef _POSIX_THREAD_CPUTIME
-    double sum = 0;
-    for (int i = 0; i < pool->started; i++) {
-        clockid_t clock;
-        struct timespec t;
-        if (pthread_getcpuclockid(pool->handles[i], &clock) != 0 || clock_gettime(clock, &t) != 0)
-            return -1;
-        sum += (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-    }
-    return sum;
+    clockid_t clock;
+    struct timespec t;
+    if (pthread_getcpuclockid(pool->handles[0], &clock) == 0 && clock_gettime(clock, &t) == 0)
+        return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 #else
     (void)pool;
-    return -1;
 #endif
+    return -1;
 }
 
 static void go_alone(alone *a, double now, double held_up)
@@ -245,15 +245,15 @@ static void go_alone(alone *a, double now, double held_up)
     a->now = true;
 }
 
-/* The caller has waited since `from`, when the workers had spent `spent`. Those who worked were not held up, however
- * long their pieces are; and to have waited is still better than to do all of a long job alone. */
+/* The caller has waited since `from`, when the worker had spent `spent`. One that worked was not held up, however long
+ * its piece is; and to have waited is still better than to do all of a long job alone. */
 static void consider_alone(mmi_pool *pool, double from, double spent)
 {
     alone *a = &pool->alone;
     const double now = mmi_now(), waited = now - from;
-    if (waited < HELD_UP_SECONDS || spent < 0 || spent_by_workers(pool) - spent > waited / 2)
+    if (waited < HELD_UP_SECONDS || spent < 0 || spent_by_worker(pool) - spent > waited / 2)
         return;
-    if (a->timed > 0 && waited > (pool->threads - 1) * (from - a->began))
+    if (a->timed > 0 && waited > from - a->began)
         go_alone(a, now, waited);
     a->timed = TIMED_JOBS;
 }
@@ -261,13 +261,14 @@ static void consider_alone(mmi_pool *pool, double from, double spent)
 static bool is_alone(mmi_pool *pool)
 {
     alone *a = &pool->alone;
-    const double held_up = atomic_load_explicit(&pool->held_up, memory_order_relaxed);
-    a->now = a->now && mmi_now() < a->until;
-    if (held_up > 0) {
-        atomic_store_explicit(&pool->held_up, 0, memory_order_relaxed);
-        if (!a->now)
-            go_alone(a, mmi_now(), held_up);
-    }
+    const double said = atomic_load_explicit(&pool->better_alone, memory_order_relaxed);
+    if (!a->now && said == 0)
+        return false;
+    const double now = mmi_now();
+    a->now = a->now && now < a->until;
+    atomic_store_explicit(&pool->better_alone, 0, memory_order_relaxed);
+    if (!a->now && said > now) /* else it was long ago */
+        go_alone(a, now, said - now);
     return a->now;
 }
 
@@ -283,7 +284,7 @@ static void wait_for_others(mmi_pool *pool)
                 return;
             pause_briefly();
         }
-    const double spent = spent_by_workers(pool);
+    const double spent = may_be_alone(pool) ? spent_by_worker(pool) : -1;
     pthread_mutex_lock(&pool->lock);
     atomic_store(&pool->caller_sleeps, 1);
     while (atomic_load(&pool->done) != pool->expected)

@@ -108,7 +108,8 @@ leaves_what_was() {
 # A file that happens to have the name of a saved model is not taken for it.
 finds_models_by_name() {
     (cd "$work" && : >pretrain && "$bin/sft" --tokenizer "$work/tokenizer" --max-seq-len 32 --save-dir "$work/kept" --max-steps 1 \
-        --data-path "$work/chat.jsonl" --template minimind2 --save-weight named) >"$work/log" && [ -s "$work/kept/named/model.safetensors" ]
+        --data-path "$work/chat.jsonl" --template minimind2 --save-weight "$work/kept/named/") >"$work/log" &&
+        [ -s "$work/kept/named/model.safetensors" ] && [ -s "$work/kept/named.run/latest" ]
 }
 
 # By MiniMind's names, and what becomes of them.
@@ -326,6 +327,7 @@ check "pretrain refuses to compute in what there is not" refuses "float8" pretra
 check "dpo names the line whose prompts differ" refuses_prompts
 check "sft names a model that is missing" refuses "/no/such/model" sft --from-weight /no/such/model --tokenizer "$model"
 check "pretrain refuses an option that there is not" refuses "no-such" pretrain --no-such 1
+check "pretrain refuses a directory without a name" refuses "--save-dir" pretrain --save-dir ""
 check "pretrain refuses a number that is none" refuses "--batch-size" pretrain --batch_size many
 check "make_corpus refuses a kind that there is not" refuses "poem" make_corpus --kind poem
 check "generate continues a text" generates_text

@@ -32,7 +32,7 @@ losses() {
         --accumulation-steps 3 --save-interval 3 >"$work/$out.log" || { cat "$work/$out.log"; return 1; }
     sed -n 's/.*loss: \([0-9.]*\),.*/\1/p' "$work/$out.log" >"$work/$out.losses"
     cat "$work/$out.log"
-    [ "$(wc -l <"$work/$out.losses")" -eq 12 ] && [ -f "$work/$out/step-12/state.json" ]
+    [ "$(wc -l <"$work/$out.losses")" -eq 12 ] && [ -f "$work/$out/pretrain.run/step-12/state.json" ]
 }
 
 prepares() {
