@@ -49,7 +49,7 @@ typedef struct pool_run {
     _Alignas(64) atomic_uint_fast64_t ticket;
 } pool_run;
 
-/* What a caller knows of its workers being held up. */
+/* What a caller knows of its worker being held up. */
 typedef struct alone {
     bool now;             /* nobody is asked before `until` */
     double until, lasted; /* seconds; of the last time */
