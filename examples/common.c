@@ -298,15 +298,12 @@ static struct {
     int64_t step; /* that the run begins with */
 } watched;
 
-static int watching;
 static void watch(void);
 
 static int32_t show(void *user, const mm_train_progress *p)
 {
     (void)user;
-    if (!watching) /* a run that never comes so far leaves the report of the one before as it is */
-        watch();
-    watching = 1;
+    watch(); /* a run that never comes so far leaves the report of the one before as it is */
     rate = rate > 0 ? 0.95 * rate + 0.05 * p->tokens_per_s : p->tokens_per_s;
     double left = seconds_for(p, p->total_steps - p->step);
     if (live)
@@ -372,8 +369,12 @@ static void run(void)
     exit(EXIT_FAILURE);
 }
 
+/* Begin the report, once. */
 static void watch(void)
 {
+    static int begun;
+    if (begun++)
+        return;
     char path[4300], title[4200];
     snprintf(path, sizeof path, "%s/report", run_directory);
     snprintf(title, sizeof title, "%s: %s", program, place_of(o.save_weight));
@@ -429,7 +430,7 @@ static void save(const mm_model *model, const mm_tokenizer *tokenizer, const mm_
         check(mm_model_save(model, path));
         check(mm_tokenizer_save(tokenizer, path));
     }
-    printf("%sthe %s is in %s\n", live ? "\r\033[K" : "", adapter ? "adapter" : "model", path);
+    printf("the %s is in %s\n", adapter ? "adapter" : "model", path);
 }
 
 void train(mm_model *model, mm_loader *loader, mm_tokenizer *tokenizer, const mm_trainer_options *options)
@@ -448,7 +449,7 @@ void train(mm_model *model, mm_loader *loader, mm_tokenizer *tokenizer, const mm
     watched.step = p.step;
     run();
     if (leads) {
-        if (!watching && watched.step > 0) /* nothing was left to do, but a report may lack its end */
+        if (watched.step > 0) /* where nothing was left to do, a report may lack its end */
             watch();
         printf("%s", live ? "\r\033[K" : "");
         if (last.step > printed)

@@ -26,7 +26,8 @@ int mmi_pool_own_threads(const mmi_pool *pool); /* 1 where a host brings its own
 size_t mmi_pool_bytes(int threads);
 
 /* Call fn(arg, i, worker) for every i in [0, pieces), on the caller's thread and the pool's; return when all are done.
- * Pieces of the pool's own threads start in order. Not reentrant, and one caller at a time. */
+ * Pieces of the pool's own threads start in order; a caller whose only worker is held up by another program does all of
+ * them for a while. Not reentrant, and one caller at a time. */
 void mmi_pool_run(mmi_pool *pool, int64_t pieces, mmi_piece_fn fn, void *arg);
 
 /* The same where neighbouring pieces read neighbouring memory, and all take as long: each thread begins with a run of

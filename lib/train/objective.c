@@ -6,8 +6,9 @@ mm_status mmi_objective_shape(const char *what, int64_t rows, int64_t length)
 {
     int64_t n;
     if (rows < 1 || length < 1 || __builtin_mul_overflow(rows, length, &n) || n > INT64_MAX / 16)
-        return mmi_fail(MM_ERR_ARG, "%s: the shape is [%lld, %lld], both must be at least 1, and their product countable", what, (long long)rows,
-                        (long long)length);
+        return mmi_fail(MM_ERR_ARG,
+                        "%s: the shape is [%lld, %lld], both must be at least 1, and their product countable", what,
+                        (long long)rows, (long long)length);
     return MM_OK;
 }
 

@@ -235,19 +235,12 @@ START_TEST(a_directory_that_cannot_be_listed_can_be_written_to)
     in_scratch("blind");
     ck_ok(mmi_make_directory(path));
     ck_assert_int_eq(chmod(path, 0333), 0);
-    for (char *end = path + 1; (end = strchr(end, '/')) != NULL; end++) { /* and come to it */
-        *end = '\0';
-        if (strstr(path, "minimind-test"))
-            ck_assert_int_eq(chmod(path, 0755), 0);
-        *end = '/';
-    }
     pid_t pid = fork();
     ck_assert_int_ge(pid, 0);
     if (pid == 0) {
-        if (geteuid() == 0 && setuid(65534) != 0)
+        if (chdir(path) != 0 || (geteuid() == 0 && setuid(65534) != 0))
             _exit(2);
-        strcat(path, "/file");
-        _exit(mmi_write_file(path, "x", 1) != MM_OK);
+        _exit(mmi_write_file("file", "x", 1) != MM_OK);
     }
     int how;
     ck_assert_int_eq(waitpid(pid, &how, 0), pid);

@@ -6,7 +6,7 @@
 #include "run/share.h"
 
 #define WIDE                                                                                                           \
-    "{\"model_type\":\"minimind\",\"minimind_version\":2,\"hidden_size\":512,\"num_attention_heads\":4,"                \
+    "{\"model_type\":\"minimind\",\"minimind_version\":2,\"hidden_size\":512,\"num_attention_heads\":4,"               \
     "\"num_key_value_heads\":2,\"max_position_embeddings\":128,"
 #define SIZES WIDE "\"num_hidden_layers\":2,\"intermediate_size\":96,"
 static const char plain[] = SIZES "\"vocab_size\":8000}";
@@ -179,8 +179,10 @@ START_TEST(passes_of_few_rows_do_it)
     ck_assert_int_eq(context->sharing.met, 0);
     batch.length = 3;
     for (int pass = 1; pass <= 40; pass++) {
+        const mmi_sharing before = context->sharing;
         ck_ok(mm_forward(context, &batch, &out));
         ck_assert_int_eq(context->sharing.passes, pass); /* however slow the machine is */
+        ck_assert(context->sharing.tensor != before.tensor || context->sharing.at != before.at);
     }
     while (context->sharing.met == 0)
         ck_ok(mm_forward(context, &batch, &out));
