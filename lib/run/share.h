@@ -14,7 +14,7 @@
  * the third level and is dropped by the second. A core reads it 1.3 to 1.5 times as fast, until something else needs its
  * place. So the threads read all of it twice in a context's first passes, and then a hundredth with each pass of what
  * a thread reads for itself. Nothing is done for weights of less than 4 MiB or more than 128 MiB, on one thread, or with
- * the host's own threads. docs/performance.md has the measurements. */
+ * the host's own threads. docs/performance-notes.md has the measurements. */
 void mmi_share_weights(mm_context *ctx, const mmi_pass *pass);
 
 /* At the beginning and the end of every pass: what is between two of them, other work has the caches for. */

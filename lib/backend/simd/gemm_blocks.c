@@ -217,7 +217,7 @@ static ALWAYS_INLINE void multiply_part(part *t, const int rows, const int strip
 
 /* One row of x. As many strips are read at a time as there are streams, a run of strips apart; where the last runs are
  * shorter, the strip before is multiplied again and left out. */
-#define DISTANCE 6144 /* bytes; measured, see docs/performance.md */
+#define DISTANCE 6144 /* bytes; measured, see docs/performance-notes.md */
 static ALWAYS_INLINE void multiply_row(float *y, const unsigned char *x, const unsigned char *w, int32_t dtype,
                                        int64_t N, int64_t K, const int streams)
 {
