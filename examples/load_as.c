@@ -21,3 +21,9 @@ mm_status load_as(const char *directory, const char *dtype, mm_model **out)
     mm_model_free(stored);
     return status;
 }
+
+int32_t compute_for(const mm_model *model)
+{
+    mm_view embedding;
+    return mm_model_tensor(model, 0, &embedding) == MM_OK && embedding.dtype == MM_BF16 ? MM_BF16 : MM_F32;
+}

@@ -262,31 +262,47 @@ START_TEST(weights_in_blocks_are_laid_out_as_their_rounded_numbers_are)
 }
 END_TEST
 
+static void check_few_rows(const mmi_kernels *k, int32_t dtype, int32_t type, int64_t M, int64_t N, int64_t K,
+                           test_rng *rng)
+{
+    int64_t ldx = K + 1, ldw = K + 2, elements = N > 0 ? (N - 1) * ldw + K : 0;
+    float *x = edge_random(0, M > 0 ? (M - 1) * ldx + K : 0, rng, 1), *y = edge_floats(2, M * N);
+    float *exact = edge_random(3, elements, rng, 1);
+    unsigned char *w = edge_place(1, elements * (int64_t)mm_dtype_size(dtype));
+    k->narrow(w, exact, dtype, elements);
+    k->widen(exact, w, dtype, elements);
+    k->gemv_rows_rounded(y, N, x, ldx, w, dtype, ldw, M, N, K, M % 2 * 2048, type);
+    for (int64_t i = 0; i < M * N; i++) {
+        double want = 0;
+        for (int64_t p = 0; p < K; p++)
+            want += (double)mmi_c_round(x[i / N * ldx + p], type) * mmi_c_round(exact[i % N * ldw + p], type);
+        ck_near(y[i], want, sum_error(K), k, "gemv_rows_rounded", i);
+    }
+    edge_check();
+}
+
 START_TEST(few_rows_are_right_for_weights_of_every_dtype)
 {
     test_rng rng = { 4 };
     EACH_TABLE (k)
         for (int32_t dtype = MM_F32; dtype <= MM_F16; dtype++)
             for (int64_t M = 0; M <= 9; M++)
-                for (int round = 0; round < 8; round++) {
-                    int32_t type = types[round % TYPES];
-                    int64_t N = rng_between(&rng, 0, 11), K = awkward[rng_between(&rng, 0, awkward_count - 1)];
-                    int64_t ldx = K + 1, ldw = K + 2, elements = N > 0 ? (N - 1) * ldw + K : 0;
-                    float *x = edge_random(0, M > 0 ? (M - 1) * ldx + K : 0, &rng, 1), *y = edge_floats(2, M * N);
-                    float *exact = edge_random(3, elements, &rng, 1);
-                    unsigned char *w = edge_place(1, elements * (int64_t)mm_dtype_size(dtype));
-                    k->narrow(w, exact, dtype, elements);
-                    k->widen(exact, w, dtype, elements);
-                    k->gemv_rows_rounded(y, N, x, ldx, w, dtype, ldw, M, N, K, M % 2 * 2048, type);
-                    for (int64_t i = 0; i < M * N; i++) {
-                        double want = 0;
-                        for (int64_t p = 0; p < K; p++)
-                            want += (double)mmi_c_round(x[i / N * ldx + p], type) *
-                                    mmi_c_round(exact[i % N * ldw + p], type);
-                        ck_near(y[i], want, sum_error(K), k, "gemv_rows_rounded", i);
-                    }
-                    edge_check();
-                }
+                for (int round = 0; round < 8; round++)
+                    check_few_rows(k, dtype, types[round % TYPES], M, rng_between(&rng, 0, 11),
+                                   awkward[rng_between(&rng, 0, awkward_count - 1)], &rng);
+}
+END_TEST
+
+/* Around what a kernel keeps of rounded rows: several of them at a time, one, and none. */
+START_TEST(few_rows_are_right_however_long)
+{
+    static const int64_t lengths[] = { 1023, 1024, 1025, 1366, 2049, 4095, 4096, 4097 };
+    test_rng rng = { 7 };
+    EACH_TABLE (k)
+        for (int t = 0; t < TYPES; t++)
+            for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+                for (int64_t M = 1; M <= 9; M += 4)
+                    check_few_rows(k, types[t], types[t], M, 5, lengths[i], &rng);
 }
 END_TEST
 
@@ -413,6 +429,7 @@ int main(void)
     tcase_add_test(tests, weights_in_bf16_are_multiplied_as_their_numbers_are);
     tcase_add_test(tests, weights_in_blocks_are_laid_out_as_their_rounded_numbers_are);
     tcase_add_test(tests, few_rows_are_right_for_weights_of_every_dtype);
+    tcase_add_test(tests, few_rows_are_right_however_long);
     tcase_add_test(tests, an_operand_beyond_float16_reaches_its_row_and_no_other);
     tcase_add_test(tests, products_of_every_kind_are_right_and_have_the_same_bits_on_any_number_of_threads);
     tcase_add_test(tests, openblas_has_no_part_in_rounded_products);

@@ -176,6 +176,13 @@ bench_measures() {
             "$work/bench" && ! grep -qE 'nan|inf' "$work/bench" && [ -z "$(find "$work" -name 'bench-start-*')" ]
 }
 
+# What --dtype and --compute ask for; the first word is what comes of them.
+bench_computes_in() {
+    wanted=$1
+    shift
+    bench_measures "$@" && grep -q "\"compute\": \"$wanted\"" "$work/bench" && ! grep -v "\"compute\": \"$wanted\"" "$work/bench"
+}
+
 bench_long_context() {
     (cd "$work" && "$bin/bench" attention --preset minillm-tiny --max-seq-len 512 --repeat 1 --threads 1 --json) |
         grep -q '"activation_bytes": [0-9]'
@@ -291,7 +298,11 @@ for program in train prefill decode batch scaling kernels start; do
     check "bench $program gives its figures as JSON" bench_measures $program
 done
 check "bench decode takes other dtypes" bench_measures decode --dtype bf16 --cache-dtype bf16
-check "bench train computes in other dtypes" bench_measures train --compute bf16
+check "bench train computes in other dtypes" bench_computes_in bf16 train --compute bf16
+check "bench lets weights in bf16 meet rows in bf16" bench_computes_in bf16 decode --dtype bf16
+check "bench lets weights in bf16 meet rows in float32 where asked to" bench_computes_in f32 prefill --dtype bf16 --compute f32
+check "bench computes in float32 otherwise" bench_computes_in f32 batch --dtype q8_0
+check "bench trains in float32 whatever is stored" bench_computes_in f32 train --dtype bf16
 check "bench refuses to compute in what is for storage only" refuses "--compute" bench train --compute q8_0
 check "bench attention goes up to the length it is told" bench_long_context
 check "bench refuses a dtype that there is not" refuses "--dtype" bench decode --dtype q3

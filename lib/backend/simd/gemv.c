@@ -118,11 +118,32 @@ void SIMD(gemv_rows)(float *y, int64_t ldy, const float *x, int64_t ldx, const v
     rows_rounded(y, ldy, x, ldx, w, dtype, ldw, MM_F32, M, N, K, ahead);
 }
 
+/* So many numbers of x are rounded before they meet W, not anew with each of its rows: some 16 KiB of them, which leaves
+ * longer rows than a layer has to the slow way. Where W has no more bits itself, products are then those of float32. */
+#define ROUNDED_BEFORE 4096
+
+static void round_rows(float *to, const float *x, int64_t ldx, int64_t M, int64_t K, int32_t round)
+{
+    for (int64_t i = 0; i < M; i++, to += K, x += ldx)
+        for (int64_t p = 0; p < K; p += VL)
+            vf_put(to + p, K - p, get_rounded(x + p, K - p, round));
+}
+
 void SIMD(gemv_rows_rounded)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype,
                              int64_t ldw, int64_t M, int64_t N, int64_t K, int64_t ahead, int32_t round)
 {
-    if (round != MM_F32) /* one piece of code for both ways of rounding */
-        rows_rounded(y, ldy, x, ldx, w, dtype, ldw, round, M, N, K, ahead);
+    if (dtype != round || K < 1 || K > ROUNDED_BEFORE) {
+        if (round != MM_F32) /* one piece of code for both ways of rounding */
+            rows_rounded(y, ldy, x, ldx, w, dtype, ldw, round, M, N, K, ahead);
+        return;
+    }
+    float rounded[ROUNDED_BEFORE];
+    const int64_t most = ROUNDED_BEFORE / K;
+    for (int64_t i = 0; i < M; i += most) {
+        const int64_t rows = M - i < most ? M - i : most;
+        round_rows(rounded, x + i * ldx, ldx, rows, K, round);
+        SIMD(gemv_rows)(y + i * ldy, ldy, rounded, K, w, dtype, ldw, rows, N, K, ahead);
+    }
 }
 
 #endif
