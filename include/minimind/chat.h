@@ -103,7 +103,8 @@ MM_API mm_status mm_chat_add(mm_chat *chat, const char *role, const char *conten
  * to say when it is rendered. Keys that no template reads are kept.
  *
  * @return MM_OK; MM_ERR_ARG; MM_ERR_MEMORY; MM_ERR_FORMAT, not JSON, or a message that is not an object with a string
- *         "role": the conversation is as before. Since: 0.1
+ *         "role", or one nested more than 254 levels deep, which could not be read back from what
+ *         mm_chat_write_json() gives, or as a data set's row: the conversation is as before. Since: 0.1
  */
 MM_API mm_status mm_chat_add_json(mm_chat *chat, const char *json, size_t length);
 
@@ -203,8 +204,9 @@ MM_API void mm_tool_call_init(mm_tool_call *call, size_t struct_size);
 /**
  * Take a model's reply apart: what it thought, what it says, which tools it calls.
  *
- * Whatever the text, this succeeds: a block that never closed reaches to the end, a call that cannot be read is kept
- * raw. The reply ends at the first <|im_end|> or <|endoftext|>.
+ * Whatever the text, this succeeds: a block that never closed reaches to the end, a call that cannot be read, or whose
+ * arguments are nested more than 250 levels deep (with the message round them, mm_chat_add_json() would refuse them),
+ * is kept raw. The reply ends at the first <|im_end|> or <|endoftext|>.
  *
  * @param text        `length` bytes of UTF-8.
  * @param in_thought  1 if the prompt ended within an open <think> block (minimind3 with MM_THINK_ON), else 0.

@@ -9,10 +9,6 @@
 #include "base/files.h"
 #include "base/memory.h"
 
-/* Jansson recurses per level, in reading, writing and letting go. Its own limit of 2048 needs more stack than a host's
- * thread may have. */
-#define DEPTH_MAX 256
-
 #define READ_FLAGS (JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY)
 
 static bool same_error(const json_error_t *a, const json_error_t *b)
@@ -20,8 +16,7 @@ static bool same_error(const json_error_t *a, const json_error_t *b)
     return a->line == b->line && a->column == b->column && strcmp(a->text, b->text) == 0;
 }
 
-/* Brackets open at once, at most; counted as far as the text is JSON, which is as far as Jansson reads. */
-static size_t depth_of(const char *text, size_t length)
+size_t mmi_json_depth(const char *text, size_t length)
 {
     size_t depth = 0, deepest = 0;
     bool quoted = false;
@@ -159,9 +154,9 @@ static mm_status parse_behind(const char *head, size_t key, const char *text, si
 
 mm_status mmi_json_parse(const char *text, size_t length, const char *what, mmi_json **out)
 {
-    size_t depth = depth_of(text, length), key = key_length(longest_token(text, length));
-    if (depth > DEPTH_MAX)
-        return mmi_fail(MM_ERR_FORMAT, "%s: nested %zu levels deep, at most %d are read", what, depth, DEPTH_MAX);
+    size_t depth = mmi_json_depth(text, length), key = key_length(longest_token(text, length));
+    if (depth > MMI_JSON_DEPTH)
+        return mmi_fail(MM_ERR_FORMAT, "%s: nested %zu levels deep, at most %d are read", what, depth, MMI_JSON_DEPTH);
     char *head = room_for(length) ? malloc(key + 4) : NULL;
     if (!head)
         return mmi_fail_memory(length, what);

@@ -21,6 +21,14 @@ typedef enum mmi_json_kind {
     MMI_JSON_NONE /* no value at all: a key that is absent */
 } mmi_json_kind;
 
+/* Levels that are read. Jansson recurses per level, in reading, writing and letting go; its own limit of 2048 needs
+ * more stack than a host's thread may have. Who puts a value that was read into another leaves room, or can't read it
+ * back. */
+#define MMI_JSON_DEPTH 256
+
+/* Brackets open at once, at most; counted as far as the text is JSON, which is as far as Jansson reads. */
+size_t mmi_json_depth(const char *text, size_t length);
+
 /* Parse one value that takes all of `text`. Strings may hold NUL. A name twice in an object is refused. Failing:
  * MM_ERR_FORMAT "what: line 3, column 7: …" or MM_ERR_MEMORY. Free with mmi_json_free. */
 mm_status mmi_json_parse(const char *text, size_t length, const char *what, mmi_json **out);

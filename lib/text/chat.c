@@ -101,6 +101,11 @@ mm_status mm_chat_add_json(mm_chat *chat, const char *json, size_t length)
         return mmi_fail(MM_ERR_ARG, "mm_chat_add_json: %s is NULL", !chat ? "chat" : "json");
     mmi_json *value = NULL;
     mm_status status = mmi_json_parse(json, length, "messages", &value);
+    size_t list = mmi_json_what(value) == MMI_JSON_ARRAY, depth = mmi_json_depth(json, length);
+    if (status == MM_OK && depth > MMI_CHAT_DEPTH + list)
+        status = mmi_fail(MM_ERR_FORMAT,
+                          "messages: one is nested %zu levels deep, at most %d can be read back with its conversation",
+                          depth - list, MMI_CHAT_DEPTH);
     if (status == MM_OK)
         status = mmi_chat_add_value(chat, value);
     mmi_json_free(value);

@@ -7,6 +7,9 @@
 #include "base/json.h"
 #include "text/chat_text.h"
 
+/* Levels of a message. What a conversation is written as can be read: a list round it, and a row of data round that. */
+#define MMI_CHAT_DEPTH (MMI_JSON_DEPTH - 2)
+
 struct mm_chat {
     mmi_json **messages; /* [count] objects with a string "role", each held */
     size_t count, room;

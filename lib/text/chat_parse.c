@@ -11,6 +11,9 @@ MMI_OPTIONS_INIT(mm_tool_call, MM_TOOL_CALL_INIT)
 
 #define STORY_SIZE 1024 /* a message of mm_last_error() */
 
+/* Levels of arguments, within those of their message: {"tool_calls": [{"function": {"arguments": …}}]}. */
+#define DEPTH_MAX (MMI_CHAT_DEPTH - 4)
+
 typedef struct call {
     mmi_chat_text name, arguments, raw, problem;
     bool arguments_quoted; /* the model wrote them as a string */
@@ -116,6 +119,19 @@ static mm_status parse_json(call *c, mmi_json **out)
     return mmi_fail(MM_OK, "%s", before);
 }
 
+/* What it can't be put into a message with is no use to a program that goes on talking. */
+static void check_depth(call *c)
+{
+    size_t depth = c->arguments_quoted ? 0 : mmi_json_depth(c->arguments.bytes, c->arguments.length);
+    char problem[128];
+    if (depth <= DEPTH_MAX)
+        return;
+    snprintf(problem, sizeof problem, "tool call: \"arguments\" is nested %zu levels deep, at most %d are taken", depth,
+             DEPTH_MAX);
+    put_problem(c, problem);
+    c->name.length = c->arguments.length = 0;
+}
+
 static void read_call(call *c, mmi_json *value)
 {
     mmi_json *function = mmi_json_get(value, "function");
@@ -142,6 +158,7 @@ static void read_call(call *c, mmi_json *value)
         mmi_chat_text_put_json(&c->arguments, arguments);
     else
         mmi_chat_text_put(&c->arguments, MMI_SLICE("{}"));
+    check_depth(c);
 }
 
 static mm_status add_call(mm_chat_reply *reply, mmi_slice raw)

@@ -158,6 +158,36 @@ START_TEST(what_is_no_message_is_refused_and_nothing_is_added)
 }
 END_TEST
 
+/* A message of `depth` levels, alone or in a list, into `text`. */
+static size_t nested_message(char *text, size_t depth, bool listed)
+{
+    char *at = text + sprintf(text, "%s{\"role\": \"user\", \"content\": \"\", \"x\": ", listed ? "[" : "");
+    memset(at, '[', depth - 1);
+    memset(at + depth - 1, ']', depth - 1);
+    at += 2 * (depth - 1);
+    return (size_t)(at + sprintf(at, "}%s", listed ? "]" : "") - text);
+}
+
+START_TEST(a_message_that_is_taken_can_be_read_back_with_its_conversation)
+{
+    char text[1024], json[1024];
+    for (int listed = 0; listed < 2; listed++) {
+        mm_chat *taken = NULL, *again = NULL;
+        size_t needed = 0;
+        ck_ok(mm_chat_create(&taken));
+        ck_ok(mm_chat_create(&again));
+        ck_ok(mm_chat_add_json(taken, text, nested_message(text, 254, listed)));
+        ck_ok(mm_chat_write_json(taken, json, sizeof json, &needed));
+        ck_ok(mm_chat_add_json(again, json, needed));
+        ck_status(mm_chat_add_json(taken, text, nested_message(text, 255, listed)), MM_ERR_FORMAT);
+        ck_error_mentions("255 levels deep");
+        ck_assert_uint_eq(mm_chat_count(taken), 1);
+        mm_chat_free(again);
+        mm_chat_free(taken);
+    }
+}
+END_TEST
+
 START_TEST(text_that_is_not_utf_8_is_refused_with_its_offset)
 {
     ck_status(mm_chat_add(chat, "user", "ab\xFFz", 4), MM_ERR_ARG);
@@ -762,6 +792,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, messages_are_kept_in_order_and_written_as_json);
     tcase_add_test(tc, messages_are_removed_from_anywhere);
     tcase_add_test(tc, what_is_no_message_is_refused_and_nothing_is_added);
+    tcase_add_test(tc, a_message_that_is_taken_can_be_read_back_with_its_conversation);
     tcase_add_test(tc, text_that_is_not_utf_8_is_refused_with_its_offset);
     tcase_add_test(tc, null_pointers_are_refused);
     tcase_add_test(tc, a_trained_tokenizer_has_minimind2s_template_before_and_after_it_is_saved);

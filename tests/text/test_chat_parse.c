@@ -146,6 +146,61 @@ START_TEST(a_call_that_cannot_be_read_is_kept_as_the_model_wrote_it)
 }
 END_TEST
 
+/* A reply with one call, whose arguments are `depth` levels deep. Free it. */
+static char *nested_call(size_t depth)
+{
+    static const char head[] = "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": ";
+    char *text = malloc(2 * depth + 256);
+    ck_assert_ptr_nonnull(text);
+    char *at = text + sprintf(text, "%s", head);
+    memset(at, '[', depth - 1);
+    memset(at + depth - 1, ']', depth - 1);
+    sprintf(at + 2 * (depth - 1), "}}</tool_call>");
+    return text;
+}
+
+/* Is the message that `reply` gives taken, written with its conversation, and taken again, also as a data set's row? */
+static void check_read_back(const mm_chat_reply *reply)
+{
+    mm_chat *chat = NULL, *again = NULL;
+    size_t length = 0, needed = 0;
+    const char *json = mm_chat_reply_json(reply, &length);
+    ck_ok(mm_chat_create(&chat));
+    ck_ok(mm_chat_create(&again));
+    ck_ok(mm_chat_add_json(chat, json, length));
+    ck_ok(mm_chat_write_json(chat, NULL, 0, &needed));
+    char *row = malloc(needed + 64);
+    ck_assert_ptr_nonnull(row);
+    size_t head = (size_t)sprintf(row, "{\"conversations\": ");
+    ck_ok(mm_chat_write_json(chat, row + head, needed, &needed));
+    ck_ok(mm_chat_add_json(again, row + head, needed));
+    row[head + needed] = '}';
+    mmi_json *value = NULL;
+    ck_ok(mmi_json_parse(row, head + needed + 1, "a row", &value));
+    mmi_json_free(value);
+    free(row);
+    mm_chat_free(again);
+    mm_chat_free(chat);
+}
+
+START_TEST(calls_however_deep_are_messages_that_can_be_read_back)
+{
+    for (size_t depth = 240; depth <= 260; depth++) {
+        char *text = nested_call(depth);
+        mm_chat_reply *reply = parse(text, 0);
+        mm_tool_call call = MM_TOOL_CALL_INIT;
+        ck_ok(mm_chat_reply_call(reply, 0, &call));
+        bool taken = depth <= 250;
+        ck_assert_msg((call.status == MM_OK) == taken, "%zu levels: %s", depth, call.problem);
+        ck_assert_int_eq(mm_chat_reply_flags(reply), taken ? 0 : MM_REPLY_BAD_CALL);
+        ck_assert(taken || strstr(call.problem, "levels deep"));
+        check_read_back(reply);
+        mm_chat_reply_free(reply);
+        free(text);
+    }
+}
+END_TEST
+
 START_TEST(a_call_that_never_closed_counts_if_it_is_whole)
 {
     mm_chat_reply *reply = parse("<tool_call>\n{\"name\": \"x\", \"arguments\": {}}\n<|im_end|>", 0);
@@ -303,6 +358,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, a_reply_ends_where_its_turn_ends);
     tcase_add_test(tc, tool_calls_are_read_with_their_arguments_as_json);
     tcase_add_test(tc, a_call_that_cannot_be_read_is_kept_as_the_model_wrote_it);
+    tcase_add_test(tc, calls_however_deep_are_messages_that_can_be_read_back);
     tcase_add_test(tc, a_call_that_never_closed_counts_if_it_is_whole);
     tcase_add_test(tc, a_message_rendered_and_parsed_is_the_same_message);
     tcase_add_test(tc, any_text_is_taken_apart_and_its_message_renders);
