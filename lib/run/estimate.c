@@ -18,6 +18,8 @@ static mm_status read_workload(mm_workload *out, mmi_arch *arch, mmi_limits *lim
         return mmi_fail(MM_ERR_ARG, "an estimate needs a config and a workload");
     *out = (mm_workload)MM_WORKLOAD_INIT;
     mm_status status = mmi_options_read(out, sizeof *out, workload, "mm_workload");
+    if (status == MM_OK && out->reserved != 0)
+        status = mmi_fail(MM_ERR_ARG, "mm_workload: reserved is %d, must be 0", out->reserved);
     if (status == MM_OK)
         status = mmi_config_resolve(config, arch);
     if (status != MM_OK)

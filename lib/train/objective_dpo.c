@@ -68,6 +68,8 @@ static void spread(float *d, const int32_t *mask, int64_t length, double d_score
 mm_status mmi_dpo_check(const mm_dpo_options *o)
 {
     mm_status status = check_reduction("mm_dpo", o->reduction);
+    if (status == MM_OK && o->reserved != 0)
+        status = mmi_fail(MM_ERR_ARG, "mm_dpo: reserved is %d, must be 0", o->reserved);
     return status == MM_OK ? mmi_objective_weight("mm_dpo", "beta", o->beta) : status;
 }
 

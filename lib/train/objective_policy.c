@@ -46,6 +46,8 @@ static mm_status check_policy(const mm_policy_options *o, int64_t rows, int64_t 
         return mmi_fail(MM_ERR_ARG, "%s: variant is %d, must be MM_POLICY_GRPO or MM_POLICY_CISPO", what, o->variant);
     if (!(o->epsilon_high > 0))
         return mmi_fail(MM_ERR_ARG, "%s: epsilon_high is %g, must be above 0", what, o->epsilon_high);
+    if (o->reserved != 0)
+        return mmi_fail(MM_ERR_ARG, "%s: reserved is %d, must be 0", what, o->reserved);
     mm_status status = mmi_objective_weight(what, "beta", o->beta);
     if (status == MM_OK)
         status = mmi_objective_epsilon(what, o->epsilon);

@@ -76,6 +76,8 @@ static mm_status check_hidden(int64_t *rows, const mm_value_head *head, const mm
     if (hidden->dtype != MM_F32 || hidden->rank != 3 || hidden->shape[2] != head->C)
         return mmi_fail(MM_ERR_ARG, "%s: hidden is %s of rank %d and width %lld, must be f32 [B, T, %lld]", what,
                         mm_dtype_name(hidden->dtype), hidden->rank, (long long)hidden->shape[2], (long long)head->C);
+    if (hidden->reserved[0] != 0 || hidden->reserved[1] != 0)
+        return mmi_fail(MM_ERR_ARG, "%s: hidden's reserved words are set, both must be 0", what);
     *rows = hidden->shape[0] * hidden->shape[1];
     return MM_OK;
 }

@@ -207,6 +207,70 @@ START_TEST(estimates_refuse_a_field_they_do_not_know)
 }
 END_TEST
 
+/* What keeps a struct without padding may get a meaning one day: a program that sets it wants that, and must hear that
+ * it isn't there. */
+#define RESERVED(type, MACRO, call)                                                                                    \
+    do {                                                                                                               \
+        type given = MACRO;                                                                                            \
+        given.reserved = 1;                                                                                            \
+        ck_status(call, MM_ERR_ARG);                                                                                   \
+        ck_error_mentions("reserved");                                                                                 \
+    } while (0)
+
+START_TEST(makers_refuse_a_reserved_field_that_is_set)
+{
+    mm_context *made = NULL;
+    mm_optimizer *optimizer = NULL;
+    mm_adapter *adapter = NULL;
+    mm_report *report = NULL;
+    RESERVED(mm_context_options, MM_CONTEXT_OPTIONS_INIT, mm_context_create(model, &given, &made));
+    RESERVED(mm_adamw_options, MM_ADAMW_OPTIONS_INIT, mm_adamw_create(model, &given, &optimizer));
+    RESERVED(mm_muon_options, MM_MUON_OPTIONS_INIT, mm_muon_create(model, &given, &optimizer));
+    RESERVED(mm_adapter_options, MM_ADAPTER_OPTIONS_INIT, mm_adapter_create(model, &given, &adapter));
+    RESERVED(mm_report_options, MM_REPORT_OPTIONS_INIT, mm_report_create(scratch_directory(), &given, &report));
+    ck_assert(!made && !optimizer && !adapter && !report);
+}
+END_TEST
+
+START_TEST(estimates_and_objectives_refuse_a_reserved_field_that_is_set)
+{
+    mm_memory memory = MM_MEMORY_INIT;
+    mm_flops flops = MM_FLOPS_INIT;
+    RESERVED(mm_workload, MM_WORKLOAD_INIT, mm_estimate_memory(config, &given, &memory));
+    RESERVED(mm_workload, MM_WORKLOAD_INIT, mm_estimate_flops(config, &given, &flops));
+    const float logprobs[2] = { -1, -2 };
+    const double numbers[2] = { -1, -2 };
+    const int32_t mask[2] = { 1, 1 };
+    double advantages[2], returns[2];
+    mm_dpo_result d = MM_DPO_RESULT_INIT;
+    mm_policy_result p = MM_POLICY_RESULT_INIT;
+    RESERVED(mm_dpo_options, MM_DPO_OPTIONS_INIT, mm_dpo(&given, 1, 1, logprobs, numbers, mask, NULL, &d));
+    RESERVED(mm_policy_options, MM_POLICY_OPTIONS_INIT,
+             mm_policy_loss(&given, 2, 1, logprobs, logprobs, NULL, mask, numbers, NULL, &p));
+    RESERVED(mm_gae_options, MM_GAE_OPTIONS_INIT, mm_gae(&given, 2, 1, numbers, logprobs, mask, advantages, returns));
+}
+END_TEST
+
+START_TEST(a_view_whose_reserved_words_are_set_is_refused)
+{
+    float numbers[2 * 32] = { 0 }, values[2] = { 0 };
+    mm_view hidden = {
+        .data = numbers, .dtype = MM_F32, .rank = 3, .shape = { 1, 2, 32, 1 }, .strides = { 64, 32, 1 }
+    };
+    mm_value_head *head = NULL;
+    ck_ok(mm_value_head_create(model, NULL, &head));
+    ck_ok(mm_value_head_forward(head, &hidden, values));
+    for (int i = 0; i < 2; i++) {
+        hidden.reserved[i] = 1;
+        ck_status(mm_value_head_forward(head, &hidden, values), MM_ERR_ARG);
+        ck_error_mentions("reserved");
+        ck_status(mm_value_head_backward(head, &hidden, values, 1, NULL), MM_ERR_ARG);
+        hidden.reserved[i] = 0;
+    }
+    mm_value_head_free(head);
+}
+END_TEST
+
 /* An older program's result ends early: the fields it has are filled, and nothing behind them. */
 #define OLDER(type, MACRO, field, call)                                                                                \
     do {                                                                                                               \
@@ -256,6 +320,9 @@ static Suite *make_suite(void)
     tcase_add_test(c, data_and_training_refuse_a_field_they_do_not_know);
     tcase_add_test(c, running_refuses_a_field_it_does_not_know);
     tcase_add_test(c, estimates_refuse_a_field_they_do_not_know);
+    tcase_add_test(c, makers_refuse_a_reserved_field_that_is_set);
+    tcase_add_test(c, estimates_and_objectives_refuse_a_reserved_field_that_is_set);
+    tcase_add_test(c, a_view_whose_reserved_words_are_set_is_refused);
     tcase_add_test(c, results_fit_an_older_program);
     suite_add_tcase(suite, c);
     return suite;
