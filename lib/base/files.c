@@ -286,6 +286,23 @@ static void writer_release(mmi_writer *w)
     w->open = false;
 }
 
+/* Bytes of a file's name that its temporary name begins with. With all that is put behind them it is no longer than any
+ * file system's names, the shortest in use having 143. */
+#define KEPT 96
+
+/* How much of `path` comes before ".PID-SERIAL.tmp": its directory, and its name up to KEPT bytes, characters whole. */
+static int kept_length(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    size_t start = slash ? (size_t)(slash + 1 - path) : 0, length = strlen(path);
+    if (length - start <= KEPT)
+        return (int)length;
+    length = start + KEPT;
+    while (length > start && ((unsigned char)path[length] & 0xC0) == 0x80) /* UTF-8 goes on here */
+        length--;
+    return (int)length;
+}
+
 static atomic_uint serial;
 
 mm_status mmi_writer_open(mmi_writer *w, const char *path)
@@ -293,8 +310,12 @@ mm_status mmi_writer_open(mmi_writer *w, const char *path)
     struct stat info;
     memset(w, 0, sizeof *w);
     w->fd = -1;
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) /* or a file would take a device's place */
+    if (stat(path, &info) != 0) {
+        if (errno == ENAMETOOLONG) /* which the temporary name may not be */
+            return w->status = mmi_fail_errno(path, "create");
+    } else if (!S_ISREG(info.st_mode)) { /* or a file would take a device's place */
         return w->status = mmi_fail(MM_ERR_IO, "%s: is not a regular file", path);
+    }
     w->path = mmi_strdup(path);
     size_t room = strlen(path) + 48;
     w->temporary = mmi_alloc(room, 1);
@@ -304,7 +325,8 @@ mm_status mmi_writer_open(mmi_writer *w, const char *path)
         return w->status = mmi_fail_memory(BUFFER_SIZE, path);
     }
     do { /* several threads, or processes, may write side by side; a killed one may have left its file */
-        snprintf(w->temporary, room, "%s.%ld-%u.tmp", path, (long)getpid(), atomic_fetch_add(&serial, 1));
+        snprintf(w->temporary, room, "%.*s.%ld-%u.tmp", kept_length(path), path, (long)getpid(),
+                 atomic_fetch_add(&serial, 1));
         w->fd = open_descriptor(w->temporary, O_WRONLY | O_CREAT | O_EXCL);
     } while (w->fd < 0 && errno == EEXIST);
     if (w->fd < 0) {

@@ -57,7 +57,8 @@ mm_status mmi_reader_get(const mmi_reader *r, void *out, size_t size, size_t off
 /* Fine on one that is zeroed or closed. */
 void mmi_reader_close(mmi_reader *r);
 
-/* Writing a file under a temporary name beside its own, to be renamed when all is on disk.
+/* Writing a file under a temporary name beside its own, which is short enough wherever the file's own is, to be renamed
+ * when all is on disk.
  *
  *     mmi_writer w;
  *     status = mmi_writer_open(&w, path);

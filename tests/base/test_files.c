@@ -14,7 +14,7 @@
 #include "base/memory.h"
 #include "support.h"
 
-static char path[512], directory[320];
+static char path[640], directory[320];
 
 static void in_scratch(const char *name)
 {
@@ -128,6 +128,61 @@ START_TEST(two_writers_of_one_file_do_not_meet)
 }
 END_TEST
 
+/* A name of `length` bytes: letters of one byte, or of three behind `length % 3` of one. */
+static void long_name(char *name, size_t length, bool wide)
+{
+    size_t n = wide ? length % 3 : length;
+    memset(name, 'n', n);
+    for (; n < length; n += 3)
+        memcpy(name + n, "名", 3);
+    name[length] = '\0';
+}
+
+START_TEST(a_name_of_any_length_that_the_file_system_takes_can_be_written_to)
+{
+    static const size_t lengths[] = { 255, 254, 240, 219, 97, 96, 1 };
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        for (int wide = 0; wide < 2; wide++) {
+            char name[256];
+            mmi_writer other;
+            long_name(name, lengths[i], wide);
+            in_scratch(name);
+            ck_ok(mmi_write_file(path, "old", 3));
+            ck_ok(mmi_writer_open(&other, path));
+            ck_ok(mmi_write_file(path, "new", 3));
+            assert_holds(path, "new", 3);
+            mmi_writer_abandon(&other);
+            ck_assert_int_eq(count_entries(directory), 1);
+        }
+}
+END_TEST
+
+/* Two whose beginnings are the same do not meet either; and one that is too long is refused before anything is written.
+ */
+START_TEST(long_names_that_differ_at_their_ends_do_not_meet)
+{
+    char name[300], first[640];
+    long_name(name, 254, false);
+    strcat(name, "a");
+    in_scratch(name);
+    strcpy(first, path);
+    mmi_writer a, b;
+    ck_ok(mmi_writer_open(&a, path));
+    path[strlen(path) - 1] = 'b';
+    ck_ok(mmi_writer_open(&b, path));
+    ck_ok(mmi_writer_put(&a, "aaaa", 4));
+    ck_ok(mmi_writer_put(&b, "bb", 2));
+    ck_ok(mmi_writer_commit(&b));
+    ck_ok(mmi_writer_commit(&a));
+    assert_holds(first, "aaaa", 4);
+    assert_holds(path, "bb", 2);
+    strcat(path, "c");
+    ck_status(mmi_writer_open(&a, path), MM_ERR_IO);
+    ck_error_mentions("can't create");
+    ck_assert_int_eq(count_entries(directory), 2);
+}
+END_TEST
+
 /* Files may grow to `bytes`; more is an error, as on a full disk. */
 static void limit_file_size(rlim_t bytes)
 {
@@ -203,7 +258,7 @@ START_TEST(a_place_that_cannot_be_written_is_named)
     ck_error_mentions("missing/data");
     in_scratch("directory");
     ck_ok(mmi_make_directory(path));
-    char child[600];
+    char child[700];
     snprintf(child, sizeof child, "%s/child", path);
     ck_ok(mmi_write_file(child, "x", 1));
     ck_status(mmi_write_file(path, "x", 1), MM_ERR_IO); /* a directory that is not empty stands there */
@@ -336,7 +391,7 @@ START_TEST(directories_are_made_with_their_parents_and_removed_with_their_childr
     ck_ok(mmi_make_directory(path));
     ck_ok(mmi_make_directory(path));
     ck_assert(mmi_is_directory(path));
-    char file[600];
+    char file[700];
     snprintf(file, sizeof file, "%s/file", path);
     ck_ok(mmi_write_file(file, "x", 1));
     ck_assert(mmi_file_exists(file));
@@ -354,7 +409,7 @@ END_TEST
 START_TEST(removing_a_tree_does_not_follow_links)
 {
     in_scratch("tree");
-    char outside[512], link[600];
+    char outside[512], link[700];
     snprintf(outside, sizeof outside, "%s/outside", directory);
     snprintf(link, sizeof link, "%s/link", path);
     ck_ok(mmi_make_directory(path));
@@ -368,7 +423,7 @@ END_TEST
 START_TEST(a_finished_directory_is_renamed_into_place)
 {
     in_scratch("done");
-    char temporary[600];
+    char temporary[700];
     snprintf(temporary, sizeof temporary, "%s.tmp", path);
     ck_ok(mmi_make_directory(temporary));
     ck_ok(mmi_rename_synced(temporary, path));
@@ -398,6 +453,8 @@ static Suite *make_suite(void)
     tcase_add_test(c, many_small_pieces_make_the_same_file);
     tcase_add_test(c, an_abandoned_file_leaves_the_old_one);
     tcase_add_test(c, two_writers_of_one_file_do_not_meet);
+    tcase_add_test(c, a_name_of_any_length_that_the_file_system_takes_can_be_written_to);
+    tcase_add_test(c, long_names_that_differ_at_their_ends_do_not_meet);
     tcase_add_test(c, a_full_disk_is_a_status_and_the_old_file_stands);
     tcase_add_test(c, every_piece_added_to_a_file_is_there_whole_or_not_at_all);
     tcase_add_test(c, an_error_sticks_to_its_writer);
