@@ -104,7 +104,7 @@ int32_t mmi_path_count(void)
 const mmi_path *mmi_path_find(const char *name)
 {
     int32_t count = mmi_path_count();
-    if (!name || name[0] == '\0')
+    if (!name)
         return mmi_path_get(count - 1);
     for (int32_t i = 0; i < count; i++) {
         const mmi_path *path = mmi_path_get(i);

@@ -209,7 +209,7 @@ typedef struct mmi_path {
 } mmi_path;
 int32_t mmi_path_count(void);
 const mmi_path *mmi_path_get(int32_t index);
-/* By name; NULL or "" gives the fastest here. NULL result: no such path. */
+/* By name; NULL gives the fastest here. NULL result: no such path. */
 const mmi_path *mmi_path_find(const char *name);
 
 #endif

@@ -286,6 +286,9 @@ START_TEST(contexts_out_of_range_are_not_made)
     o.kernels = "abacus";
     ck_status(mm_context_create(model, &o, &context), MM_ERR_ARG);
     ck_error_mentions("abacus");
+    o.kernels = ""; /* a name, though of nothing: NULL is the fastest */
+    ck_status(mm_context_create(model, &o, &context), MM_ERR_ARG);
+    ck_error_mentions("kernels is \"\"");
     o = good;
     o.router_noise = NAN;
     ck_status(mm_context_create(model, &o, &context), MM_ERR_ARG);
