@@ -5,7 +5,8 @@
  *     evaluate choices --model DIR --data questions.jsonl  rows {"prompt", "choices": […], "answer": 0}
  *     evaluate prompts --model DIR --data prompts.jsonl    rows {"prompt", "expect": […]}: regression tests for models
  *
- * With --dtype the same is asked of the model in fewer bits, with --adapter of the model and what was learnt beside it.
+ * Rows are laid out as sft has them; a model that was trained on packed rows is measured on such with --pack. With
+ * --dtype the same is asked of the model in fewer bits, with --adapter of the model and what was learnt beside it.
  * Begin reading at main(): a model and its tokenizer are loaded, a context is planned, and one of four functions of
  * evaluate.h does the work. */
 #include "load_as.h"
@@ -45,14 +46,16 @@ static const char usage[] =
     "  --max-rows N      at most so many rows; of loss, batches (0: all)\n"
     "  --overlap N       of text: tokens that a window sees of the one before (0)\n"
     "  --kind NAME       of loss: text or chat rows (text)\n"
+    "  --form NAME       of loss: pad, pad3 or pack: how rows are laid out, as the model was trained (pad3)\n"
+    "  --pack            the same as --form pack\n"
     "  --threads N       0: one per processor (0)\n"
     "  --verbose         tell about every row";
 
 static struct {
-    const char *what, *model, *data, *dtype, *adapter, *kind;
+    const char *what, *model, *data, *dtype, *adapter, *kind, *form;
     long batch, max_length, max_rows, overlap, threads;
     int verbose;
-} o = { .kind = "text", .batch = 8, .max_length = 512 };
+} o = { .kind = "text", .form = "pad3", .batch = 8, .max_length = 512 };
 
 static long number(const char *name, const char *text)
 {
@@ -75,7 +78,7 @@ static void read_arguments(int argc, char **argv)
         { "--model", &o.model, NULL },           { "--data", &o.data, NULL },         { "--dtype", &o.dtype, NULL },
         { "--adapter", &o.adapter, NULL },       { "--kind", &o.kind, NULL },         { "--batch", NULL, &o.batch },
         { "--max-length", NULL, &o.max_length }, { "--max-rows", NULL, &o.max_rows }, { "--overlap", NULL, &o.overlap },
-        { "--threads", NULL, &o.threads },
+        { "--threads", NULL, &o.threads },       { "--form", &o.form, NULL },
     };
     enum { COUNT = sizeof options / sizeof *options };
     for (int i = 1; i < argc; i++) {
@@ -86,6 +89,8 @@ static void read_arguments(int argc, char **argv)
             exit(puts(usage) < 0 || fflush(stdout) != 0);
         else if (strcmp(argv[i], "--verbose") == 0)
             o.verbose = 1;
+        else if (strcmp(argv[i], "--pack") == 0)
+            o.form = "pack";
         else if (i == 1 && argv[i][0] != '-')
             o.what = argv[i];
         else if (k == COUNT || i + 1 == argc)
@@ -114,6 +119,17 @@ static void print_loss(const mm_evaluation *e)
            e->perplexity, e->bits_per_byte, (long long)e->tokens, (long long)e->bytes);
 }
 
+/* The training programs' names; of text, pad is without what begins and ends a row. */
+static int32_t read_form(void)
+{
+    static const char *const names[] = { "pad", "pad3", "pack" }; /* MM_ROWS_PAD, MM_ROWS_PAD3, MM_ROWS_PACK */
+    for (int32_t i = 0; i < 3; i++)
+        if (strcmp(o.form, names[i]) == 0)
+            return i;
+    fail("--form is pad, pad3 or pack");
+    return 0;
+}
+
 static void evaluate_loss(mm_context *context, mm_tokenizer *tokenizer, mm_dataset *dataset)
 {
     mm_loader *loader = NULL;
@@ -121,7 +137,7 @@ static void evaluate_loss(mm_context *context, mm_tokenizer *tokenizer, mm_datas
     mm_evaluation e = MM_EVALUATION_INIT;
     l.batch = (int32_t)o.batch;
     l.max_length = (int32_t)o.max_length;
-    l.form = MM_ROWS_PAD3;
+    l.form = read_form();
     l.trim = 1;
     l.shuffle = 0;
     if (strcmp(o.kind, "chat") != 0 && strcmp(o.kind, "text") != 0)

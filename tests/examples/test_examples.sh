@@ -278,6 +278,29 @@ evaluates_an_adapter() {
     awk '/^loss/ { loss[n++] = $2 } END { exit !(n == 2 && loss[1] < 0.75 * loss[0]) }' "$work/loss"
 }
 
+# The loss that a training run tells of its validation is the one of the same rows in the same form; packed ones lose nothing at --max-seq-len.
+evaluates_as_training_did() {
+    head -n 40 "$work/a.jsonl" >"$work/held.jsonl"
+    for form in pad pad3 pack; do
+        "$bin/pretrain" --tokenizer "$work/tokenizer" --data-path "$work/a.jsonl" --validation-path "$work/held.jsonl" \
+            --hidden-size 64 --num-hidden-layers 1 --max-seq-len 32 --batch-size 4 --accumulation-steps 1 --learning-rate 0.003 \
+            --max-steps 20 --form $form --save-dir "$work/$form" >"$work/log" || return 1
+        told=$(sed -n 's/^validation after step 20: loss: \([0-9.]*\),.*/\1/p' "$work/log")
+        "$bin/evaluate" loss --form $form --model "$work/$form/pretrain" --data "$work/held.jsonl" --batch 4 --max-length 32 >"$work/loss" || return 1
+        echo "$form $told $(tr '\n' ' ' <"$work/loss")"
+    done | tee "$work/forms"
+    # packed rows follow each other in another order when they are shuffled, and are cut in other places
+    awk '{ d = $2 - $4; tokens[$1] = $14; if (NF < 17 || d * d > ($1 == "pack" ? 4e-4 : 2e-8)) bad = 1 }
+         END { exit bad || !(tokens["pad"] <= tokens["pad3"] && tokens["pad3"] < tokens["pack"]) }' "$work/forms" || return 1
+    for form in "--pack" ""; do
+        # shellcheck disable=SC2086
+        "$bin/evaluate" loss $form --model "$work/pack/pretrain" --data "$work/held.jsonl" --batch 4 --max-length 32 || return 1
+    done >"$work/loss"
+    cat "$work/loss"
+    awk -v pack="$(awk '/^pack/ { print $14 }' "$work/forms")" -v pad3="$(awk '/^pad3/ { print $14 }' "$work/forms")" \
+        '/tokens,/ { n[k++] = $1 } END { exit !(n[0] == pack && n[1] == pad3) }' "$work/loss"
+}
+
 evaluates_choices() {
     printf '{"prompt": "Once upon", "choices": [" a time", "}#{}#{"], "answer": 0}' >"$work/questions.jsonl"
     "$bin/evaluate" choices --model "$model" --data "$work/questions.jsonl" --verbose >"$work/choices" && cat "$work/choices" &&
@@ -373,6 +396,9 @@ check "generate names an adapter that is missing" refuses "/no/such" \
     generate --model "$model" --prompt hi --adapter /no/such
 check "evaluate gives the loss of a text and of rows" evaluates_text
 check "evaluate asks a model with its adapter" evaluates_an_adapter
+check "evaluate lays rows out as training did" evaluates_as_training_did
+check "evaluate refuses a form that there is not" refuses "--form is pad, pad3 or pack" \
+    evaluate loss --model "$model" --data "$work/a.jsonl" --form dense
 check "evaluate picks the likelier ending" evaluates_choices
 check "evaluate tells which prompts did not pass" evaluates_prompts
 check "evaluate names the row that is no question" refuses "prompts.jsonl:1" \
