@@ -12,10 +12,10 @@
 
 #include "common.h"
 
-static char *student = "full_sft", *teacher = "full_sft", *teacher_cache, *write_cache;
+static char *teacher = "full_sft", *teacher_cache, *write_cache;
 static double alpha = 0.5, temperature = 1.5, top_k = 32, nothing, text;
 static const option_row own[] = {
-    { "from-student-weight", TEXT, &student, "NAME  of the model that learns, or its directory" },
+    { "from-student-weight", TEXT, &o.from_weight, "NAME  of the model that learns, or its directory" },
     { "from-teacher-weight", TEXT, &teacher, "NAME  of the model that teaches, or its directory" },
     { "alpha", REAL, &alpha, "X     share of the cross-entropy, from 0 to 1" },
     { "temperature", REAL, &temperature, "X     of both distributions" },
@@ -34,13 +34,13 @@ static const option_row own[] = {
 int main(int argc, char **argv)
 {
     o.data_path = "dataset/sft_mini_512.jsonl";
+    o.from_weight = "full_sft";
     o.save_weight = "full_dist";
     o.epochs = 6;
     o.learning_rate = 5e-6;
     o.max_seq_len = 340;
     read_options(argc, argv, "Teach a small model what a large one knows.", own);
 
-    o.from_weight = student;
     mm_tokenizer *tokenizer = load_tokenizer();
     int32_t kind = text > 0 ? MM_ROW_TEXT : MM_ROW_CHAT;
     mm_loader *loader = make_loader(o.data_path, tokenizer, kind, MM_ROWS_PAD3);
@@ -50,7 +50,7 @@ int main(int argc, char **argv)
         printf("what the teacher says is in %s\n", write_cache);
         mm_model_free(wise);
     } else {
-        mm_model *model = load_model(student);
+        mm_model *model = load_model(o.from_weight);
         mm_trainer_options options = trainer_options(tokenizer, kind, MM_ROWS_PAD3);
         mm_distill_options distill = MM_DISTILL_OPTIONS_INIT;
         distill.alpha = alpha;

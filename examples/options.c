@@ -29,24 +29,54 @@ static void show_default(const option_row *row)
     putchar('\n');
 }
 
-/* A program's own option stands before a shared one of its name. */
-static int is_listed(const option_row *row, const option_row *own, int is_own)
+/* Can a shared option be given by its name, or is that one of the program's own? */
+static int is_within_reach(const option_row *row, const option_row *own)
 {
-    int hidden = !row->help;
-    for (; !is_own && own->name; own++)
-        hidden |= strcmp(row->name, own->name) == 0;
-    return !hidden;
+    while (own->name && strcmp(row->name, own->name) != 0)
+        own++;
+    return row->help && !own->name;
+}
+
+/* The shared option that sets what an own one does, by another name; NULL: there is none. */
+static const option_row *shared_twin(const option_row *row, const option_row *const tables[2])
+{
+    for (const option_row *other = tables[1]; other->name; other++)
+        if (other->to == row->to && is_within_reach(other, tables[0]))
+            return other;
+    return NULL;
+}
+
+static int is_listed(const option_row *row, const option_row *const tables[2], int table)
+{
+    if (!row->help || table == 0)
+        return row->help != NULL;
+    for (const option_row *own = tables[0]; own->name; own++)
+        if (own->help && own->to == row->to)
+            return 0;
+    return is_within_reach(row, tables[0]);
+}
+
+static void list(const char *heading, const option_row *const tables[2], int table)
+{
+    for (const option_row *row = tables[table]; row->name; row++) {
+        if (row->kind == HEADING)
+            heading = row->name;
+        if (!is_listed(row, tables, table))
+            continue;
+        if (heading)
+            printf("\n%s:\n", heading);
+        heading = NULL;
+        const option_row *twin = table == 0 ? shared_twin(row, tables) : NULL;
+        printf("  --%-19s %s%s%s", row->name, row->help, twin ? "; also --" : "", twin ? twin->name : "");
+        show_default(row);
+    }
 }
 
 static void help(const char *about, const option_row *const tables[2])
 {
-    printf("usage: %s [OPTION VALUE]...\n\n%s Ctrl-C saves and stops.\n\n", program, about);
-    for (int table = 0; table < 2; table++)
-        for (const option_row *row = tables[table]; row->name; row++)
-            if (is_listed(row, tables[0], table == 0)) {
-                printf("  --%-19s %s", row->name, row->help);
-                show_default(row);
-            }
+    printf("usage: %s [OPTION VALUE]...\n\n%s Ctrl-C saves and stops.\n", program, about);
+    list("This program's own", tables, 0);
+    list(NULL, tables, 1);
     puts("\n--device, --num-workers, --use-compile, --use-wandb and --wandb-project are taken\n"
          "as MiniMind takes them, and have no effect here.");
 }
@@ -82,6 +112,8 @@ void read_tables(int argc, char **argv, const char *about, const option_row *own
     int count = 0, which, found;
     for (int t = 0; t < 2; t++)
         for (const option_row *row = tables[t]; row->name && count < 95; row++) {
+            if (row->kind == HEADING)
+                continue;
             rows[count] = row;
             table[count++] = (struct option){ row->name, row->kind == FLAG ? no_argument : required_argument, NULL, 0 };
         }

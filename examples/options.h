@@ -14,8 +14,9 @@ void check(mm_status status);
 /* The name that the program was called by. */
 extern const char *program;
 
-/* A table of options ends with a NULL name. A help of NULL keeps one off the list. */
-enum { TEXT, COUNT, REAL, FLAG, LIST };
+/* A table of options ends with a NULL name. A help of NULL keeps one off the list. The name of a HEADING stands over
+ * the options behind it. */
+enum { TEXT, COUNT, REAL, FLAG, LIST, HEADING };
 typedef struct option_row {
     const char *name;
     int kind;
@@ -29,7 +30,8 @@ typedef struct text_list {
     int32_t count;
 } text_list;
 
-/* Read the command line by two tables, the program's own and what it shares; --help prints `about` and both of them. */
+/* Read the command line by two tables, the program's own and what it shares; --help prints `about` and both of them. An
+ * own option stands before a shared one of its name; one that sets what a shared one does is listed in its stead. */
 void read_tables(int argc, char **argv, const char *about, const option_row *own, const option_row *shared);
 
 /* The place of `name` in a list that ends with NULL; fails if it has none. */

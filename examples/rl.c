@@ -18,14 +18,15 @@
 
 static char *algorithm = "grpo";
 static double group = 8, max_new_tokens = 4, beta = 0.02, updates = 1, temperature = 1;
-static double lessons = 1500, min_chars, max_chars, repetition;
+static double lessons = 1500, min_chars, max_chars, repetition, epochs;
 static const option_row own[] = {
     { "algorithm", TEXT, &algorithm, "NAME  grpo, cispo or ppo" },
-    { "model", TEXT, &o.from_weight, "DIR   a model to begin from; none: a small one is made" },
-    { "work-dir", TEXT, &o.save_dir, "DIR   the same as --save-dir" },
-    { "steps", COUNT, &o.max_steps, "N     the same as --max-steps" },
-    { "batch", COUNT, &o.batch_size, "N     questions a step, the same as --batch-size" },
-    { "max-length", COUNT, &o.max_seq_len, "N     of a question, in tokens, the same as --max-seq-len" },
+    { "model", TEXT, &o.from_weight,
+      "DIR   a model to begin from, or its NAME in SAVE_DIR; none: a small one is made" },
+    { "work-dir", TEXT, &o.save_dir, "DIR   the model comes to DIR/model, checkpoints and report to DIR/model.run" },
+    { "steps", COUNT, &o.max_steps, "N     stop after so many steps" },
+    { "batch", COUNT, &o.batch_size, "N     questions a step" },
+    { "max-length", COUNT, &o.max_seq_len, "N     of a question, in tokens" },
     { "group", COUNT, &group, "N     answers to each question" },
     { "max-new-tokens", COUNT, &max_new_tokens, "N     of an answer" },
     { "beta", REAL, &beta, "X     how much staying near the reference counts" },
@@ -36,6 +37,7 @@ static const option_row own[] = {
       "N     half a reward more for an answer from so long, half a reward less for others" },
     { "max-chars", COUNT, &max_chars, "N     to so long; MiniMind has 20 and 800, 0: no matter" },
     { "repetition", COUNT, &repetition, "0|1   1: less for saying the same again, as MiniMind has it" },
+    { "epochs", COUNT, &epochs, NULL }, /* as many as the steps take */
     { NULL, 0, NULL, NULL },
 };
 

@@ -13,6 +13,20 @@ helps() {
     "$bin/$1" --help >"$work/help" && grep -q '^usage: ' "$work/help"
 }
 
+# lists_once PROGRAM [NAME…]   Under headings, each option in one line; NAMEs that mean the same as another one have none of their own.
+lists_once() {
+    helps "$1" && cat "$work/help" || return 1
+    for heading in "This program's own" "Model and data" "Training" "Checkpoints and reports" "Several processes"; do
+        [ "$(grep -cx "$heading:" "$work/help")" -eq 1 ] || return 1
+    done
+    grep -oE '^  --[a-z-]+' "$work/help" | sort >"$work/listed"
+    shift
+    for name; do
+        ! grep -qx "  --$name" "$work/listed" && grep -qE ".*[^ ].*also --$name( |$)" "$work/help" || return 1
+    done
+    [ "$(wc -l <"$work/listed")" -gt 40 ] && uniq -d "$work/listed" | nothing
+}
+
 # Fails with status 1, says why on standard error in one line that begins with the program's name, and prints nothing.
 refuses() {
     said=$1
@@ -317,6 +331,12 @@ evaluates_prompts() {
 for program in bench dataset distill dpo embed evaluate generate lora make_corpus params pretrain rl sft tokenize train_tokenizer; do
     check "$program --help says how it is used" helps $program
 done
+for program in pretrain sft dpo; do
+    check "$program --help lists its options once, under headings" lists_once $program
+done
+check "distill --help lists its options once, under headings" lists_once distill from-weight
+check "lora --help lists its options once, under headings" lists_once lora from-weight save-weight lora-rank lora-targets
+check "rl --help lists its options once, under headings" lists_once rl from-weight save-dir max-steps batch-size max-seq-len
 for program in train prefill decode batch scaling kernels start; do
     check "bench $program gives its figures as JSON" bench_measures $program
 done
