@@ -229,6 +229,40 @@ generates_with_an_adapter() {
         cmp "$work/before" "$work/after" && ! cmp -s "$work/before" "$work/with"
 }
 
+# In half the room, with its tokenizer, and the same words as from weights that are turned into fewer bits when they are loaded.
+converts() {
+    "$bin/convert" --model "$model" --dtype bf16 --out "$work/half" &&
+        [ $(($(wc -c <"$work/half/model.safetensors") * 10)) -lt $(($(wc -c <"$model/model.safetensors") * 6)) ] &&
+        "$bin/generate" --model "$model" --dtype bf16 --prompt "hi" --greedy --max-new-tokens 8 >"$work/loaded" &&
+        "$bin/generate" --model "$work/half" --prompt "hi" --greedy --max-new-tokens 8 | cmp "$work/loaded" - &&
+        printf 'hi\n' | "$bin/chat" --model "$work/half" --temperature 0 --max-new-tokens 4 &&
+        "$bin/convert" --model "$work/half" --dtype f32 --out "$work/whole" &&
+        "$bin/generate" --model "$work/whole" --prompt "hi" --greedy --max-new-tokens 8
+}
+
+merges_an_adapter() {
+    "$bin/convert" --model "$model" --adapter "$work/lora/well" --out "$work/merged" &&
+        "$bin/generate" --model "$work/merged" --prompt "hi" --greedy --max-new-tokens 8 | cmp "$work/with" - &&
+        "$bin/convert" --model "$work/bare" --dtype bf16 --out "$work/bare-half" && [ ! -e "$work/bare-half/tokenizer.json" ] &&
+        "$bin/generate" --model "$work/bare-half" --prompt-ids 5,17,9 --greedy --max-new-tokens 2
+}
+
+# What can't be converted leaves nothing behind.
+refuses_to_convert() {
+    "$bin/pretrain" --tokenizer "$work/tokenizer" --data-path "$work/a.jsonl" --hidden-size 32 --num-hidden-layers 1 \
+        --max-seq-len 32 --batch-size 2 --save-dir "$work/other" --max-steps 1 >"$work/log" || return 1
+    refuses "adapter_model.safetensors" convert --model "$work/other/pretrain" --adapter "$work/lora/well" --out "$work/none" &&
+        refuses "/no/such/model" convert --model /no/such/model --out "$work/none" &&
+        refuses "/no/such/adapter" convert --model "$model" --adapter /no/such/adapter --out "$work/none" &&
+        refuses "a.jsonl" convert --model "$model" --out "$work/a.jsonl" &&
+        refuses "model.safetensors" convert --model "$work/cut" --out "$work/none" &&
+        refuses "--dtype is f32 or bf16" convert --model "$model" --dtype f8 --out "$work/none" &&
+        refuses "--dtype is f32 or bf16" convert --model "$model" --dtype q8_0 --out "$work/none" &&
+        refuses "--model and --out" convert --model "$model" && refuses "--model and --out" convert --out "$work/none" &&
+        refuses "--no-such" convert --no-such 1 && refuses "--out lacks" convert --model "$model" --out &&
+        [ ! -e "$work/none" ]
+}
+
 chats_with_an_adapter() {
     printf 'hi\n/adapters\nhi\n' | "$bin/chat" --model "$model" --adapter "$work/lora/well" --temperature 0 --max-new-tokens 8 \
         >"$work/talk" 2>"$work/prompts" && cat "$work/talk" && [ "$(cat "$work/prompts")" = "adapters off" ]
@@ -328,7 +362,7 @@ evaluates_prompts() {
     grep -q '^FAILED: Once upon$' "$work/prompts" && grep -q '^0 of 1 prompts passed$' "$work/prompts"
 }
 
-for program in bench dataset distill dpo embed evaluate generate lora make_corpus params pretrain rl sft tokenize train_tokenizer; do
+for program in bench convert dataset distill dpo embed evaluate generate lora make_corpus params pretrain rl sft tokenize train_tokenizer; do
     check "$program --help says how it is used" helps $program
 done
 for program in pretrain sft dpo; do
@@ -426,6 +460,9 @@ check "evaluate names the row that is no question" refuses "prompts.jsonl:1" \
 check "evaluate refuses a dtype that there is not" refuses "dtype" \
     evaluate text --model "$model" --data "$work/story.txt" --dtype f8
 check "a truncated model can be made" truncated_model
+check "convert turns weights into fewer bits and back" converts
+check "convert takes an adapter into its model" merges_an_adapter
+check "convert names what can't be converted, and leaves nothing" refuses_to_convert
 check "generate names a weight file that is cut short" refuses "model.safetensors" \
     generate --model "$work/cut" --prompt-ids 5
 finish

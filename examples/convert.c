@@ -1,0 +1,117 @@
+/* convert: a model from one directory in another, in fewer bits or with an adapter taken into its weights.
+ *
+ *     convert --model out/full_sft --dtype bf16 --out half                        half the size, to run with
+ *     convert --model out/full_sft --adapter out/lora/identity --out identity     a model that needs no adapter
+ *
+ * Begin reading at main(): a model is loaded, two calls that each make another one of it may follow, and what came
+ * of it is saved with its tokenizer. Weights in blocks (q8_0, q4_0) have no place in a file: generate and chat make
+ * them as they load. */
+#define _POSIX_C_SOURCE 200809L
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "load_as.h"
+
+static void fail(const char *what, const char *which)
+{
+    fprintf(stderr, "convert: %s%s\n", what, which);
+    exit(EXIT_FAILURE);
+}
+
+/* Every call that can fail returns a status; mm_last_error() has the story behind it. */
+static void check(mm_status status)
+{
+    if (status != MM_OK)
+        fail(mm_last_error(), "");
+}
+
+static const char usage[] = "usage: convert --model DIR [--adapter DIR] [--dtype NAME] --out DIR\n"
+                            "\n"
+                            "Save the model in DIR to another directory, with its tokenizer.\n"
+                            "\n"
+                            "  --model DIR    the model, which stays as it is\n"
+                            "  --adapter DIR  an adapter of it, to be taken into its weights\n"
+                            "  --dtype NAME   f32 or bf16: what the weights are turned into (as stored)\n"
+                            "  --out DIR      where it comes to; what is there is replaced\n"
+                            "  --help         show this";
+
+static const char *source, *adapter_directory, *dtype, *out;
+
+static void read_arguments(int argc, char **argv)
+{
+    static const struct {
+        const char *name, **to;
+    } options[] = {
+        { "--model", &source }, { "--adapter", &adapter_directory }, { "--dtype", &dtype }, { "--out", &out }
+    };
+    enum { COUNT = sizeof options / sizeof *options };
+    for (int i = 1; i < argc; i += 2) {
+        int k = 0;
+        if (strcmp(argv[i], "--help") == 0)
+            exit(puts(usage) < 0 || fflush(stdout) != 0);
+        while (k < COUNT && strcmp(argv[i], options[k].name) != 0)
+            k++;
+        if (k == COUNT)
+            fail("no such option, see --help: ", argv[i]);
+        if (i + 1 == argc)
+            fail(argv[i], " lacks its value; see --help");
+        *options[k].to = argv[i + 1];
+    }
+    if (!source || !out)
+        fail("it takes --model and --out; see --help", "");
+    if (dtype && strcmp(dtype, "f32") != 0 && strcmp(dtype, "bf16") != 0)
+        fail("--dtype is f32 or bf16, of which files can be made, not ", dtype);
+}
+
+/* The model with the adapter in its weights, in place of the model. */
+static void merge(mm_model **model)
+{
+    mm_adapter *adapter = NULL;
+    mm_model *merged = NULL;
+    check(mm_adapter_load(*model, adapter_directory, &adapter));
+    check(mm_adapter_merge(*model, &adapter, NULL, 1, &merged));
+    mm_adapter_free(adapter);
+    mm_model_free(*model);
+    *model = merged;
+}
+
+static void cast(mm_model **model, int32_t to)
+{
+    mm_model *other = NULL;
+    check(mm_model_cast(*model, to, &other));
+    mm_model_free(*model);
+    *model = other;
+}
+
+/* A model that runs on ids alone may have none. */
+static mm_tokenizer *load_tokenizer(void)
+{
+    char path[4096];
+    mm_tokenizer *tokenizer = NULL;
+    snprintf(path, sizeof path, "%s/tokenizer.json", source);
+    if (access(path, F_OK) == 0)
+        check(mm_tokenizer_load(source, &tokenizer));
+    return tokenizer;
+}
+
+int main(int argc, char **argv)
+{
+    read_arguments(argc, argv);
+    mm_model *model = NULL;
+    check(load_as(source, dtype ? "f32" : NULL, &model)); /* an adapter adds to all the bits there will be */
+    mm_tokenizer *tokenizer = load_tokenizer();
+    if (adapter_directory)
+        merge(&model);
+    if (dtype && strcmp(dtype, "bf16") == 0)
+        cast(&model, MM_BF16);
+    check(mm_model_save(model, out));
+    if (tokenizer)
+        check(mm_tokenizer_save(tokenizer, out));
+    printf("the model is in %s%s\n", out, tokenizer ? "" : ", without a tokenizer, as it was");
+    mm_tokenizer_free(tokenizer);
+    mm_model_free(model);
+    return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
