@@ -12,10 +12,12 @@ mm_status load_as(const char *directory, const char *dtype, mm_model **out)
         i++;
     if (i == COUNT)
         return mm_set_last_error(MM_ERR_ARG, "--dtype is f32, bf16, q8_0 or q4_0");
+    mm_load_options as_stored = MM_LOAD_OPTIONS_INIT;
+    as_stored.keep_dtype = 1;
     if (!dtype)
-        return mm_model_load(directory, NULL, out);
+        return mm_model_load(directory, &as_stored, out);
     mm_model *stored = NULL;
-    mm_status status = mm_model_load(directory, NULL, &stored);
+    mm_status status = mm_model_load(directory, &as_stored, &stored);
     if (status == MM_OK)
         status = i < 2 ? mm_model_cast(stored, dtypes[i], out) : mm_model_quantize(stored, dtypes[i], out);
     mm_model_free(stored);

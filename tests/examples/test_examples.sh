@@ -247,6 +247,14 @@ merges_an_adapter() {
         "$bin/generate" --model "$work/bare-half" --prompt-ids 5,17,9 --greedy --max-new-tokens 2
 }
 
+# Without --dtype weights are what they are in the file, also when an adapter is added to them.
+keeps_what_is_stored() {
+    "$bin/convert" --model "$work/half" --adapter "$work/lora/well" --out "$work/merged-half" && ls -l "$work/half" "$work/merged-half" &&
+        [ "$(wc -c <"$work/merged-half/model.safetensors")" -eq "$(wc -c <"$work/half/model.safetensors")" ] &&
+        "$bin/generate" --model "$work/half" --adapter "$work/lora/well" --prompt "hi" --greedy --max-new-tokens 2 &&
+        "$bin/evaluate" loss --kind chat --model "$work/merged-half" --data "$work/chat.jsonl" --batch 1 --max-length 48
+}
+
 # What can't be converted leaves nothing behind.
 refuses_to_convert() {
     "$bin/pretrain" --tokenizer "$work/tokenizer" --data-path "$work/a.jsonl" --hidden-size 32 --num-hidden-layers 1 \
@@ -462,6 +470,7 @@ check "evaluate refuses a dtype that there is not" refuses "dtype" \
 check "a truncated model can be made" truncated_model
 check "convert turns weights into fewer bits and back" converts
 check "convert takes an adapter into its model" merges_an_adapter
+check "convert keeps what is stored as it is" keeps_what_is_stored
 check "convert names what can't be converted, and leaves nothing" refuses_to_convert
 check "generate names a weight file that is cut short" refuses "model.safetensors" \
     generate --model "$work/cut" --prompt-ids 5
