@@ -119,7 +119,7 @@ static mm_status parse_json(call *c, mmi_json **out)
     return mmi_fail(MM_OK, "%s", before);
 }
 
-/* What it can't be put into a message with is no use to a program that goes on talking. */
+/* Arguments that can't be put into a message are no use to a program that goes on talking. */
 static void check_depth(call *c)
 {
     size_t depth = c->arguments_quoted ? 0 : mmi_json_depth(c->arguments.bytes, c->arguments.length);

@@ -214,7 +214,7 @@ static ALWAYS_INLINE void begin_totals(vf total[GROUP], const part *p, const cur
     square to = square_of(p, c);
     UNROLL
     for (int i = 0; i < GROUP; i++)
-        __asm__ volatile("prefetchw %0" : : "m"(*row_of(&to, i)));
+        fetch_to_write(row_of(&to, i));
     UNROLL
     for (int i = 0; i < GROUP; i++)
         total[i] = vf_zero();

@@ -163,7 +163,7 @@ static ALWAYS_INLINE void fetch_c(const block *t)
         const unsigned char *row = (const unsigned char *)(t->c + i * t->ldc);
         UNROLL
         for (int at = 0; at < TILE_COLS * (int)sizeof(float); at += LINE)
-            __builtin_prefetch(row + at, 1);
+            fetch_to_write(row + at);
     }
 }
 

@@ -83,6 +83,17 @@
 #define IN_ORDER(sum) __asm__("" : "+w"(sum))
 #endif
 
+/* Ask for a line that will be written. GCC makes an instruction of __builtin_prefetch(p, 1) only if it is told of one
+ * that all processors with AVX2 know, or take for nothing. */
+static ALWAYS_INLINE void fetch_to_write(const void *p)
+{
+#if ISA_IS_X86
+    __asm__ volatile("prefetchw %0" : : "m"(*(const char *)p));
+#else
+    __builtin_prefetch(p, 1);
+#endif
+}
+
 /* The next VL numbers, or the `left` that remain of an array and zeros behind them. */
 static inline vf vf_get(const float *p, int64_t left)
 {
