@@ -33,7 +33,7 @@ static void at_length(const options *o, mm_model *model, int length)
     how.max_length = length;
     how.threads = o->threads;
     how.kernels = o->kernels;
-    how.compute = o->compute;
+    how.compute = compute_of(o, MM_F32);
     die_if(mm_config_get_int(mm_model_config(model), "vocab_size", &vocab_size), "config");
     mm_workload workload = MM_WORKLOAD_INIT;
     mm_memory memory = MM_MEMORY_INIT;

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #define MOST_RUNS 64
+#define AS_WEIGHTS (-1) /* for options.compute */
 
 typedef struct options {
     const char *what, *preset, *kernels, *data, *tokenizer, *of;
@@ -70,6 +71,9 @@ double reading_rate(const reading *r, int threads);
 void reading_close(reading *r);
 
 /* --- work.c: what is measured, to be run again and again --- */
+
+/* What products with weights of `dtype` round to: what was asked for, or as the peers have it, bf16 where weights are. */
+int32_t compute_of(const options *o, int32_t dtype);
 
 typedef struct work {
     const options *o;

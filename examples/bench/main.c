@@ -41,8 +41,8 @@ static int usage_text(FILE *to)
                 "  --new-tokens N      tokens to decode (128)\n"
                 "  --sequences N       generated together, at most 1024 (16)\n"
                 "  --dtype NAME        of the weights in inference: f32, bf16, q8_0 or q4_0 (f32)\n"
-                "  --compute NAME      what products round their operands to: f32, bf16 or f16 (f32, but for weights in\n"
-                "                      bf16, which rows of that type meet in other programs, too, bf16)\n"
+                "  --compute NAME      what products round their operands to: f32, bf16 or f16 (bf16 where weights\n"
+                "                      are, else f32)\n"
                 "  --cache-dtype NAME  of keys and values: f32, bf16 or q8_0 (f32)\n"
                 "  --threads N         (2)\n"
                 "  --repeat N          counted runs, 1 to %d (5)\n"
@@ -117,14 +117,6 @@ static bool take_option(options *o, int c)
     }
 }
 
-/* As the peers have it: weights of 16 bits meet rows of 16 bits. Weights are trained, and compared, in float32. */
-static int32_t default_compute(const options *o)
-{
-    const bool of_weights = strcmp(o->what, "prefill") == 0 || strcmp(o->what, "decode") == 0 ||
-                            strcmp(o->what, "batch") == 0 || strcmp(o->what, "start") == 0;
-    return of_weights && o->dtype == MM_BF16 ? MM_BF16 : MM_F32;
-}
-
 int main(int argc, char **argv)
 {
     options o = { .preset = "minimind2-small",
@@ -133,13 +125,11 @@ int main(int argc, char **argv)
                   .repeat = 5,
                   .new_tokens = 128,
                   .sequences = 16,
-                  .compute = -1 };
+                  .compute = AS_WEIGHTS };
     for (int c; (c = getopt_long(argc, argv, "h", names, NULL)) != -1;)
         if (!take_option(&o, c))
             return usage_text(c == 'h' ? stdout : stderr);
     o.what = optind + 1 == argc ? argv[optind] : "";
-    if (o.compute < 0)
-        o.compute = default_compute(&o);
     if (o.length == 0)
         o.length = strcmp(o.what, "attention") == 0 ? 8192 : 512;
     if (o.processor_time && o.threads != 1) {

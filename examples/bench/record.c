@@ -6,13 +6,14 @@ static bool as_json;
 
 void record_begin(const options *o, const char *what, int32_t dtype, int threads, const char *kernels)
 {
+    const char *compute = mm_dtype_name(compute_of(o, dtype));
     as_json = o->json;
     if (as_json)
         printf("{\"what\": \"%s\", \"preset\": \"%s\", \"dtype\": \"%s\", \"threads\": %d, \"kernels\": \"%s\", \"compute\": \"%s\"",
-               what, o->preset, mm_dtype_name(dtype), threads, kernels, mm_dtype_name(o->compute));
+               what, o->preset, mm_dtype_name(dtype), threads, kernels, compute);
     else
         printf("%s %s, %s, computed in %s, %d threads, %s\n", what, o->preset, mm_dtype_name(dtype),
-               mm_dtype_name(o->compute), threads, kernels);
+               compute, threads, kernels);
 }
 
 void record_rates(const char *key, rates r)

@@ -40,7 +40,7 @@ static void start_once(const options *o, const mm_config *config, const char *di
     mapped.map = 1;
     how.threads = o->threads;
     how.kernels = o->kernels;
-    how.compute = o->compute;
+    how.compute = compute_of(o, MM_F32);
     once.prompts = &prompt;
     once.prompt_lengths = &length;
     once.max_new_tokens = 1;

@@ -38,7 +38,14 @@ double weight_bytes(const mm_config *config, int32_t dtype)
     return (double)memory.weights * (double)count.active / (double)count.total;
 }
 
-static mm_context_options begin(work *w, const options *o, int threads, const char *kernels)
+int32_t compute_of(const options *o, int32_t dtype)
+{
+    if (o->compute != AS_WEIGHTS)
+        return o->compute;
+    return dtype == MM_BF16 ? MM_BF16 : MM_F32;
+}
+
+static mm_context_options begin(work *w, const options *o, int32_t dtype, int threads, const char *kernels)
 {
     *w = (work){ .o = o };
     die_if(mm_config_create(o->preset, &w->config), "preset");
@@ -46,7 +53,7 @@ static mm_context_options begin(work *w, const options *o, int threads, const ch
     mm_context_options how = MM_CONTEXT_OPTIONS_INIT;
     how.threads = threads;
     how.kernels = kernels;
-    how.compute = o->compute;
+    how.compute = compute_of(o, dtype);
     return how;
 }
 
@@ -94,7 +101,7 @@ static void open_loader(work *w)
 
 void open_train(work *w, const options *o, int threads, const char *kernels)
 {
-    mm_context_options how = begin(w, o, threads, kernels);
+    mm_context_options how = begin(w, o, MM_F32, threads, kernels);
     how.mode = MM_TRAIN;
     how.max_batch = o->batch;
     how.max_length = o->length;
@@ -150,7 +157,7 @@ static void open_inference(work *w, mm_context_options *how, int tokens)
 
 void open_prefill(work *w, const options *o, int threads, const char *kernels)
 {
-    mm_context_options how = begin(w, o, threads, kernels);
+    mm_context_options how = begin(w, o, o->dtype, threads, kernels);
     how.max_length = o->length;
     open_inference(w, &how, o->length);
     w->run = run_prefill;
@@ -158,7 +165,7 @@ void open_prefill(work *w, const options *o, int threads, const char *kernels)
 
 void open_decode(work *w, const options *o, int threads, const char *kernels)
 {
-    mm_context_options how = begin(w, o, threads, kernels);
+    mm_context_options how = begin(w, o, o->dtype, threads, kernels);
     how.max_length = 1;
     open_inference(w, &how, o->new_tokens);
     w->run = run_decode;
@@ -190,7 +197,7 @@ static void run_batch(work *w)
 
 void open_batch(work *w, const options *o, int threads, const char *kernels)
 {
-    mm_context_options how = begin(w, o, threads, kernels);
+    mm_context_options how = begin(w, o, o->dtype, threads, kernels);
     how.max_batch = w->sequences = o->sequences;
     how.max_length = PROMPT;
     how.max_context = PROMPT + o->new_tokens;

@@ -388,6 +388,8 @@ check "bench lets weights in bf16 meet rows in bf16" bench_computes_in bf16 deco
 check "bench lets weights in bf16 meet rows in float32 where asked to" bench_computes_in f32 prefill --dtype bf16 --compute f32
 check "bench computes in float32 otherwise" bench_computes_in f32 batch --dtype q8_0
 check "bench trains in float32 whatever is stored" bench_computes_in f32 train --dtype bf16
+check "bench starts in float32, which it saves" bench_computes_in f32 start --dtype bf16
+check "bench compares what it measures alone" bench_computes_in bf16 scaling --of decode --dtype bf16
 check "bench refuses to compute in what is for storage only" refuses "--compute" bench train --compute q8_0
 check "bench attention goes up to the length it is told" bench_long_context
 check "bench refuses a dtype that there is not" refuses "--dtype" bench decode --dtype q3
