@@ -4,7 +4,7 @@
 
 /* Of each operand, as much at a time as fits into its half of x->panels, which should stay in the last level of cache.
  */
-#define PANEL_FLOATS (1024 * 513)
+#define PANEL_FLOATS (1024 * 514)
 #define FLOATS_PER_PIECE 32768
 
 int64_t mmi_gemm_panels(void)

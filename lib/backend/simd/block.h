@@ -14,11 +14,15 @@ typedef struct block {
     const float *a, *b;
     const float *from; /* what C begins with, its rows ldc apart; NULL: 0 */
     int64_t ldc, ars, acs, ldb, K;
+    const float *ahead; /* block_asking() asks for this line with the first step, */
+    int64_t ahead_step; /* and with each of the next for the one so many floats further */
 } block;
 
-/* C[rows, vecs * VL] = from + A · B; with `masked` the last vector has only the lanes of `tail`. rows, vecs and masked
- * are constants wherever this is used, so that all of `sum` are registers. */
-static ALWAYS_INLINE void block_multiply(const block *t, const int rows, const int vecs, const bool masked, vtail tail)
+/* C[rows, vecs * VL] = from + A · B; with `masked` the last vector has only the lanes of `tail`; with `asks` the
+ * second level is asked for what comes next, a line with each step, since a core waits for few lines at a time. rows,
+ * vecs, masked and asks are constants wherever this is used, so that all of `sum` are registers. */
+static ALWAYS_INLINE void block_asking(const block *t, const int rows, const int vecs, const bool masked, vtail tail,
+                                       const bool asks)
 {
     vf sum[TILE_ROWS][TILE_VECS];
     UNROLL
@@ -28,8 +32,8 @@ static ALWAYS_INLINE void block_multiply(const block *t, const int rows, const i
         sum[i][j] = vf_zero();
 
     /* A pointer to every third row: the two rows after it are reached by the addressing mode. */
-    const float *a[(TILE_ROWS + 2) / 3], *b = t->b;
-    const int64_t ars = t->ars, acs = t->acs, ldb = t->ldb;
+    const float *a[(TILE_ROWS + 2) / 3], *b = t->b, *ahead = t->ahead;
+    const int64_t ars = t->ars, acs = t->acs, ldb = t->ldb, ahead_step = t->ahead_step;
     UNROLL
     for (int i = 0; i < rows; i += 3)
         a[i / 3] = t->a + i * ars;
@@ -49,6 +53,10 @@ static ALWAYS_INLINE void block_multiply(const block *t, const int rows, const i
         for (int i = 0; i < rows; i += 3)
             a[i / 3] += acs;
         b += ldb;
+        if (asks) {
+            __builtin_prefetch(ahead, 0, 2);
+            ahead += ahead_step;
+        }
     }
 
     UNROLL
@@ -64,6 +72,11 @@ static ALWAYS_INLINE void block_multiply(const block *t, const int rows, const i
             }
         }
     }
+}
+
+static ALWAYS_INLINE void block_multiply(const block *t, const int rows, const int vecs, const bool masked, vtail tail)
+{
+    block_asking(t, rows, vecs, masked, tail, false);
 }
 
 /* Any number of rows and columns up to the block's. */

@@ -22,17 +22,25 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Floats of panels: those of the portable table. */
-static int64_t panel_floats(int64_t count, int64_t K)
-{
-    return count * (K + 1);
-}
-
 /* Of K numbers. */
 static int64_t steps_of(int64_t K)
 {
     return (K + STEP - 1) / STEP;
 }
+
+/* A float, or a word of two numbers, for each step, and a step to spare. */
+static int64_t panel_floats(int64_t count, int64_t K)
+{
+    return count * (steps_of(K) + 1);
+}
+
+/* Rows of `from` that are copied into all their panels before the next ones: enough to use a cache line of every panel
+ * well, few enough for the lines to stay. */
+#define ROWS_AT_ONCE 8
+
+/* How far ahead of what is laid out the next is asked for: in rows that are turned, and in rows that are copied. */
+#define BYTES_AHEAD (4 * LINE)
+#define ROWS_AHEAD (2 * ROWS_AT_ONCE)
 
 /* Ask for so many bytes of each row ahead of time: the stretches are too short for the hardware to see them coming, and
  * a core waits for a few lines only, so they are asked for a few at a time. */
@@ -44,17 +52,20 @@ static ALWAYS_INLINE void fetch(const void *from, int64_t distance, int64_t rows
 }
 
 /* to[p * step + i] = number i * distance + p of `from` for i < count (at most VL) and p < K, 0 for count ≤ i < VL,
- * rounded to `round`; in words, p counts pairs of them. Writes VL lanes for each p, in the order of p. */
+ * rounded to `round`; in words, p counts pairs of them. Writes VL lanes for each p, in the order of p. Near the end it
+ * asks for the beginning of `next_count` rows at `then`, which will be turned next. */
 static ALWAYS_INLINE void turn_rows(float *to, int64_t step, const void *from, int32_t dtype, int64_t distance,
-                                    int64_t count, int64_t K, int32_t round)
+                                    int64_t count, int64_t K, int32_t round, const void *then, int64_t next_count)
 {
     const int64_t size = dtype == MM_F32 ? 4 : 2, numbers = STEP * VL;
     const int64_t stretch = numbers * size > LINE ? numbers * size : LINE;
     for (int64_t p = 0, steps = steps_of(K); p < steps; p += VL) {
         vf r[VL];
-        const int64_t next = STEP * p * size + stretch;
-        if (next % stretch == 0 && next < K * size)
-            fetch((const unsigned char *)from + next, distance * size, least(VL, count), stretch);
+        const int64_t next = STEP * p * size + BYTES_AHEAD / stretch * stretch;
+        const bool beyond = next >= K * size;
+        if (next % stretch == 0)
+            fetch((const unsigned char *)(beyond ? then : from) + next - (beyond ? K * size : 0), distance * size,
+                  least(VL, beyond ? next_count : count), stretch);
         UNROLL
         for (int i = 0; i < VL; i++)
             r[i] = i < count ? get_weights(from, i * distance + STEP * p, K - STEP * p, dtype, round) : vf_zero();
@@ -115,10 +126,6 @@ static void gather_rows(float *to, int64_t step, const float *from, int64_t acro
     }
 }
 
-/* Rows of `from` that are copied into all their panels before the next ones: enough to use a cache line of every panel
- * well, few enough for the lines to stay. */
-#define ROWS_AT_ONCE 8
-
 /* Panels of `width` rows of A (or columns of B), each in panel_floats() floats: panel[p * width + i]. Those rows are
  * `across` apart, and their K numbers `along`. What vectors write past the end of a panel's last step lies in its
  * spare one. */
@@ -127,17 +134,19 @@ static ALWAYS_INLINE void pack_rounded(float *to, int64_t width, const float *fr
 {
     int64_t step = along == 1 ? K : ROWS_AT_ONCE;
     for (int64_t p = 0; p < K; p += step) {
-        int64_t n = least(step, K - p), next = least(step, K - p - n);
+        int64_t n = least(step, K - p), ahead = p + ROWS_AHEAD;
         for (int64_t i = 0; i < count; i += width) {
-            if (across == 1 && next > 0)
-                fetch(from + i + (p + n) * along, along * (int64_t)sizeof(float), next,
+            if (across == 1)
+                fetch(from + i + ahead * along, along * (int64_t)sizeof(float), least(step, K - ahead),
                       least(width, count - i) * (int64_t)sizeof(float));
             for (int64_t g = 0; g < width; g += VL) {
                 float *panel = to + panel_floats(i, K) + p / STEP * width + g;
                 const float *first = from + (i + g) * across + p * along;
-                if (along == 1)
-                    turn_rows(panel, width, first, MM_F32, across, count - i - g, n, round);
-                else if (across == 1)
+                if (along == 1) {
+                    int64_t then = g + VL < width ? i + g + VL : i + width;
+                    turn_rows(panel, width, first, MM_F32, across, least(width - g, count - i - g), n, round,
+                              from + then * across, count - then);
+                } else if (across == 1)
                     copy_rows(panel, width, first, along, count - i - g, n, round);
                 else
                     gather_rows(panel, width, first, across, along, count - i - g, n, round);
@@ -155,7 +164,8 @@ static void pack(float *to, int64_t width, const float *from, int64_t across, in
         pack_rounded(to, width, from, across, along, count, K, MM_F32);
 }
 
-/* Ask for the lines of a full block of C, to be written: they come while the block's products are made. */
+/* Ask for the lines of a full block of C, to be written, and for those that it begins with: they come while the block's
+ * products are made. */
 static ALWAYS_INLINE void fetch_c(const block *t)
 {
     UNROLL
@@ -165,6 +175,8 @@ static ALWAYS_INLINE void fetch_c(const block *t)
         for (int at = 0; at < TILE_COLS * (int)sizeof(float); at += LINE)
             fetch_to_write(row + at);
     }
+    if (t->from && t->from != t->c)
+        fetch(t->from, t->ldc * (int64_t)sizeof(float), TILE_ROWS, TILE_COLS * (int64_t)sizeof(float));
 }
 
 #if STEP == 1
@@ -175,7 +187,7 @@ static void multiply_in_place(const block *t)
     constants.acs = 1;
     constants.ldb = TILE_COLS;
     fetch_c(t);
-    block_multiply(&constants, TILE_ROWS, TILE_VECS, false, vf_tail(VL));
+    block_asking(&constants, TILE_ROWS, TILE_VECS, false, vf_tail(VL), true);
 }
 #endif
 
@@ -187,7 +199,7 @@ static void multiply_packed(const block *t)
     constants.acs = TILE_ROWS;
     constants.ldb = TILE_COLS;
     fetch_c(t);
-    block_multiply(&constants, TILE_ROWS, TILE_VECS, false, vf_tail(VL));
+    block_asking(&constants, TILE_ROWS, TILE_VECS, false, vf_tail(VL), true);
 }
 
 /* Less than a full block. */
@@ -208,7 +220,16 @@ static void multiply_edge(const block *t, int64_t rows, int64_t cols)
 #endif
 }
 
-/* C[M, N] of one block of A, at a + i * distance for row i that begins a panel, and K numbers of panels of B. */
+/* The lines from `next` on, one with each step of a block; NULL: none. */
+static void ask_for(block *t, const float *next)
+{
+    t->ahead = next ? next : t->a;
+    t->ahead_step = next ? LINE / (int64_t)sizeof(float) : 0;
+}
+
+/* C[M, N] of one block of A, at a + i * distance for row i that begins a panel, and K numbers of panels of B. Both may
+ * come from where another core has left them: A's next panel is asked for while it is new, and then, part by part, B's.
+ */
 static void multiply_panels(block t, int64_t distance, int64_t M, int64_t N, int64_t K)
 {
     float *c = t.c;
@@ -216,11 +237,19 @@ static void multiply_panels(block t, int64_t distance, int64_t M, int64_t N, int
     for (int64_t j = 0; j < N; j += TILE_COLS) {
         int64_t cols = least(TILE_COLS, N - j);
         t.b = b + panel_floats(j, K);
+        const float *next_b = t.b + panel_floats(TILE_COLS, K);
+        const float *end_b = next_b + (j + TILE_COLS < N ? panel_floats(TILE_COLS, K) : 0);
         for (int64_t i = 0; i < M; i += TILE_ROWS) {
             int64_t rows = least(TILE_ROWS, M - i);
             t.a = a + i * distance;
             t.c = c + i * t.ldc + j;
             t.from = from ? from + i * t.ldc + j : NULL;
+            if (j == 0 && t.acs != 1 && i + TILE_ROWS < M) {
+                ask_for(&t, t.a + TILE_ROWS * distance);
+            } else {
+                ask_for(&t, next_b < end_b ? next_b : NULL);
+                next_b += t.K * LINE / (int64_t)sizeof(float);
+            }
             if (rows < TILE_ROWS || cols < TILE_COLS)
                 multiply_edge(&t, rows, cols);
 #if STEP == 1
@@ -262,6 +291,16 @@ static void multiply(float *c, int64_t ldc, const float *a, int64_t ars, const f
 #define OTHERWISE(name, ...) (void)round;
 #endif
 
+int64_t SIMD(gemm_panel)(int64_t count, int64_t K, int32_t round)
+{
+#if STEP == 2
+    if (round != MM_BF16)
+        return BASE(gemm_panel)(count, K, round);
+#endif
+    (void)round;
+    return panel_floats(count, K);
+}
+
 void SIMD(gemm_pack_a)(float *to, const float *a, int64_t across, int64_t along, int64_t count, int64_t K,
                        int32_t round)
 {
@@ -281,7 +320,8 @@ void SIMD(gemm_pack_bf16)(float *to, const void *w, int64_t across, int64_t coun
     OTHERWISE(gemm_pack_bf16, to, w, across, count, K, round)
     for (int64_t j = 0; j < (count + TILE_COLS - 1) / TILE_COLS * TILE_COLS; j += VL) {
         float *panel = to + panel_floats(j / TILE_COLS * TILE_COLS, K) + j % TILE_COLS;
-        turn_rows(panel, TILE_COLS, (const uint16_t *)w + j * across, MM_BF16, across, count - j, K, MM_F32);
+        const uint16_t *rows = (const uint16_t *)w + j * across;
+        turn_rows(panel, TILE_COLS, rows, MM_BF16, across, count - j, K, MM_F32, rows + VL * across, count - j - VL);
     }
 }
 

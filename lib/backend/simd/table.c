@@ -40,6 +40,7 @@ void SIMD(kernels_init)(mmi_kernels *k)
     k->few_scores = SIMD(few_scores);
     k->few_values = SIMD(few_values);
     SIMD(gemm_shape)(&k->gemm_depth, &k->gemm_a_rows, &k->gemm_b_cols);
+    k->gemm_panel = SIMD(gemm_panel);
     k->gemm_pack_a = SIMD(gemm_pack_a);
     k->gemm_pack_b = SIMD(gemm_pack_b);
     k->gemm_pack_bf16 = SIMD(gemm_pack_bf16);

@@ -68,6 +68,7 @@ void SIMD(gemv_rows)(float *y, int64_t ldy, const float *x, int64_t ldx, const v
 #define ROUNDING_KERNELS(set)                                                                                          \
     void set(gemv_rows_rounded)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype,      \
                                 int64_t ldw, int64_t M, int64_t N, int64_t K, int64_t ahead, int32_t round);           \
+    int64_t set(gemm_panel)(int64_t count, int64_t K, int32_t round);                                                  \
     void set(gemm_pack_a)(float *to, const float *a, int64_t across, int64_t along, int64_t count, int64_t K,          \
                           int32_t round);                                                                              \
     void set(gemm_pack_b)(float *to, const float *b, int64_t across, int64_t along, int64_t count, int64_t K,          \

@@ -6,6 +6,7 @@ void mmi_kernels_init_bf16(mmi_kernels *k)
 {
     k->name = "bf16";
     k->gemv_rows_rounded = SIMD(gemv_rows_rounded);
+    k->gemm_panel = SIMD(gemm_panel);
     k->gemm_pack_a = SIMD(gemm_pack_a);
     k->gemm_pack_b = SIMD(gemm_pack_b);
     k->gemm_pack_bf16 = SIMD(gemm_pack_bf16);
