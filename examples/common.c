@@ -49,7 +49,7 @@ static const option_row shared[] = {
     { "batch-size", COUNT, &o.batch_size, "N     rows per step, of all ranks together" },
     { "accumulation-steps", COUNT, &o.accumulation_steps, "N     steps per update of the weights" },
     { "learning-rate", REAL, &o.learning_rate, "X" },
-    { "schedule", TEXT, &o.schedule, "NAME  constant, minimind2, minimind3, cosine, linear or wsd (the model's)" },
+    { "schedule", TEXT, &o.schedule, "NAME  constant, minimind2, minimind3, cosine, linear or wsd (minimind2)" },
     { "warmup-steps", COUNT, &o.warmup_steps, "N     of the schedules cosine, linear and wsd" },
     { "optimizer", TEXT, &o.optimizer, "NAME  adamw or muon" },
     { "weight-decay", REAL, &o.weight_decay, "X" },

@@ -51,6 +51,7 @@ int32_t *random_ids(int n, int64_t vocab_size);
 void record_begin(const options *o, const char *what, int32_t dtype, int threads, const char *kernels);
 void record_rates(const char *key, rates r);
 void record_number(const char *key, double value);
+void record_word(const char *key, const char *value); /* of letters and digits, as a core's name is */
 void record_end(void);
 
 /* --- sgemm.c: what OpenBLAS makes of the same products --- */
@@ -58,6 +59,10 @@ void record_end(void);
 /* FLOP/s of cblas_sgemm on the products of a model's matrices with `rows` tokens: forward, or with `training` dX and dW
  * too. 0 without OpenBLAS. */
 double sgemm_rate(const mm_config *config, int rows, int threads, bool training);
+
+/* The processor that OpenBLAS takes this one for, as it calls it, whose kernels it runs: an old OpenBLAS, a host that
+ * hides what it has or OPENBLAS_CORETYPE may make it a lesser one. NULL without OpenBLAS. */
+const char *sgemm_core(void);
 
 /* --- reading.c: how fast memory is read --- */
 

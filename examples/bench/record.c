@@ -29,6 +29,11 @@ void record_number(const char *key, double value)
     printf(as_json ? ", \"%s\": %.10g" : "  %-22s %.10g\n", key, value);
 }
 
+void record_word(const char *key, const char *value)
+{
+    printf(as_json ? ", \"%s\": \"%s\"" : "  %-22s %s\n", key, value);
+}
+
 void record_end(void)
 {
     printf(as_json ? "}\n" : "");

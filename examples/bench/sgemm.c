@@ -63,16 +63,27 @@ static void wait_for_sleep(int threads)
         thrd_sleep(&(struct timespec){ .tv_nsec = 60 * 1000 * 1000 }, NULL);
 }
 
-double sgemm_rate(const mm_config *config, int rows, int threads, bool training)
+/* A function of OpenBLAS; NULL where it isn't. */
+static void *find(const char *name)
 {
     void *library = dlopen("libopenblas.so.0", RTLD_NOW);
+    return library ? dlsym(library, name) : NULL;
+}
+
+const char *sgemm_core(void)
+{
+    char *(*core)(void) = NULL;
+    *(void **)&core = find("openblas_get_corename");
+    return core ? core() : NULL;
+}
+
+double sgemm_rate(const mm_config *config, int rows, int threads, bool training)
+{
     sgemm_fn sgemm = NULL;
     void (*set_threads)(int) = NULL;
-    if (library) {
-        *(void **)&sgemm = dlsym(library, "cblas_sgemm");
-        *(void **)&set_threads = dlsym(library, "openblas_set_num_threads");
-    }
-    if (!sgemm || !set_threads)
+    *(void **)&sgemm = find("cblas_sgemm");
+    *(void **)&set_threads = find("openblas_set_num_threads");
+    if (!sgemm || !set_threads || !sgemm_core())
         return 0;
     set_threads(threads);
     int64_t tensors = 0, layers = 0;

@@ -37,6 +37,7 @@ static void record_ceiling(ceiling *c, double tokens_per_s, double flops_per_tok
     record_number("flops_per_weight_byte", flops_per_token * rows / bytes);
     if (sgemm > 0) {
         record_number("sgemm_gflops", sgemm * 1e-9);
+        record_word("sgemm_core", sgemm_core());
         record_number("ratio_to_sgemm", tokens_per_s * flops_per_token / sgemm);
     }
     record_number("read_gbytes_per_s", read * 1e-9);

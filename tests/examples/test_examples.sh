@@ -187,7 +187,8 @@ bench_measures() {
     (cd "$work" && "$bin/bench" "$@" --preset minillm-tiny --batch-size 1 --max-seq-len 32 --new-tokens 4 --sequences 3 \
         --repeat 1 --json >"$work/bench" && [ -s "$work/bench" ]) &&
         ! grep -vqE '^\{"what": "[a-z-]+", "preset": "minillm-tiny", "dtype": "[a-z0-9_]+", "threads": [0-9]+, .*"tokens_per_s": [0-9].*\}$' \
-            "$work/bench" && ! grep -qE 'nan|inf' "$work/bench" && [ -z "$(find "$work" -name 'bench-start-*')" ]
+            "$work/bench" && ! grep -qE 'nan|inf' "$work/bench" &&
+        ! { grep '"sgemm_gflops"' "$work/bench" | grep -vqE '"sgemm_core": "[A-Za-z0-9_]+"'; } && [ -z "$(find "$work" -name 'bench-start-*')" ]
 }
 
 # What --dtype and --compute ask for; the first word is what comes of them.
