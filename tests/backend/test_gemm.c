@@ -167,12 +167,8 @@ static void fill_whole(float *x, int64_t n, test_rng *rng)
 START_TEST(large_products_whose_last_slices_are_cut_again_are_those_of_strips)
 {
     static const int64_t shapes[][3] = { /* the last three are more than panels have room for, in both directions */
-                                         { 1100, 520, 130 },
-                                         { 200, 1300, 200 },
-                                         { 1030, 300, 250 },
-                                         { 700, 720, 600 },
-                                         { 672, 700, 1100 },
-                                         { 2070, 2060, 20 }
+                                         { 1100, 520, 130 }, { 200, 1300, 200 }, { 1030, 300, 250 },
+                                         { 200, 60, 9000 },  { 70, 210, 9100 },  { 2070, 2060, 20 }
     };
     const int shape_count = (int)(sizeof shapes / sizeof shapes[0]);
     static const int variants[] = { 2 + 4 * NOTHING, 1 + 4 * ITSELF, 4 * ANOTHER };
@@ -203,6 +199,42 @@ START_TEST(large_products_whose_last_slices_are_cut_again_are_those_of_strips)
 }
 END_TEST
 
+/* Whether some elements are the sums of whole numbers that they should be. */
+static void check_whole(const problem *p, const float *c, const mmi_exec *x, const mmi_path *path, test_rng *rng)
+{
+    for (int n = 0; n < 60; n++) {
+        int64_t i = rng_between(rng, 0, p->M - 1), j = rng_between(rng, 0, p->N - 1);
+        int64_t want = p->start != NOTHING ? (int64_t)p->c[i * p->ldc + j] : 0;
+        for (int64_t k = 0; k < p->K; k++)
+            want += (int64_t)p->a[p->ta ? k * p->lda + i : i * p->lda + k] *
+                    (int64_t)p->b[p->tb ? j * p->ldb + k : k * p->ldb + j];
+        expect(c[i * p->ldc + j] == (float)want, "%s, compute %d: C(%d, %d) is %g, not %d", path->name, x->compute,
+               (int)i, (int)j, c[i * p->ldc + j], (int)want);
+    }
+}
+
+START_TEST(products_along_more_numbers_than_panels_have_room_for_are_right)
+{
+    static const int32_t computes[] = { MM_F32, MM_BF16 };
+    test_rng rng = { 9 };
+    EACH_PATH (path) {
+        mmi_exec x = exec_create(path, 3, FOR_PRODUCTS);
+        for (int at = 0; at < 2 * 4; at++) {
+            x.compute = computes[at / 4];
+            problem p = make_problem(at % 4 + 4 * (at % STARTS), 44, 36, 53000, &rng);
+            fill_whole(p.a, extent(p.ta ? p.K : p.M, p.lda, p.ta ? p.M : p.K), &rng);
+            fill_whole(p.b, extent(p.tb ? p.N : p.K, p.ldb, p.tb ? p.K : p.N), &rng);
+            fill_whole(p.c, extent(p.M, p.ldc, p.N), &rng);
+            float *c = solve(&p, &x);
+            check_whole(&p, c, &x, path, &rng);
+            free(c);
+            free_problem(&p);
+        }
+        exec_free(&x);
+    }
+}
+END_TEST
+
 START_TEST(products_with_weights_of_every_dtype_agree)
 {
     static const int64_t shapes[][3] = { { 1, 77, 64 },    { 8, 200, 33 }, { 9, 40, 50 },
@@ -223,7 +255,8 @@ START_TEST(products_with_weights_of_every_dtype_agree)
                 p.b = w;
                 p.ldb = K;
                 float *c = solve(&p, &x);
-                mmi_gemm_weight(&x, M, N, K, mmi_operand_of(p.a, p.lda), narrow, dtype, dtype == MM_F32 ? NULL : panel, c, p.ldc);
+                mmi_gemm_weight(&x, M, N, K, mmi_operand_of(p.a, p.lda), narrow, dtype, dtype == MM_F32 ? NULL : panel,
+                                c, p.ldc);
                 check_solution(&p, c, path, &rng);
                 free(narrow);
                 free(panel);
@@ -343,6 +376,7 @@ int main(void)
     tcase_add_test(tests, products_of_every_kind_agree_with_double_precision);
     tcase_add_test(tests, products_have_the_same_bits_for_any_number_of_threads);
     tcase_add_test(tests, large_products_whose_last_slices_are_cut_again_are_those_of_strips);
+    tcase_add_test(tests, products_along_more_numbers_than_panels_have_room_for_are_right);
     tcase_add_test(tests, products_with_weights_of_every_dtype_agree);
     tcase_add_test(tests, many_rows_meet_weights_of_two_bytes_as_they_do_the_same_numbers_in_four);
     tcase_add_test(tests, blas_is_held_at_one_thread_and_given_back);
