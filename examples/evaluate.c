@@ -48,11 +48,12 @@ static const char usage[] =
     "  --kind NAME       of loss: text or chat rows (text)\n"
     "  --form NAME       of loss: pad, pad3 or pack: how rows are laid out, as the model was trained (pad3)\n"
     "  --pack            the same as --form pack\n"
+    "  --template NAME   of conversations: minimind2, minimind3 or minillm (the tokenizer's own)\n"
     "  --threads N       0: one per processor (0)\n"
     "  --verbose         tell about every row";
 
 static struct {
-    const char *what, *model, *data, *dtype, *adapter, *kind, *form;
+    const char *what, *model, *data, *dtype, *adapter, *kind, *form, *template_name;
     long batch, max_length, max_rows, overlap, threads;
     int verbose;
 } o = { .kind = "text", .form = "pad3", .batch = 8, .max_length = 512 };
@@ -75,10 +76,18 @@ static void read_arguments(int argc, char **argv)
         const char **text;
         long *number;
     } options[] = {
-        { "--model", &o.model, NULL },           { "--data", &o.data, NULL },         { "--dtype", &o.dtype, NULL },
-        { "--adapter", &o.adapter, NULL },       { "--kind", &o.kind, NULL },         { "--batch", NULL, &o.batch },
-        { "--max-length", NULL, &o.max_length }, { "--max-rows", NULL, &o.max_rows }, { "--overlap", NULL, &o.overlap },
-        { "--threads", NULL, &o.threads },       { "--form", &o.form, NULL },
+        { "--model", &o.model, NULL },
+        { "--data", &o.data, NULL },
+        { "--dtype", &o.dtype, NULL },
+        { "--adapter", &o.adapter, NULL },
+        { "--kind", &o.kind, NULL },
+        { "--batch", NULL, &o.batch },
+        { "--max-length", NULL, &o.max_length },
+        { "--max-rows", NULL, &o.max_rows },
+        { "--overlap", NULL, &o.overlap },
+        { "--threads", NULL, &o.threads },
+        { "--form", &o.form, NULL },
+        { "--template", &o.template_name, NULL },
     };
     enum { COUNT = sizeof options / sizeof *options };
     for (int i = 1; i < argc; i++) {
@@ -138,6 +147,7 @@ static void evaluate_loss(mm_context *context, mm_tokenizer *tokenizer, mm_datas
     l.batch = (int32_t)o.batch;
     l.max_length = (int32_t)o.max_length;
     l.form = read_form();
+    l.template_name = o.template_name;
     l.trim = 1;
     l.shuffle = 0;
     if (strcmp(o.kind, "chat") != 0 && strcmp(o.kind, "text") != 0)
@@ -211,6 +221,7 @@ static int evaluate_prompts(mm_context *context, mm_tokenizer *tokenizer, mm_dat
     mm_prompts_options p = MM_PROMPTS_OPTIONS_INIT;
     mm_prompts_result result = MM_PROMPTS_RESULT_INIT;
     p.on_row = show_answer;
+    p.template_name = o.template_name;
     p.max_rows = o.max_rows;
     check(mm_evaluate_prompts(context, tokenizer, dataset, &p, &result));
     printf("%lld of %lld prompts passed\n", (long long)result.passed, (long long)result.rows);

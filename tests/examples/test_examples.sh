@@ -358,6 +358,17 @@ evaluates_as_training_did() {
         '/tokens,/ { n[k++] = $1 } END { exit !(n[0] == pack && n[1] == pad3) }' "$work/loss"
 }
 
+# A conversation under another template than the tokenizer's is another text.
+evaluates_under_a_template() {
+    for named in "" "--template minimind3" "--template minimind2"; do
+        # shellcheck disable=SC2086
+        "$bin/evaluate" loss --kind chat --model "$model" --data "$work/chat.jsonl" --batch 1 --max-length 48 $named || return 1
+    done >"$work/losses"
+    cat "$work/losses"
+    [ "$(grep -c '^loss' "$work/losses")" -eq 3 ] && [ "$(grep '^loss' "$work/losses" | sort -u | wc -l)" -eq 2 ] &&
+        [ "$(sed -n 1p "$work/losses")" = "$(sed -n 5p "$work/losses")" ]
+}
+
 evaluates_choices() {
     printf '{"prompt": "Once upon", "choices": [" a time", "}#{}#{"], "answer": 0}' >"$work/questions.jsonl"
     "$bin/evaluate" choices --model "$model" --data "$work/questions.jsonl" --verbose >"$work/choices" && cat "$work/choices" &&
@@ -462,6 +473,9 @@ check "generate names an adapter that is missing" refuses "/no/such" \
 check "evaluate gives the loss of a text and of rows" evaluates_text
 check "evaluate asks a model with its adapter" evaluates_an_adapter
 check "evaluate lays rows out as training did" evaluates_as_training_did
+check "evaluate measures conversations under a template that is named" evaluates_under_a_template
+check "evaluate refuses a template that there is not" refuses "template" \
+    evaluate loss --kind chat --model "$model" --data "$work/chat.jsonl" --template zz
 check "evaluate refuses a form that there is not" refuses "--form is pad, pad3 or pack" \
     evaluate loss --model "$model" --data "$work/a.jsonl" --form dense
 check "evaluate picks the likelier ending" evaluates_choices
