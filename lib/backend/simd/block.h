@@ -14,8 +14,8 @@ typedef struct block {
     const float *a, *b;
     const float *from; /* what C begins with, its rows ldc apart; NULL: 0 */
     int64_t ldc, ars, acs, ldb, K;
-    const float *ahead; /* block_asking() asks for this line with the first step, */
-    int64_t ahead_step; /* and with each of the next for the one so many floats further */
+    const float *ahead; /* for block_asking(): asked for with the first step, */
+    int64_t ahead_step; /* and what lies so many floats further with the next one */
 } block;
 
 /* C[rows, vecs * VL] = from + A · B; with `masked` the last vector has only the lanes of `tail`; with `asks` the
@@ -74,6 +74,7 @@ static ALWAYS_INLINE void block_asking(const block *t, const int rows, const int
     }
 }
 
+/* Without asking. */
 static ALWAYS_INLINE void block_multiply(const block *t, const int rows, const int vecs, const bool masked, vtail tail)
 {
     block_asking(t, rows, vecs, masked, tail, false);

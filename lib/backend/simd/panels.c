@@ -136,7 +136,7 @@ static ALWAYS_INLINE void pack_rounded(float *to, int64_t width, const float *fr
     for (int64_t p = 0; p < K; p += step) {
         int64_t n = least(step, K - p), ahead = p + ROWS_AHEAD;
         for (int64_t i = 0; i < count; i += width) {
-            if (across == 1)
+            if (across == 1 && ahead < K)
                 fetch(from + i + ahead * along, along * (int64_t)sizeof(float), least(step, K - ahead),
                       least(width, count - i) * (int64_t)sizeof(float));
             for (int64_t g = 0; g < width; g += VL) {
@@ -145,11 +145,12 @@ static ALWAYS_INLINE void pack_rounded(float *to, int64_t width, const float *fr
                 if (along == 1) {
                     int64_t then = g + VL < width ? i + g + VL : i + width;
                     turn_rows(panel, width, first, MM_F32, across, least(width - g, count - i - g), n, round,
-                              from + then * across, count - then);
-                } else if (across == 1)
+                              from + (then < count ? then : 0) * across, count - then);
+                } else if (across == 1) {
                     copy_rows(panel, width, first, along, count - i - g, n, round);
-                else
+                } else {
                     gather_rows(panel, width, first, across, along, count - i - g, n, round);
+                }
             }
         }
     }
@@ -321,7 +322,8 @@ void SIMD(gemm_pack_bf16)(float *to, const void *w, int64_t across, int64_t coun
     for (int64_t j = 0; j < (count + TILE_COLS - 1) / TILE_COLS * TILE_COLS; j += VL) {
         float *panel = to + panel_floats(j / TILE_COLS * TILE_COLS, K) + j % TILE_COLS;
         const uint16_t *rows = (const uint16_t *)w + j * across;
-        turn_rows(panel, TILE_COLS, rows, MM_BF16, across, count - j, K, MM_F32, rows + VL * across, count - j - VL);
+        const uint16_t *then = j + VL < count ? rows + VL * across : rows;
+        turn_rows(panel, TILE_COLS, rows, MM_BF16, across, count - j, K, MM_F32, then, count - j - VL);
     }
 }
 
