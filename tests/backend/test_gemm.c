@@ -221,7 +221,7 @@ START_TEST(products_along_more_numbers_than_panels_have_room_for_are_right)
         mmi_exec x = exec_create(path, 3, FOR_PRODUCTS);
         for (int at = 0; at < 2 * 4; at++) {
             x.compute = computes[at / 4];
-            problem p = make_problem(at % 4 + 4 * (at % STARTS), 44, 36, 53000, &rng);
+            problem p = make_problem(at % 4 + 4 * (at % STARTS), 34, 33, 33000, &rng);
             fill_whole(p.a, extent(p.ta ? p.K : p.M, p.lda, p.ta ? p.M : p.K), &rng);
             fill_whole(p.b, extent(p.tb ? p.N : p.K, p.ldb, p.tb ? p.K : p.N), &rng);
             fill_whole(p.c, extent(p.M, p.ldc, p.N), &rng);
