@@ -168,7 +168,7 @@ START_TEST(large_products_whose_last_slices_are_cut_again_are_those_of_strips)
 {
     static const int64_t shapes[][3] = { /* the last three are more than panels have room for, in both directions */
                                          { 1100, 520, 130 }, { 200, 1300, 200 }, { 1030, 300, 250 },
-                                         { 200, 60, 9000 },  { 70, 210, 9100 },  { 2070, 2060, 20 }
+                                         { 700, 720, 600 },  { 672, 700, 1100 }, { 2070, 2060, 20 }
     };
     const int shape_count = (int)(sizeof shapes / sizeof shapes[0]);
     static const int variants[] = { 2 + 4 * NOTHING, 1 + 4 * ITSELF, 4 * ANOTHER };
@@ -199,7 +199,7 @@ START_TEST(large_products_whose_last_slices_are_cut_again_are_those_of_strips)
 }
 END_TEST
 
-/* Whether some elements are the sums of whole numbers that they should be. */
+/* Some elements against their exact sums of whole numbers. */
 static void check_whole(const problem *p, const float *c, const mmi_exec *x, const mmi_path *path, test_rng *rng)
 {
     for (int n = 0; n < 60; n++) {
