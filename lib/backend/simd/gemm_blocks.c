@@ -47,15 +47,26 @@ static ALWAYS_INLINE int64_t least(int64_t a, int64_t b)
 
 /* What is read next of W: the hardware does not see that it goes on behind the end of a page, and a strip is a few of
  * them. Some is asked for with each block, because a core can wait for a few lines only. Of a panel, which many rows
- * meet, that is a share of the next one. */
+ * meet, that is a share of the next one, a line with each of the block's own: all at once would hold up its products.
+ */
 typedef struct ahead {
     const unsigned char *at;
-    int64_t step; /* bytes */
+    int64_t step; /* bytes with each block */
 } ahead;
 
-static ALWAYS_INLINE void fetch_some(ahead *a)
+/* Kernels that take several instructions for a vector of products would only lose by it. */
+#define LINES_ASKED_WITH(lines) (ISA_IS(vnni) ? (lines) : 0)
+
+static ALWAYS_INLINE void fetch_with_line(const ahead *a, int line, int lines)
 {
-    for (int64_t i = 0; i < a->step; i += MMI_STRIP_LINE)
+    if (line < LINES_ASKED_WITH(lines) && line * MMI_STRIP_LINE < a->step)
+        __builtin_prefetch(a->at + line * MMI_STRIP_LINE);
+}
+
+/* What the block's lines have not asked for. */
+static ALWAYS_INLINE void fetch_rest(ahead *a, int lines)
+{
+    for (int64_t i = LINES_ASKED_WITH(lines) * MMI_STRIP_LINE; i < a->step; i += MMI_STRIP_LINE)
         __builtin_prefetch(a->at + i);
     a->at += a->step;
 }
@@ -122,9 +133,9 @@ static ALWAYS_INLINE void add_step(vs s[MOST_SUMS], const vb w[MOST_SUMS], const
     }
 }
 
-/* sum [rows, strips, MMI_STRIP] += block b of `rows` rows of x · the strips'. */
+/* sum [rows, strips, MMI_STRIP] += block b of `rows` rows of x · the strips', which are a panel or not. */
 static ALWAYS_INLINE void multiply_block(float *sum, const part *t, int64_t b, const int rows, const int strips,
-                                         int32_t dtype)
+                                         int32_t dtype, const bool panel)
 {
     const int vecs = strips * STRIP_VECS, lines = (int)mmi_strip_lines(dtype);
     const int64_t distance = mmi_quantized_row(t->K), blocks = t->K / MMI_BLOCK;
@@ -156,6 +167,8 @@ static ALWAYS_INLINE void multiply_block(float *sum, const part *t, int64_t b, c
         add_step(s, low, numbers + 4 * line, distance, rows, vecs, dtype);
         if (dtype == MM_Q4_0)
             add_step(s, high, numbers + MMI_BLOCK / 2 + 4 * line, distance, rows, vecs, dtype);
+        if (panel)
+            fetch_with_line(&t->ahead, line, lines);
     }
     vf w_scales[MOST_SUMS];
     UNROLL
@@ -206,9 +219,9 @@ static ALWAYS_INLINE void multiply_part(part *t, const int rows, const int strip
     if (t->first > 0)
         copy_sums(sum, t, rows, strips, apart, cols, false);
     for (int64_t b = t->first; b < t->first + t->blocks; b++) {
-        multiply_block(sum, t, b, rows, strips, dtype);
+        multiply_block(sum, t, b, rows, strips, dtype, panel);
         if (panel)
-            fetch_some(&t->ahead);
+            fetch_rest(&t->ahead, (int)mmi_strip_lines(dtype));
         else if (strips == 1) /* several are streams that the hardware follows */
             fetch_block(t, b, dtype);
     }
