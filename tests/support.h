@@ -19,6 +19,13 @@ int run_suite(Suite *suite);
                       mm_status_name(expected));                                                                        \
     } while (0)
 
+/* ck_assert_msg for one of many numbers: libcheck writes down each assertion that holds, with a call of the system. */
+#define ck_each(holds, ...)                                                                                             \
+    do {                                                                                                                \
+        if (!(holds))                                                                                                   \
+            ck_abort_msg(__VA_ARGS__);                                                                                  \
+    } while (0)
+
 /* Fail unless mm_last_error() mentions `words`. */
 #define ck_error_mentions(words)                                                                                        \
     ck_assert_msg(strstr(mm_last_error(), words) != NULL, "the message \"%s\" does not mention \"%s\"", mm_last_error(), words)

@@ -29,7 +29,7 @@ static int64_t type_of(const char *name)
 {
     for (int32_t i = 0; i < mm_config_key_count(); i++) {
         mm_config_key key = MM_CONFIG_KEY_INIT;
-        ck_ok(mm_config_key_get(i, &key));
+        ck_each(mm_config_key_get(i, &key) == MM_OK, "key %d: %s", i, mm_last_error());
         if (strcmp(key.name, name) == 0)
             return key.type;
     }

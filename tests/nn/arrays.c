@@ -21,14 +21,26 @@ void *take(int64_t count, size_t size)
     return memory;
 }
 
+static void release_last(void)
+{
+    taken *t = all;
+    all = t->next;
+    free(t->memory);
+    free(t);
+}
+
+void release_from(const void *memory)
+{
+    for (bool last = false; all && !last;) {
+        last = all->memory == memory;
+        release_last();
+    }
+}
+
 void release_all(void)
 {
-    while (all) {
-        taken *t = all;
-        all = t->next;
-        free(t->memory);
-        free(t);
-    }
+    while (all)
+        release_last();
 }
 
 Suite *plain_suite(const char *name, TCase **tests)

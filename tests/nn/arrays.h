@@ -11,6 +11,9 @@
 void *take(int64_t count, size_t size);
 void release_all(void);
 
+/* Gives back `memory` and all that was taken after it. */
+void release_from(const void *memory);
+
 /* A suite of one test case with release_all() behind every test. */
 Suite *plain_suite(const char *name, TCase **tests);
 

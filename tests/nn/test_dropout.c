@@ -22,7 +22,7 @@ START_TEST(the_kept_share_and_the_sum_are_right_within_chance)
         double p = rates[i], deviation = sqrt(p * (1 - p) * MANY), dropped = 0;
         const float *y = row_of(MANY, 0, (mmi_dropout){ rates[i], 3 + i, 9 });
         for (int64_t n = 0; n < MANY; n++) {
-            ck_assert(y[n] == 0 || y[n] == 1 / (1 - rates[i]));
+            ck_each(y[n] == 0 || y[n] == 1 / (1 - rates[i]), "number %lld is %g", (long long)n, (double)y[n]);
             dropped += y[n] == 0;
         }
         ck_assert_double_eq_tol(dropped, p * MANY, 5 * deviation);

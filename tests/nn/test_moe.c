@@ -64,7 +64,7 @@ static void expert(const moe *m, double *y, int64_t n, int64_t e, int64_t row)
 {
     double up[256], gate[256];
     const double *h = m->h64 + n * m->C;
-    ck_assert_int_le(m->F, 256);
+    ck_each(m->F <= 256, "F is %lld", (long long)m->F);
     ref_linear(up, h, m->w64 + at(m, e, 1), NULL, 1, m->F, m->C);
     if (m->gated)
         ref_linear(gate, h, m->w64 + at(m, e, 0), NULL, 1, m->F, m->C);

@@ -88,7 +88,7 @@ static void attend(dropout64 *d, int l, int64_t h, int64_t from, int64_t i)
     const int32_t *mask = d->batch.attention_mask;
     const double *q = d->m.q + (i * a->H + h) * D;
     double w[64], most = -INFINITY, sum = 0, *out = d->m.attn + (i * a->H + h) * D;
-    ck_assert_int_le(n, 64);
+    ck_each(n <= 64, "%lld keys", (long long)n);
     for (int64_t t = 0; t < n; t++) {
         w[t] = mask && !mask[from + t] ? -1e9 : 0;
         for (int64_t c = 0; c < D; c++)

@@ -266,7 +266,7 @@ START_TEST(a_batch_without_a_counted_target_has_no_loss_and_no_gradient)
     int64_t n;
     float *gradients = all_gradients(p.a, &n);
     for (int64_t i = 0; i < n; i++)
-        ck_assert(gradients[i] == 0);
+        ck_each(gradients[i] == 0, "number %lld is %g", (long long)i, (double)gradients[i]);
     free_pair(&p);
 }
 END_TEST

@@ -93,7 +93,7 @@ static void ck_distribution(drawing *d, const char *what)
     expected(p, d->logits, d->V, &d->s, d->seen);
     for (int i = 0; i < DRAWS; i++) {
         int32_t id = draw(d, (i + 0.5) / DRAWS, &logprob);
-        ck_assert(id >= 0 && id < d->V);
+        ck_each(id >= 0 && id < d->V, "id %d of %d", id, d->V);
         seen[id]++;
     }
     for (int i = 0; i < d->V; i++)
