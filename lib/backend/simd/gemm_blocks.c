@@ -54,19 +54,19 @@ typedef struct ahead {
     int64_t step; /* bytes with each block */
 } ahead;
 
-/* Kernels that take several instructions for a vector of products would only lose by it. */
-#define LINES_ASKED_WITH(lines) (ISA_IS(vnni) ? (lines) : 0)
+/* Kernels that take several instructions for a vector of products lose by asking between them. */
+#define ASKS_BETWEEN ISA_IS(vnni)
 
-static ALWAYS_INLINE void fetch_with_line(const ahead *a, int line, int lines)
+static ALWAYS_INLINE void fetch_with_line(const ahead *a, int line)
 {
-    if (line < LINES_ASKED_WITH(lines) && line * MMI_STRIP_LINE < a->step)
+    if (ASKS_BETWEEN && line * MMI_STRIP_LINE < a->step)
         __builtin_prefetch(a->at + line * MMI_STRIP_LINE);
 }
 
 /* What the block's lines have not asked for. */
 static ALWAYS_INLINE void fetch_rest(ahead *a, int lines)
 {
-    for (int64_t i = LINES_ASKED_WITH(lines) * MMI_STRIP_LINE; i < a->step; i += MMI_STRIP_LINE)
+    for (int64_t i = ASKS_BETWEEN ? lines * MMI_STRIP_LINE : 0; i < a->step; i += MMI_STRIP_LINE)
         __builtin_prefetch(a->at + i);
     a->at += a->step;
 }
@@ -168,7 +168,7 @@ static ALWAYS_INLINE void multiply_block(float *sum, const part *t, int64_t b, c
         if (dtype == MM_Q4_0)
             add_step(s, high, numbers + MMI_BLOCK / 2 + 4 * line, distance, rows, vecs, dtype);
         if (panel)
-            fetch_with_line(&t->ahead, line, lines);
+            fetch_with_line(&t->ahead, line);
     }
     vf w_scales[MOST_SUMS];
     UNROLL
