@@ -13,24 +13,15 @@
 
 #define FOR_PRODUCTS 0 /* scratch: what mmi_gemm needs alone */
 
-/* Made once: to be given so much memory anew takes longer than most of what runs in it. */
-static inline float *exec_panels(void)
-{
-    static float *panels;
-    if (!panels)
-        panels = mmi_alloc((size_t)mmi_gemm_panels(), sizeof(float));
-    ck_assert_ptr_nonnull(panels);
-    memset(panels, 0xFF, (size_t)mmi_gemm_panels() * sizeof(float));
-    return panels;
-}
-
 /* `scratch` floats per worker, and what products need, full of NaN, so that reading what was never written shows. */
 static inline mmi_exec exec_create(const mmi_path *path, int threads, int64_t scratch)
 {
     mmi_exec x = { .blas = path->blas };
     mmi_kernels_init(&x.k, path->cpu);
     ck_ok(mmi_pool_create(threads, &x.pool));
-    x.panels = exec_panels();
+    x.panels = mmi_alloc((size_t)mmi_gemm_panels(), sizeof(float));
+    ck_assert_ptr_nonnull(x.panels);
+    memset(x.panels, 0xFF, (size_t)mmi_gemm_panels() * sizeof(float));
     int64_t own = mmi_gemm_own_scratch(&x.k);
     x.scratch_stride = ((scratch > own ? scratch : own) + 15) / 16 * 16;
     x.scratch = mmi_alloc((size_t)(threads * x.scratch_stride), sizeof(float));
@@ -43,6 +34,7 @@ static inline mmi_exec exec_create(const mmi_path *path, int threads, int64_t sc
 static inline void exec_free(mmi_exec *x)
 {
     mmi_pool_free(x->pool);
+    mmi_free(x->panels);
     mmi_free(x->scratch);
 }
 
