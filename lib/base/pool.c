@@ -57,7 +57,11 @@ typedef struct alone {
     double began;
 } alone;
 
-/* What a job needs lies in one cache line, and what comes back in another: each way from core to core takes as long as
+/* Who falls asleep says so and then looks for what would have woken it; who wakes others does its part and then looks
+ * for sleepers: one of them must see the other. Sequentially consistent stores and loads promise that, but an emulated
+ * Arm breaks it (QEMU 7.2 on x86: the load overtakes the store), so what is said is exchanged or added.
+ *
+ * What a job needs lies in one cache line, and what comes back in another: each way from core to core takes as long as
  * some kilobytes from memory. */
 struct mmi_pool {
     _Alignas(64) atomic_uint_fast64_t ticket;
@@ -286,7 +290,7 @@ static void wait_for_others(mmi_pool *pool)
         }
     const double spent = may_be_alone(pool) ? spent_by_worker(pool) : -1;
     pthread_mutex_lock(&pool->lock);
-    atomic_store(&pool->caller_sleeps, 1);
+    atomic_exchange(&pool->caller_sleeps, 1); /* no store, as above */
     while (atomic_load(&pool->done) != pool->expected)
         pthread_cond_wait(&pool->finished, &pool->lock);
     atomic_store(&pool->caller_sleeps, 0);
@@ -382,7 +386,7 @@ static uint64_t post(mmi_pool *pool, int64_t pieces, int64_t run, mmi_piece_fn f
     atomic_store_explicit(&j->arg, arg, memory_order_release);
     atomic_store_explicit(&j->pieces, (uint32_t)pieces, memory_order_release);
     atomic_store_explicit(&j->run, (uint32_t)run, memory_order_release);
-    atomic_store(&pool->ticket, number << PIECE_BITS | 1); /* the caller has the first piece */
+    atomic_exchange(&pool->ticket, number << PIECE_BITS | 1); /* the caller has the first piece; no store, as above */
     if (atomic_load(&pool->sleepers) > 0) {
         pthread_mutex_lock(&pool->lock);
         pthread_cond_broadcast(&pool->wake);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/files.h"
 #include "base/memory.h"
 #include "base/pool.h"
 #include "support.h"
@@ -227,6 +228,30 @@ START_TEST(a_caller_that_was_held_up_goes_on_alone_and_asks_again_later)
 }
 END_TEST
 
+/* Until when others than the caller are busy. */
+static void be_busy(void *until, int64_t piece, int worker)
+{
+    (void)piece;
+    while (worker != 0 && mmi_now() < *(const double *)until) {}
+}
+
+/* Callers look around for 20 us before they sleep: a worker whose piece ends just then must not miss it. The test hangs
+ * where one does. */
+START_TEST(a_caller_that_falls_asleep_as_the_last_piece_ends_is_woken)
+{
+    test_rng rng = { 5 };
+    for (int threads = 2; threads <= 3; threads++) {
+        mmi_pool *pool;
+        ck_ok(mmi_pool_create(threads, &pool));
+        for (int round = 0; round < 20000; round++) {
+            double until = mmi_now() + 19e-6 + rng_uniform(&rng) * 8e-6;
+            mmi_pool_run_neighbours(pool, threads, be_busy, &until);
+        }
+        mmi_pool_free(pool);
+    }
+}
+END_TEST
+
 START_TEST(a_pool_that_never_ran_can_be_freed)
 {
     for (int round = 0; round < 50; round++) {
@@ -294,6 +319,7 @@ int main(void)
     tcase_add_test(tests, each_thread_begins_with_a_run_of_its_own);
     tcase_add_test(tests, a_thread_that_is_held_up_is_helped);
     tcase_add_test(tests, a_caller_that_was_held_up_goes_on_alone_and_asks_again_later);
+    tcase_add_test(tests, a_caller_that_falls_asleep_as_the_last_piece_ends_is_woken);
     tcase_add_test(tests, a_pool_that_never_ran_can_be_freed);
     tcase_add_test(tests, pools_of_several_threads_run_side_by_side);
     tcase_add_test(tests, a_pool_without_memory_is_an_error);
