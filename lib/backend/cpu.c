@@ -1,5 +1,6 @@
 /* What this processor has of what this build can use. */
 #define _DEFAULT_SOURCE /* syscall */
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,26 +23,7 @@ static unsigned saved_state(void)
     return low;
 }
 
-#if defined(__linux__)
-#include <sys/syscall.h>
-#include <unistd.h>
-
-/* Linux saves 8 KiB of tiles only for a process that has asked, and from then on wants alternate signal stacks to have
- * room for them: it refuses where one in use has not. */
-static bool may_use_tiles(void)
-{
-    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
-    return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
-}
-#else
-static bool may_use_tiles(void)
-{
-    return false;
-}
-#endif
-
-/* `wanted`: what is not is not asked for. */
-static unsigned processor_flags(unsigned wanted)
+static unsigned processor_flags(void)
 {
     unsigned a, b, c, d;
     if (!__get_cpuid(1, &a, &b, &c, &d) || !bit(c, 27)) /* OSXSAVE */
@@ -53,7 +35,6 @@ static unsigned processor_flags(unsigned wanted)
         return 0;
     unsigned flags = MMI_CPU_AVX2;
 #if MM_EMULATE_AVX512
-    (void)wanted;
     return flags | MMI_CPU_AVXVNNI | MMI_CPU_AVX512 | MMI_CPU_VNNI | MMI_CPU_BF16 | MMI_CPU_AMX;
 #endif
     unsigned more = 0, unused[3]; /* EAX of the next subleaf, if there is one */
@@ -66,7 +47,7 @@ static unsigned processor_flags(unsigned wanted)
             flags |= MMI_CPU_VNNI;
             unsigned tiles = bit(d, 24) && bit(d, 22) && bit(d, 25) && (saved & 0x60000) == 0x60000; /* bf16, bytes */
             if (bit(more, 5))
-                flags |= MMI_CPU_BF16 | (tiles && wanted & MMI_CPU_AMX && may_use_tiles() ? MMI_CPU_AMX : 0u);
+                flags |= MMI_CPU_BF16 | (tiles ? MMI_CPU_AMX : 0u);
         }
     }
     return flags;
@@ -91,15 +72,13 @@ static int has_dot(void)
 }
 #endif
 
-static unsigned processor_flags(unsigned wanted)
+static unsigned processor_flags(void)
 {
-    (void)wanted;
     return MMI_CPU_NEON | (has_dot() ? MMI_CPU_DOT : 0u); /* NEON is part of the architecture */
 }
 #else
-static unsigned processor_flags(unsigned wanted)
+static unsigned processor_flags(void)
 {
-    (void)wanted;
     return 0;
 }
 #endif
@@ -126,6 +105,42 @@ static unsigned cap(void)
             return caps[i].flags;
     return ~0u;
 }
+
+/* Asked once: on a virtual machine the host answers, and takes tens of microseconds. */
+static unsigned known_flags(void)
+{
+    enum { ASKED = 1 << 30 };
+    static atomic_uint known;
+    unsigned flags = atomic_load_explicit(&known, memory_order_relaxed);
+    if (!(flags & ASKED)) {
+        flags = processor_flags() | ASKED;
+        atomic_store_explicit(&known, flags, memory_order_relaxed);
+    }
+    return flags & ~(unsigned)ASKED;
+}
+
+#if MM_EMULATE_AVX512
+static bool may_use_tiles(void)
+{
+    return true;
+}
+#elif MM_HAVE_AMX && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Linux saves 8 KiB of tiles only for a process that has asked, and from then on wants alternate signal stacks to have
+ * room for them: it refuses where one in use has not. */
+static bool may_use_tiles(void)
+{
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+}
+#else
+static bool may_use_tiles(void)
+{
+    return false;
+}
+#endif
 
 unsigned mmi_cpu_flags(void)
 {
@@ -154,6 +169,7 @@ unsigned mmi_cpu_flags(void)
 #if MM_HAVE_DOT
     built |= MMI_CPU_DOT;
 #endif
-    unsigned wanted = built & cap();
-    return processor_flags(wanted) & wanted;
+    unsigned flags = known_flags() & built & cap();
+    bool refused = flags & MMI_CPU_AMX && !may_use_tiles();
+    return refused ? flags & ~(unsigned)MMI_CPU_AMX : flags;
 }
