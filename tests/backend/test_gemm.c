@@ -26,11 +26,26 @@ typedef struct problem {
     float *a, *b, *c;
 } problem;
 
-static float *random_floats(int64_t n, test_rng *rng)
+static float *floats(int64_t n)
 {
     float *x = malloc((size_t)(n > 0 ? n : 1) * sizeof(float));
     ck_assert_ptr_nonnull(x);
+    return x;
+}
+
+static float *random_floats(int64_t n, test_rng *rng)
+{
+    float *x = floats(n);
     rng_fill(rng, x, (size_t)n, 1);
+    return x;
+}
+
+/* Whole numbers, so that sums are exact in any order. */
+static float *random_whole(int64_t n, test_rng *rng)
+{
+    float *x = floats(n);
+    for (int64_t i = 0; i < n; i++)
+        x[i] = (float)rng_between(rng, -3, 3);
     return x;
 }
 
@@ -40,16 +55,17 @@ static int64_t extent(int64_t rows, int64_t ld, int64_t length)
     return rows > 0 ? (rows - 1) * ld + length : 0;
 }
 
-static problem make_problem(int variant, int64_t M, int64_t N, int64_t K, test_rng *rng)
+static problem make_problem(float *(*fill)(int64_t, test_rng *), int variant, int64_t M, int64_t N, int64_t K,
+                            test_rng *rng)
 {
     problem p = { (variant & 1) != 0, (variant & 2) != 0, variant / 4, M, N, K, 0, 0, 0, NULL, NULL, NULL };
     int64_t a_rows = p.ta ? K : M, a_cols = p.ta ? M : K, b_rows = p.tb ? N : K, b_cols = p.tb ? K : N;
     p.lda = a_cols + rng_between(rng, 0, 5);
     p.ldb = b_cols + rng_between(rng, 0, 5);
     p.ldc = N + rng_between(rng, 0, 5);
-    p.a = random_floats(extent(a_rows, p.lda, a_cols), rng);
-    p.b = random_floats(extent(b_rows, p.ldb, b_cols), rng);
-    p.c = random_floats(extent(M, p.ldc, N), rng);
+    p.a = fill(extent(a_rows, p.lda, a_cols), rng);
+    p.b = fill(extent(b_rows, p.ldb, b_cols), rng);
+    p.c = fill(extent(M, p.ldc, N), rng);
     return p;
 }
 
@@ -106,7 +122,7 @@ START_TEST(products_of_every_kind_agree_with_double_precision)
         mmi_exec x = exec_create(path, 2, FOR_PRODUCTS);
         for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
             for (int variant = 0; variant < VARIANTS; variant++) {
-                problem p = make_problem(variant, shapes[s][0], shapes[s][1], shapes[s][2], &rng);
+                problem p = make_problem(random_floats, variant, shapes[s][0], shapes[s][1], shapes[s][2], &rng);
                 float *c = solve(&p, &x);
                 check_solution(&p, c, path, &rng);
                 free(c);
@@ -145,7 +161,7 @@ START_TEST(products_have_the_same_bits_for_any_number_of_threads)
             x[t] = exec_create(path, threads[t], FOR_PRODUCTS);
         for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
             for (int variant = 0; variant < VARIANTS; variant++) {
-                problem p = make_problem(variant, shapes[s][0], shapes[s][1], shapes[s][2], &rng);
+                problem p = make_problem(random_floats, variant, shapes[s][0], shapes[s][1], shapes[s][2], &rng);
                 compare_bits(x, &p, path);
                 free_problem(&p);
             }
@@ -155,16 +171,37 @@ START_TEST(products_have_the_same_bits_for_any_number_of_threads)
 }
 END_TEST
 
-#define STRIP 64 /* rows of C, so few that no slice of them is cut again */
-
-/* Whole numbers, so that sums are exact in any order. */
-static void fill_whole(float *x, int64_t n, test_rng *rng)
+/* to [M] = op(A) · v, of whole numbers; a [M, K], or [K, M] with `ta`. */
+static void times_whole(int64_t *to, const float *a, int64_t lda, bool ta, int64_t M, int64_t K, const int64_t *v)
 {
-    for (int64_t i = 0; i < n; i++)
-        x[i] = (float)rng_between(rng, -3, 3);
+    for (int64_t i = 0; i < M; i++) {
+        to[i] = 0;
+        for (int64_t k = 0; k < K; k++)
+            to[i] += (int64_t)a[ta ? k * lda + i : i * lda + k] * v[k];
+    }
 }
 
-START_TEST(large_products_whose_last_slices_are_cut_again_are_those_of_strips)
+#define WEIGHTS 1000 /* of columns: a row that is wrong goes unseen once in twice as many times */
+
+/* All of C at the price of its factors: C · v = op(A) · (op(B) · v), with random weights v of its columns. */
+static void check_all_whole(const problem *p, const float *c, const mmi_path *path, test_rng *rng)
+{
+    int64_t *v = malloc((size_t)(p->N + p->K + 3 * p->M) * sizeof *v), *bv = v + p->N, *abv = bv + p->K;
+    int64_t *got = abv + p->M, *start = got + p->M;
+    ck_assert_ptr_nonnull(v);
+    for (int64_t j = 0; j < p->N; j++)
+        v[j] = rng_between(rng, -WEIGHTS, WEIGHTS);
+    times_whole(bv, p->b, p->ldb, p->tb, p->K, p->N, v);
+    times_whole(abv, p->a, p->lda, p->ta, p->M, p->K, bv);
+    times_whole(start, p->c, p->ldc, false, p->M, p->N, v);
+    times_whole(got, c, p->ldc, false, p->M, p->N, v);
+    for (int64_t i = 0; i < p->M; i++)
+        ck_each(got[i] == abv[i] + (p->start == NOTHING ? 0 : start[i]), "%s: start %d, row %d of [%d, %d, %d]",
+                path->name, p->start, (int)i, (int)p->M, (int)p->N, (int)p->K);
+    free(v);
+}
+
+START_TEST(large_products_whose_last_slices_are_cut_again_are_right)
 {
     static const int64_t shapes[][3] = { /* the last three are more than panels have room for, in both directions */
                                          { 1100, 520, 130 }, { 200, 1300, 200 }, { 1030, 300, 250 },
@@ -177,20 +214,9 @@ START_TEST(large_products_whose_last_slices_are_cut_again_are_those_of_strips)
         mmi_exec x = exec_create(path, 3, FOR_PRODUCTS);
         for (int s = 0; s < shape_count; s++)
             for (int v = 0; v < 3; v++) {
-                problem p = make_problem(variants[v], shapes[s][0], shapes[s][1], shapes[s][2], &rng), strip = p;
-                fill_whole(p.a, extent(p.ta ? p.K : p.M, p.lda, p.ta ? p.M : p.K), &rng);
-                fill_whole(p.b, extent(p.tb ? p.N : p.K, p.ldb, p.tb ? p.K : p.N), &rng);
-                fill_whole(p.c, extent(p.M, p.ldc, p.N), &rng);
+                problem p = make_problem(random_whole, variants[v], shapes[s][0], shapes[s][1], shapes[s][2], &rng);
                 float *c = solve(&p, &x);
-                for (int64_t i = 0; i < p.M; i += STRIP) {
-                    strip.M = p.M - i < STRIP ? p.M - i : STRIP;
-                    strip.a = p.a + i * (p.ta ? 1 : p.lda);
-                    strip.c = p.c + i * p.ldc;
-                    float *want = solve(&strip, &x);
-                    expect(memcmp(c + i * p.ldc, want, (size_t)extent(strip.M, p.ldc, p.N) * sizeof *c) == 0,
-                           "%s: variant %d of shape %d, rows from %d on", path->name, variants[v], s, (int)i);
-                    free(want);
-                }
+                check_all_whole(&p, c, path, &rng);
                 free(c);
                 free_problem(&p);
             }
@@ -221,10 +247,7 @@ START_TEST(products_along_more_numbers_than_panels_have_room_for_are_right)
         mmi_exec x = exec_create(path, 3, FOR_PRODUCTS);
         for (int at = 0; at < 2 * 4; at++) {
             x.compute = computes[at / 4];
-            problem p = make_problem(at % 4 + 4 * (at % STARTS), 34, 33, 33000, &rng);
-            fill_whole(p.a, extent(p.ta ? p.K : p.M, p.lda, p.ta ? p.M : p.K), &rng);
-            fill_whole(p.b, extent(p.tb ? p.N : p.K, p.ldb, p.tb ? p.K : p.N), &rng);
-            fill_whole(p.c, extent(p.M, p.ldc, p.N), &rng);
+            problem p = make_problem(random_whole, at % 4 + 4 * (at % STARTS), 34, 33, 33000, &rng);
             float *c = solve(&p, &x);
             check_whole(&p, c, &x, path, &rng);
             free(c);
@@ -245,8 +268,8 @@ START_TEST(products_with_weights_of_every_dtype_agree)
         for (int32_t dtype = MM_F32; dtype <= MM_F16; dtype++)
             for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
                 int64_t M = shapes[s][0], N = shapes[s][1], K = shapes[s][2];
-                problem p = make_problem(2, M, N, K, &rng);
-                float *w = random_floats(N * K, &rng), *panel = random_floats(N * K, &rng);
+                problem p = make_problem(random_floats, 2, M, N, K, &rng);
+                float *w = random_floats(N * K, &rng), *panel = floats(N * K);
                 void *narrow = malloc((size_t)(N * K) * mm_dtype_size(dtype) + 1);
                 ck_assert_ptr_nonnull(narrow);
                 x.k.narrow(narrow, w, dtype, N * K);
@@ -280,8 +303,8 @@ START_TEST(many_rows_meet_weights_of_two_bytes_as_they_do_the_same_numbers_in_fo
             int32_t dtype = at % 2 ? MM_BF16 : MM_F16;
             mmi_exec x = exec_create(path, 2, FOR_PRODUCTS);
             x.compute = computes[at / 2 % 3];
-            float *a = random_floats(M * K, &rng), *w = random_floats(N * K, &rng), *panel = random_floats(N * K, &rng);
-            float *got = random_floats(M * N, &rng), *want = random_floats(M * N, &rng);
+            float *a = random_floats(M * K, &rng), *w = random_floats(N * K, &rng), *panel = floats(N * K);
+            float *got = floats(M * N), *want = floats(M * N);
             void *narrow = malloc((size_t)(N * K) * mm_dtype_size(dtype) + 1);
             ck_assert_ptr_nonnull(narrow);
             x.k.narrow(narrow, w, dtype, N * K);
@@ -333,7 +356,7 @@ START_TEST(a_product_leaves_the_hosts_blas_setting_alone)
     int before = openblas_get_num_threads();
     EACH_PATH (path) {
         mmi_exec x = exec_create(path, 2, FOR_PRODUCTS);
-        problem p = make_problem(0, 64, 64, 64, &rng);
+        problem p = make_problem(random_floats, 0, 64, 64, 64, &rng);
         free(solve(&p, &x));
         ck_assert_int_eq(openblas_get_num_threads(), before);
         free_problem(&p);
@@ -375,7 +398,7 @@ int main(void)
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, products_of_every_kind_agree_with_double_precision);
     tcase_add_test(tests, products_have_the_same_bits_for_any_number_of_threads);
-    tcase_add_test(tests, large_products_whose_last_slices_are_cut_again_are_those_of_strips);
+    tcase_add_test(tests, large_products_whose_last_slices_are_cut_again_are_right);
     tcase_add_test(tests, products_along_more_numbers_than_panels_have_room_for_are_right);
     tcase_add_test(tests, products_with_weights_of_every_dtype_agree);
     tcase_add_test(tests, many_rows_meet_weights_of_two_bytes_as_they_do_the_same_numbers_in_four);
