@@ -10,9 +10,8 @@
  * lie in the second-level cache, and turning a tile of keys costs little beside the products that read it. */
 #define QUERY_ROWS 256
 #define KEYS 64
-/* Up to so many rows, as in decoding, read keys and values as a cache has them, of more keys at a time. */
+/* Up to so many rows, as in decoding, read keys and values as a cache has them. */
 #define FEW_ROWS 8
-#define FEW_KEYS 128
 #define FEW_STEP 32 /* few_scores() and few_values() want whole vectors of a head */
 /* Where not all rows of a tile see all its keys, so many at a time meet those that the last of them sees. */
 #define PART_ROWS 64
@@ -37,12 +36,11 @@ typedef struct panels {
 /* One worker's scratch. R rows, at most QUERY_ROWS rounded up to whole tokens. */
 typedef struct tile {
     int64_t rows, keys; /* filled part */
-    int64_t step;       /* keys that there is room for; a row of s has so many numbers */
     int64_t first_query, first_key;
     float *q;         /* [R, D], times 1/sqrt(D) */
     float *out;       /* [R, D] forward's sum; backward's dq */
     float *dout;      /* [R, D] */
-    float *s, *dp;    /* [R, KEYS]; s of few rows [FEW_ROWS, FEW_KEYS] */
+    float *s, *dp;    /* [R, KEYS] */
     float *kt, *vt;   /* [D, KEYS]; keys and values are widened in vt's place */
     float *m, *l;     /* [R] running maximum and sum; backward: lse and delta */
     const void *next; /* keys that this thread reads after the tile's, unless it is NULL */
@@ -124,7 +122,6 @@ static void tile_rows(tile *t, const job *j, int64_t rows)
 {
     t->rows = rows;
     t->few = rows <= FEW_ROWS && j->a->D % FEW_STEP == 0 && j->a->D <= MMI_FEW_WIDTH;
-    t->step = KEYS;
     t->rounded = j->a->rounded && rows > FEW_ROWS && can_round(&j->x->k, j->tokens * j->heads, j->a->D);
 }
 
@@ -230,7 +227,7 @@ static part part_at(const tile *t, const job *j, const mmi_segment *s, int64_t r
 
 #define EACH_PART(p, t, j, s) for (part p = part_at(t, j, s, 0); p.rows > 0; p = part_at(t, j, s, p.row + p.rows))
 
-/* s [rows, step] = q · kᵀ, masked keys pushed down. */
+/* s [rows, KEYS] = q · kᵀ, masked keys pushed down. */
 static void scores(tile *t, const job *j, const mmi_segment *s, int64_t g)
 {
     const mmi_attention *a = j->a;
@@ -240,7 +237,7 @@ static void scores(tile *t, const job *j, const mmi_segment *s, int64_t g)
         const float *right = pack_right(j, t->p.right, keys.data, keys.ld, 1, t->keys, a->D);
         multiply(j, t->s, KEYS, t->p.q, right, t->rows, t->keys, a->D, false);
     } else if (t->few) {
-        k->few_scores(t->s, t->step, t->q, keys.data, keys.dtype, keys.ld, t->rows, t->keys, a->D,
+        k->few_scores(t->s, KEYS, t->q, keys.data, keys.dtype, keys.ld, t->rows, t->keys, a->D,
                       key_at(a, s, t->first_key, g, a->v));
     } else if (t->rows <= FEW_ROWS) {
         k->gemv_rows(t->s, KEYS, t->q, a->D, keys.data, MM_F32, keys.ld, t->rows, t->keys, a->D, 0);
@@ -253,7 +250,7 @@ static void scores(tile *t, const job *j, const mmi_segment *s, int64_t g)
         for (int64_t i = 0; i < t->keys; i++)
             if (s->key_mask[t->first_key + i] == 0)
                 for (int64_t r = 0; r < t->rows; r++)
-                    t->s[r * t->step + i] += HIDDEN;
+                    t->s[r * KEYS + i] += HIDDEN;
 }
 
 /* Drop weights (or their gradients) of row r of the tile: an element's number is its token, query head and key. */
@@ -273,7 +270,7 @@ static void fold(tile *t, const job *j, const mmi_segment *s, int64_t g)
     int64_t D = j->a->D;
     for (int64_t r = 0; r < t->rows; r++) {
         int64_t n = visible(t, j, s, r);
-        float before = t->m[r], *row = t->s + r * t->step;
+        float before = t->m[r], *row = t->s + r * KEYS;
         float sum = k->softmax_tile(row, &t->m[r], n);
         memset(row + n, 0, (size_t)(t->keys - n) * sizeof(float));
         if (before != t->m[r]) {
@@ -292,7 +289,7 @@ static void fold(tile *t, const job *j, const mmi_segment *s, int64_t g)
         return;
     }
     if (t->few) {
-        k->few_values(t->out, t->s, t->step, values.data, values.dtype, values.ld, t->rows, t->keys, D, t->next);
+        k->few_values(t->out, t->s, KEYS, values.data, values.dtype, values.ld, t->rows, t->keys, D, t->next);
         return;
     }
     EACH_PART (p, t, j, s)
@@ -363,8 +360,6 @@ static void forward_piece(const job *j, int64_t piece, int worker)
     mmi_piece_rows(mmi_pieces(s->count, j->tokens) - 1 - local / a->G, j->tokens, s->count, &first, &last);
     t.first_query = first;
     tile_rows(&t, j, (last - first) * j->heads);
-    if (t.few)
-        t.step = FEW_KEYS;
     if (a->before)
         a->before(a->arg, s, g);
     load_queries(&t, j, s, g, last - first);
@@ -374,8 +369,8 @@ static void forward_piece(const job *j, int64_t piece, int worker)
         t.l[r] = 0;
     }
     int64_t seen = s->past + last;
-    for (t.first_key = 0; t.first_key < seen; t.first_key += t.step) {
-        t.keys = seen - t.first_key < t.step ? seen - t.first_key : t.step;
+    for (t.first_key = 0; t.first_key < seen; t.first_key += KEYS) {
+        t.keys = seen - t.first_key < KEYS ? seen - t.first_key : KEYS;
         if (t.few)
             t.next = keys_after(&t, j, s, g, seen, piece);
         scores(&t, j, s, g);

@@ -85,7 +85,7 @@ static __attribute__((noinline)) void scores_by_rows(float *s, int64_t lds, cons
 }
 
 /* The products of `rows` rows of q and `side` keys, ROWS * SIDE of them. Lines of `ahead` come from beyond the
- * second-level cache meanwhile, which takes as long. */
+ * second-level cache meanwhile, which takes as long; the first level has room for both. */
 static ALWAYS_INLINE void scores_of(float *s, int64_t lds, const float *q, const unsigned char *k, int64_t distance,
                                     int32_t dtype, const int rows, const int side, int64_t D,
                                     const unsigned char *ahead)
@@ -99,7 +99,7 @@ static ALWAYS_INLINE void scores_of(float *s, int64_t lds, const float *q, const
         UNROLL
         for (int j = 0; j < side; j++) {
             keys[j] = numbers(k + j * distance, p, dtype);
-            __builtin_prefetch(ahead + j * distance + bytes_of(p, dtype), 0, 2);
+            __builtin_prefetch(ahead + j * distance + bytes_of(p, dtype), 0, 3);
         }
         UNROLL
         for (int i = 0; i < rows; i++) {
@@ -183,7 +183,7 @@ static ALWAYS_INLINE void values_of(float *out, const float *s, int64_t lds, con
         UNROLL
         for (int j = 0; j < vecs; j++) {
             value[j] = numbers(v, c + j * VL, dtype);
-            __builtin_prefetch(ahead + bytes_of(c + j * VL, dtype), 0, 2);
+            __builtin_prefetch(ahead + bytes_of(c + j * VL, dtype), 0, 3);
         }
         UNROLL
         for (int i = 0; i < rows; i++) {
