@@ -89,6 +89,13 @@ static float *solve(const problem *p, const mmi_exec *x)
     return c;
 }
 
+static void check_between_rows(const problem *p, const float *c, const mmi_path *path)
+{
+    for (int64_t i = 0; i + 1 < p->M; i++)
+        for (int64_t j = p->N; j < p->ldc; j++)
+            expect(c[i * p->ldc + j] == p->c[i * p->ldc + j], "%s wrote between the rows", path->name);
+}
+
 /* Some elements, all of them where there are few, against double precision. */
 static void check_solution(const problem *p, const float *c, const mmi_path *path, test_rng *rng)
 {
@@ -105,9 +112,7 @@ static void check_solution(const problem *p, const float *c, const mmi_path *pat
         /* blocked sums round far fewer than K times, and up and down alike */
         ck_near(c[i * p->ldc + j], want, size * 100 * ROUNDING, path, "mmi_gemm", i * 10000 + j);
     }
-    for (int64_t i = 0; i + 1 < p->M; i++)
-        for (int64_t j = p->N; j < p->ldc; j++)
-            expect(c[i * p->ldc + j] == p->c[i * p->ldc + j], "%s wrote between the rows", path->name);
+    check_between_rows(p, c, path);
 }
 
 START_TEST(products_of_every_kind_agree_with_double_precision)
@@ -171,33 +176,35 @@ START_TEST(products_have_the_same_bits_for_any_number_of_threads)
 }
 END_TEST
 
-/* to [M] = op(A) · v, of whole numbers; a [M, K], or [K, M] with `ta`. */
-static void times_whole(int64_t *to, const float *a, int64_t lda, bool ta, int64_t M, int64_t K, const int64_t *v)
+/* to [M] += op(A) · v, of whole numbers; a [M, K], or [K, M] with `ta`. */
+static void add_times(double *to, const float *a, int64_t lda, bool ta, int64_t M, int64_t K, const double *v)
 {
-    for (int64_t i = 0; i < M; i++) {
-        to[i] = 0;
+    for (int64_t i = 0; i < M; i++)
         for (int64_t k = 0; k < K; k++)
-            to[i] += (int64_t)a[ta ? k * lda + i : i * lda + k] * v[k];
-    }
+            to[i] += (double)a[ta ? k * lda + i : i * lda + k] * v[k];
 }
 
-#define WEIGHTS 1000 /* of columns: a row that is wrong goes unseen once in twice as many times */
+/* Of columns, never 0: a single wrong number is always seen, a row of them but once in so many times. Sums stay below
+ * 2^53, and are exact. */
+#define WEIGHTS (1 << 20)
 
 /* All of C at the price of its factors: C · v = op(A) · (op(B) · v), with random weights v of its columns. */
 static void check_all_whole(const problem *p, const float *c, const mmi_path *path, test_rng *rng)
 {
-    int64_t *v = malloc((size_t)(p->N + p->K + 3 * p->M) * sizeof *v), *bv = v + p->N, *abv = bv + p->K;
-    int64_t *got = abv + p->M, *start = got + p->M;
+    double *v = calloc((size_t)(p->N + p->K + 2 * p->M), sizeof *v);
+    double *bv = v + p->N, *want = bv + p->K, *got = want + p->M;
     ck_assert_ptr_nonnull(v);
     for (int64_t j = 0; j < p->N; j++)
-        v[j] = rng_between(rng, -WEIGHTS, WEIGHTS);
-    times_whole(bv, p->b, p->ldb, p->tb, p->K, p->N, v);
-    times_whole(abv, p->a, p->lda, p->ta, p->M, p->K, bv);
-    times_whole(start, p->c, p->ldc, false, p->M, p->N, v);
-    times_whole(got, c, p->ldc, false, p->M, p->N, v);
+        v[j] = rng_between(rng, 1, WEIGHTS);
+    add_times(bv, p->b, p->ldb, p->tb, p->K, p->N, v);
+    add_times(want, p->a, p->lda, p->ta, p->M, p->K, bv);
+    if (p->start != NOTHING)
+        add_times(want, p->c, p->ldc, false, p->M, p->N, v);
+    add_times(got, c, p->ldc, false, p->M, p->N, v);
     for (int64_t i = 0; i < p->M; i++)
-        ck_each(got[i] == abv[i] + (p->start == NOTHING ? 0 : start[i]), "%s: start %d, row %d of [%d, %d, %d]",
-                path->name, p->start, (int)i, (int)p->M, (int)p->N, (int)p->K);
+        ck_each(got[i] == want[i], "%s: start %d, row %d of [%d, %d, %d]", path->name, p->start, (int)i, (int)p->M,
+                (int)p->N, (int)p->K);
+    check_between_rows(p, c, path);
     free(v);
 }
 
