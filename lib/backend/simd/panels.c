@@ -165,19 +165,19 @@ static void pack(float *to, int64_t width, const float *from, int64_t across, in
         pack_rounded(to, width, from, across, along, count, K, MM_F32);
 }
 
-/* Ask for the lines of a full block of C, to be written, and for those that it begins with: they come while the block's
- * products are made. */
-static ALWAYS_INLINE void fetch_c(const block *t)
+/* Ask for the lines of some rows of a block of C, to be written, and for those that they begin with: they come while
+ * the block's products are made. */
+static ALWAYS_INLINE void fetch_c(const block *t, const int rows)
 {
     UNROLL
-    for (int i = 0; i < TILE_ROWS; i++) {
+    for (int i = 0; i < rows; i++) {
         const unsigned char *row = (const unsigned char *)(t->c + i * t->ldc);
         UNROLL
         for (int at = 0; at < TILE_COLS * (int)sizeof(float); at += LINE)
             fetch_to_write(row + at);
     }
     if (t->from && t->from != t->c)
-        fetch(t->from, t->ldc * (int64_t)sizeof(float), TILE_ROWS, TILE_COLS * (int64_t)sizeof(float));
+        fetch(t->from, t->ldc * (int64_t)sizeof(float), rows, TILE_COLS * (int64_t)sizeof(float));
 }
 
 #if STEP == 1
@@ -187,27 +187,41 @@ static void multiply_in_place(const block *t)
     block constants = *t;
     constants.acs = 1;
     constants.ldb = TILE_COLS;
-    fetch_c(t);
+    fetch_c(t, TILE_ROWS);
     block_asking(&constants, TILE_ROWS, TILE_VECS, false, vf_tail(VL), true);
 }
 #endif
 
-/* A full block with both operands in panels. */
-static void multiply_packed(const block *t)
+/* The first rows of a block with both operands in panels. */
+static ALWAYS_INLINE void multiply_packed_rows(const block *t, const int rows)
 {
     block constants = *t;
     constants.ars = 1;
     constants.acs = TILE_ROWS;
     constants.ldb = TILE_COLS;
-    fetch_c(t);
-    block_asking(&constants, TILE_ROWS, TILE_VECS, false, vf_tail(VL), true);
+    fetch_c(t, rows);
+    block_asking(&constants, rows, TILE_VECS, false, vf_tail(VL), true);
+}
+
+static void multiply_packed(const block *t)
+{
+    multiply_packed_rows(t, TILE_ROWS);
 }
 
 /* Less than a full block. */
 static void multiply_edge(const block *t, int64_t rows, int64_t cols)
 {
-#if STEP == 2 /* both are in panels, filled up: all of it, and then what is wanted */
-    float whole[TILE_ROWS * TILE_COLS];
+#if STEP == 2 /* both are in panels, filled up */
+    /* So powers of two end; of attention's products it is an eighth. */
+    if (cols == TILE_COLS && rows == 4) {
+        multiply_packed_rows(t, 4);
+        return;
+    }
+    if (cols == TILE_COLS && rows == 8) {
+        multiply_packed_rows(t, 8);
+        return;
+    }
+    float whole[TILE_ROWS * TILE_COLS]; /* all of it, and then what is wanted */
     block edge = *t;
     edge.c = whole;
     edge.ldc = TILE_COLS;
