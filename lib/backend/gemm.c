@@ -110,10 +110,23 @@ int64_t mmi_rows_per_piece(int64_t N, int64_t K, int32_t dtype)
     return round_up(each > 1 ? each : 1, 8);
 }
 
+/* What a single row reads side by side comes faster in long stretches: two pieces for each thread, of at least so many
+ * rows or columns. */
+#define ROW_RUN 2
+#define ROW_COLS 64
+
+int64_t mmi_rows_per_run(const mmi_exec *x, int64_t N, int64_t K, int32_t dtype)
+{
+    const int64_t run = mmi_pieces(N, ROW_RUN * mmi_pool_threads(x->pool));
+    return at_least(mmi_rows_per_piece(N, K, dtype), at_least(run, ROW_COLS));
+}
+
 static void gemv(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const float *X, int64_t ldx, const void *W,
                  int32_t dtype, int64_t ldw, float *Y, int64_t ldy)
 {
     rows r = { x, X, W, Y, NULL, M, N, K, ldx, ldw, ldy, mmi_rows_per_piece(N, K, dtype), dtype };
+    if (M == 1)
+        r.step = round_up(mmi_rows_per_run(x, N, K, dtype), 8);
     if (N > 0 && N * K <= ALONE)
         r.step = N;
     mmi_pool_run(x->pool, mmi_pieces(N, r.step), multiply_rows, &r);

@@ -19,8 +19,6 @@
 #define MANY_SLICES (4 * WANTED_SLICES)
 #define QUANTIZED_PER_PIECE 8192
 #define WANTED_RUN 4 /* pieces of a pair of products, per thread */
-#define ROW_RUN 2    /* of a row's product, at most: what is read side by side is read faster in long stretches */
-#define ROW_COLS (4 * MMI_STRIP) /* of these, at least: what kernels read side by side */
 
 /* Some rows of X against all of W. */
 typedef struct blocks {
@@ -95,11 +93,10 @@ static void multiply_slice(void *arg, int64_t piece, int worker)
 static void multiply_by_runs(blocks *b)
 {
     int64_t cols = mmi_rows_per_piece(b->N, b->K, b->dtype);
-    int64_t run = mmi_pieces(b->N, ROW_RUN * mmi_pool_threads(b->x->pool));
     if (b->rows > FEW_BLOCK_ROWS)
         cols = least(cols, mmi_pieces(b->N, WANTED_SLICES));
     else if (b->rows == 1)
-        cols = at_least(cols, at_least(run, ROW_COLS));
+        cols = mmi_rows_per_run(b->x, b->N, b->K, b->dtype);
     b->run_cols = round_up(cols, MMI_STRIP);
     mmi_pool_run_neighbours(b->x->pool, mmi_pieces(b->N, b->run_cols), multiply_columns, b);
 }

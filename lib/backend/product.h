@@ -178,4 +178,8 @@ void mmi_product_of_blocks(const mmi_exec *x, int64_t M, int64_t N, int64_t K, m
 /* Rows of W, or columns of B, that are read as one piece where few rows meet them. */
 int64_t mmi_rows_per_piece(int64_t N, int64_t K, int32_t dtype);
 
+/* The same where a single row meets them: this depends on the number of threads, which no result does, since each of
+ * its numbers is made alone. */
+int64_t mmi_rows_per_run(const mmi_exec *x, int64_t N, int64_t K, int32_t dtype);
+
 #endif
