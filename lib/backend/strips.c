@@ -9,11 +9,11 @@ typedef struct place {
 
 static place place_of(const void *strips, int32_t dtype, int64_t cols, int64_t row, int64_t block)
 {
-    const int64_t blocks = cols / MMI_BLOCK, numbers = mmi_strip_lines(dtype) * MMI_STRIP_LINE;
     unsigned char *strip =
         (unsigned char *)(uintptr_t)strips + mmi_dtype_bytes(dtype, row / MMI_STRIP * MMI_STRIP * cols);
     const int64_t r = row % MMI_STRIP;
-    return (place){ strip + block * numbers + 4 * r, strip + blocks * numbers + block * MMI_STRIP_SCALES + 2 * r };
+    return (place){ strip + mmi_strip_numbers_at(dtype, cols / MMI_BLOCK, block) + 4 * r,
+                    strip + mmi_strip_scales_at(dtype, block) + 2 * r };
 }
 
 void mmi_strips_put(void *strips, int32_t dtype, int64_t cols, int64_t row, int64_t first, int64_t count,
@@ -44,10 +44,11 @@ void mmi_strips_begin(void *strips, int32_t dtype, int64_t rows, int64_t cols)
 {
     if (rows % MMI_STRIP == 0)
         return;
+    const int64_t blocks = cols / MMI_BLOCK;
     unsigned char *last = (unsigned char *)strips + mmi_dtype_bytes(dtype, rows / MMI_STRIP * MMI_STRIP * cols);
-    const size_t numbers = (size_t)(cols / MMI_BLOCK * mmi_strip_lines(dtype) * MMI_STRIP_LINE);
-    memset(last, dtype == MM_Q4_0 ? 0x88 : 0, numbers); /* 0 as a number, not -0 */
-    memset(last + numbers, 0, (size_t)(cols / MMI_BLOCK * MMI_STRIP_SCALES));
+    memset(last, 0, mmi_strips_bytes(dtype, MMI_STRIP, cols));
+    for (int64_t b = 0; dtype == MM_Q4_0 && b < blocks; b++) /* 0 as a number, not -0 */
+        memset(last + mmi_strip_numbers_at(dtype, blocks, b), 0x88, (size_t)(mmi_strip_lines(dtype) * MMI_STRIP_LINE));
 }
 
 void mmi_strips_pack(void *strips, const void *blocks, int32_t dtype, int64_t rows, int64_t cols)

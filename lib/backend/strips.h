@@ -3,10 +3,12 @@
  * side, so that a vector of a strip's rows is one load and a strip is read from end to end. The bytes are GGUF's, and
  * as many.
  *
- * A strip begins with its numbers, block after block along the row, each in lines of 64 bytes: in line s byte 4 r + c
- * is byte 4 s + c of row r's numbers, so q8_0 has 8 lines with the numbers 4 s to 4 s + 3 of each row, and q4_0 has 4
- * with the numbers 4 s to 4 s + 3 in the low halves and 16 more than that in the high ones. Behind all of them lie the
- * scales, 16 halves for each block. Rows that the last strip lacks are 0. */
+ * A strip is its blocks along the row, two by two: the scales of both, 16 halves for each, and then the numbers of one
+ * and of the other, so that a kernel meets all bytes in the order of their addresses, which is how the hardware reads
+ * ahead. Of an odd number of blocks the last one stands alone. A block's numbers are lines of 64 bytes: in line s byte
+ * 4 r + c is byte 4 s + c of row r's numbers, so q8_0 has 8 lines with the numbers 4 s to 4 s + 3 of each row, and q4_0
+ * has 4 with the numbers 4 s to 4 s + 3 in the low halves and 16 more than that in the high ones. Rows that the last
+ * strip lacks are 0. */
 #ifndef MMI_BACKEND_STRIPS_H
 #define MMI_BACKEND_STRIPS_H
 
@@ -20,6 +22,18 @@
 static inline int64_t mmi_strip_lines(int32_t dtype)
 {
     return dtype == MM_Q8_0 ? MMI_BLOCK / 4 : MMI_BLOCK / 8;
+}
+
+/* Bytes from the beginning of a strip of so many blocks to the numbers, and to the scales, of one of them. */
+static inline int64_t mmi_strip_numbers_at(int32_t dtype, int64_t blocks, int64_t block)
+{
+    const int64_t scales = (block | 1) + 1; /* of both of each two so far */
+    return block * mmi_strip_lines(dtype) * MMI_STRIP_LINE + (scales < blocks ? scales : blocks) * MMI_STRIP_SCALES;
+}
+
+static inline int64_t mmi_strip_scales_at(int32_t dtype, int64_t block)
+{
+    return block / 2 * 2 * mmi_strip_lines(dtype) * MMI_STRIP_LINE + block * MMI_STRIP_SCALES;
 }
 
 /* Bytes of a matrix. */

@@ -53,17 +53,20 @@ START_TEST(strips_lie_as_their_header_says)
             int wrong = 0, filled = 0;
             for (int64_t row = 0; row < (rows + MMI_STRIP - 1) / MMI_STRIP * MMI_STRIP; row++) {
                 const unsigned char *strip = strips + row / MMI_STRIP * MMI_STRIP * blocks * bytes;
-                for (int64_t b = 0; b < blocks; b++)
+                for (int64_t b = 0; b < blocks; b++) {
+                    const int64_t first = b - b % 2, together = first + 1 < blocks ? 2 : 1;
+                    const unsigned char *scales = strip + MMI_STRIP * bytes * first + 32 * (b - first);
+                    const unsigned char *numbers =
+                        strip + MMI_STRIP * bytes * first + 32 * together + MMI_STRIP * (bytes - 2) * (b - first);
                     for (int64_t i = 0; i < bytes; i++) {
                         const int64_t n = i - 2, r = row % MMI_STRIP; /* i < 2: the scale */
-                        const unsigned char *at = i < 2 ?
-                                                      strip + (MMI_STRIP * blocks) * (bytes - 2) + 32 * b + 2 * r + i :
-                                                      strip + MMI_STRIP * (bytes - 2) * b + n / 4 * 64 + 4 * r + n % 4;
+                        const unsigned char *at = i < 2 ? scales + 2 * r + i : numbers + n / 4 * 64 + 4 * r + n % 4;
                         if (row < rows)
                             wrong += *at != from[(row * blocks + b) * bytes + i];
                         else
                             filled += *at != (i >= 2 && dtype == MM_Q4_0 ? 0x88 : 0);
                     }
+                }
             }
             ck_assert_int_eq(wrong, 0);
             ck_assert_int_eq(filled, 0);

@@ -28,17 +28,17 @@ typedef struct wide_block {
     int8_t numbers[MMI_BLOCK / 4][MMI_STRIP_LINE];
 } wide_block;
 
-/* Groups of rows of x against strips, a pair after the other, groups of a strip first, in `blocks` blocks. */
+/* Groups of rows of x against strips, a pair after the other, groups of a strip first, in some blocks. */
 typedef struct part {
-    int64_t groups, strips, blocks;
-    const unsigned char *x; /* first block of the first row */
-    int64_t x_row;          /* bytes from row to row */
+    int64_t groups, strips, first, blocks, of_strip; /* `blocks` from `first` on, of so many of a strip */
+    const unsigned char *x;                          /* first of those blocks of the first row */
+    int64_t x_row;                                   /* bytes from row to row */
     int64_t rows;           /* of x; the last group ends with the last one, and may share rows with the one before */
     const scales *x_scales; /* [groups][blocks] */
     const sums *biases;     /* what sums begin with */
-    const unsigned char *w, *w_scales; /* first blocks of the first strip */
-    int64_t strip, block;              /* bytes from one to the next */
-    float *y;                          /* [rows, cols] */
+    const unsigned char *w; /* first strip */
+    int64_t strip;          /* bytes from one to the next */
+    float *y;               /* [rows, cols] */
     int64_t ldy, cols;
     bool begun;          /* y has the sum of earlier blocks */
     int64_t ahead_bytes; /* of W, asked for with each block */
@@ -47,7 +47,7 @@ typedef struct part {
 /* Blocks `b` and on of a pair. */
 typedef struct cursor {
     int64_t group, strip, b;
-    const unsigned char *x, *w, *w_scales;
+    const unsigned char *x, *w;
     const scales *x_scales;
 } cursor;
 
@@ -64,13 +64,9 @@ static ALWAYS_INLINE int64_t group_at(const part *p, int64_t group)
 
 static ALWAYS_INLINE cursor cursor_at(const part *p, int64_t group, int64_t strip)
 {
-    return (cursor){ group,
-                     strip,
-                     0,
-                     p->x + group_at(p, group) * p->x_row,
-                     p->w + strip * p->strip,
-                     p->w_scales + strip * p->strip,
-                     p->x_scales + group * p->blocks };
+    return (cursor){
+        group, strip, 0, p->x + group_at(p, group) * p->x_row, p->w + strip * p->strip, p->x_scales + group * p->blocks
+    };
 }
 
 /* True: the pair is done. */
@@ -102,7 +98,7 @@ static ALWAYS_INLINE void fetch_some(ahead *a)
 
 static ALWAYS_INLINE const void *w_block(const part *p, const cursor *c, int64_t at, wide_block *wide, int32_t dtype)
 {
-    const unsigned char *w = c->w + (c->b + at) * p->block;
+    const unsigned char *w = c->w + mmi_strip_numbers_at(dtype, p->of_strip, p->first + c->b + at);
     if (dtype == MM_Q8_0)
         return w;
     const __m512i four_bits = _mm512_set1_epi8(15), eight = _mm512_set1_epi8(8);
@@ -123,11 +119,12 @@ static ALWAYS_INLINE const void *w_block(const part *p, const cursor *c, int64_t
 #define BIAS 0x1.8p23f
 #define BIAS_BITS 0x4b400000
 
-static ALWAYS_INLINE void add_block(vf total[GROUP], const sums *s, const part *p, const cursor *c, int64_t at)
+static ALWAYS_INLINE void add_block(vf total[GROUP], const sums *s, const part *p, const cursor *c, int64_t at,
+                                    int32_t dtype)
 {
     if (c->b + at >= p->blocks)
         return;
-    const vf w_scales = vf_load_f16(c->w_scales + (c->b + at) * MMI_STRIP_SCALES), back = vf_set(-BIAS);
+    const vf w_scales = vf_load_f16(c->w + mmi_strip_scales_at(dtype, p->first + c->b + at)), back = vf_set(-BIAS);
     const float *x_scales = c->x_scales[c->b + at].of;
     UNROLL
     for (int i = 0; i < GROUP; i++) {
@@ -158,7 +155,7 @@ static ALWAYS_INLINE void multiply_unit(vf total[GROUP], sums s[UNIT], wide_bloc
         _tile_stored(6, &s[2], 64);
         tiles_stored();
         fetch_some(next_w);
-        add_block(total, &s[0], p, last, 0);
+        add_block(total, &s[0], p, last, 0, dtype);
     }
     if (begins)
         MULTIPLY(3, 4, 5, 1);
@@ -166,7 +163,7 @@ static ALWAYS_INLINE void multiply_unit(vf total[GROUP], sums s[UNIT], wide_bloc
         _tile_stored(7, &s[3], 64);
         tiles_stored();
         fetch_some(next_w);
-        add_block(total, &s[1], p, last, 1);
+        add_block(total, &s[1], p, last, 1, dtype);
     }
     if (begins) {
         MULTIPLY(6, 1, 2, 2);
@@ -175,7 +172,7 @@ static ALWAYS_INLINE void multiply_unit(vf total[GROUP], sums s[UNIT], wide_bloc
     if (ends) {
         tiles_stored();
         fetch_some(next_w);
-        add_block(total, &s[2], p, last, 2);
+        add_block(total, &s[2], p, last, 2, dtype);
     }
     if (begins) {
         MULTIPLY(7, 4, 5, 3);
@@ -184,7 +181,7 @@ static ALWAYS_INLINE void multiply_unit(vf total[GROUP], sums s[UNIT], wide_bloc
     if (ends) {
         tiles_stored();
         fetch_some(next_w);
-        add_block(total, &s[3], p, last, 3);
+        add_block(total, &s[3], p, last, 3, dtype);
     }
 }
 
@@ -241,7 +238,8 @@ static ALWAYS_INLINE void multiply_part(const part *p, int32_t dtype)
     _Alignas(64) wide_block wide[UNIT];
     vf total[GROUP];
     cursor next = cursor_at(p, 0, 0), last = next;
-    ahead next_w = { p->w + AHEAD, p->w + AHEAD, p->ahead_bytes };
+    const unsigned char *w = p->w + mmi_strip_scales_at(dtype, p->first) + AHEAD;
+    ahead next_w = { w, w, p->ahead_bytes };
     const int64_t units = p->groups * p->strips * ((p->blocks + UNIT - 1) / UNIT);
     memset(s, 0, sizeof s); /* a group of fewer rows leaves the others as they are */
     begin_totals(total, p, &last);
@@ -301,8 +299,9 @@ static ALWAYS_INLINE void multiply(float *y, int64_t ldy, const unsigned char *x
                .rows = M,
                .x_scales = x_scales,
                .biases = &biases,
+               .of_strip = blocks,
+               .w = w,
                .strip = strip,
-               .block = mmi_strip_lines(dtype) * MMI_STRIP_LINE,
                .y = y,
                .ldy = ldy,
                .cols = N };
@@ -313,10 +312,9 @@ static ALWAYS_INLINE void multiply(float *y, int64_t ldy, const unsigned char *x
     tiles_written();
     block_tiles_begin(least(M, GROUP));
     for (int64_t b = 0; b < blocks; b += most) {
+        p.first = b;
         p.blocks = least(most, blocks - b);
         p.x = x + b * MMI_BLOCK;
-        p.w = w + b * p.block;
-        p.w_scales = w + blocks * p.block + b * MMI_STRIP_SCALES;
         p.begun = b > 0;
         for (int64_t g = 0; g < p.groups; g++)
             turn_scales(x_scales + g * p.blocks, x + group_at(&p, g) * p.x_row + K + b * 4, p.x_row, least(M, GROUP),

@@ -378,14 +378,15 @@ static ALWAYS_INLINE void pack_strips(unsigned char *panel, const unsigned char 
     for (int64_t step = 0; step < K / ALONG; step++)
         for (int half = 0; half < 2; half++) {
             unsigned char *tile = panel + step * PART_BYTES + half * TILE_BYTES;
-            const unsigned char *from = w + half * strip, *numbers = from + (first + step) * block;
+            const unsigned char *from = w + half * strip;
+            const unsigned char *numbers = from + mmi_strip_numbers_at(dtype, cols / MMI_BLOCK, first + step);
             if (half * MMI_STRIP >= rows) {
                 memset(tile, 0, TILE_BYTES);
                 continue;
             }
             for (int64_t line = 0; line < block; line += 64)
                 __builtin_prefetch(numbers + 2 * strip + line); /* the next panel's */
-            pack_block(tile, numbers, from + cols / MMI_BLOCK * block + (first + step) * MMI_STRIP_SCALES, dtype);
+            pack_block(tile, numbers, from + mmi_strip_scales_at(dtype, first + step), dtype);
         }
 }
 

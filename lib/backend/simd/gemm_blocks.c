@@ -78,15 +78,19 @@ typedef struct part {
     const unsigned char *x;
     const unsigned char *w[STREAMS + MOST_STRIPS - 1]; /* strips; one that is missing is the one before it again */
     int64_t K, first, blocks;
-    const wide_block *wide;          /* of `first` and on, where X_ROWS rows meet q4_0 */
-    ahead ahead;                     /* of a panel; one row asks for the block this far behind the one that it meets: */
-    int64_t away_bytes, away_blocks; /* whole strips, and blocks beyond them */
+    const wide_block *wide; /* of `first` and on, where X_ROWS rows meet q4_0 */
+    ahead ahead;            /* of a panel */
 } part;
 
 static ALWAYS_INLINE const unsigned char *line_of(const part *t, int64_t b, int line, int vec, int32_t dtype)
 {
-    const unsigned char *block = t->w[vec / STRIP_VECS] + b * mmi_strip_lines(dtype) * MMI_STRIP_LINE;
+    const unsigned char *block = t->w[vec / STRIP_VECS] + mmi_strip_numbers_at(dtype, t->K / MMI_BLOCK, b);
     return block + line * MMI_STRIP_LINE + vec % STRIP_VECS * 4 * VL;
+}
+
+static ALWAYS_INLINE const void *scales_of(const part *t, int64_t b, int vec, int32_t dtype)
+{
+    return t->w[vec / STRIP_VECS] + mmi_strip_scales_at(dtype, b) + vec % STRIP_VECS * 2 * VL;
 }
 
 static ALWAYS_INLINE void widen_blocks(wide_block *to, const part *t)
@@ -103,19 +107,15 @@ static ALWAYS_INLINE void widen_blocks(wide_block *to, const part *t)
         }
 }
 
-/* Numbers and scales, in the order in which they are read, though the scales lie at the end of their strip. */
+/* What one row of x meets so far behind a block, which may be in the next strip. */
+#define DISTANCE 6144 /* bytes, whole lines; measured, see docs/performance-notes.md */
 static ALWAYS_INLINE void fetch_block(const part *t, int64_t b, int32_t dtype)
 {
-    const int64_t bytes = mmi_strip_lines(dtype) * MMI_STRIP_LINE, all = t->K / MMI_BLOCK;
-    const unsigned char *w = t->w[0] + t->away_bytes;
-    b += t->away_blocks;
-    if (b >= all) {
-        b -= all;
-        w += all * (bytes + MMI_STRIP_SCALES);
-    }
-    for (int64_t i = 0; i < bytes; i += MMI_STRIP_LINE)
-        __builtin_prefetch(w + b * bytes + i);
-    __builtin_prefetch(w + all * bytes + b * MMI_STRIP_SCALES);
+    const int64_t lines = mmi_strip_lines(dtype);
+    if (b % 2 == 0) /* a line of scales for two blocks */
+        __builtin_prefetch(t->w[0] + mmi_strip_scales_at(dtype, b) + DISTANCE);
+    for (int line = 0; line < lines; line++)
+        __builtin_prefetch(line_of(t, b, line, 0, dtype) + DISTANCE);
 }
 
 /* s += the same four numbers of each row of x, the first of them at `numbers`, · w's. */
@@ -139,11 +139,13 @@ static ALWAYS_INLINE void multiply_block(float *sum, const part *t, int64_t b, c
 {
     const int vecs = strips * STRIP_VECS, lines = (int)mmi_strip_lines(dtype);
     const int64_t distance = mmi_quantized_row(t->K), blocks = t->K / MMI_BLOCK;
-    const int64_t scales_at = blocks * lines * MMI_STRIP_LINE + b * MMI_STRIP_SCALES;
     const bool wide = dtype == MM_Q4_0 && rows == X_ROWS;
     const unsigned char *numbers = t->x + b * MMI_BLOCK;
     const unsigned char *scales = t->x + t->K + b * 4, *totals = scales + blocks * 4;
     vs s[MOST_SUMS];
+    UNROLL
+    for (int j = 0; j < strips && !panel; j++) /* used last, but come first: see strips.h */
+        __builtin_prefetch(scales_of(t, b, j * STRIP_VECS, dtype));
     UNROLL
     for (int i = 0; i < rows; i++) {
         UNROLL
@@ -173,7 +175,7 @@ static ALWAYS_INLINE void multiply_block(float *sum, const part *t, int64_t b, c
     vf w_scales[MOST_SUMS];
     UNROLL
     for (int j = 0; j < vecs; j++)
-        w_scales[j] = vf_load_f16((const void *)(t->w[j / STRIP_VECS] + scales_at + j % STRIP_VECS * 2 * VL));
+        w_scales[j] = vf_load_f16(scales_of(t, b, j, dtype));
     UNROLL
     for (int i = 0; i < rows; i++) {
         float scale;
@@ -230,14 +232,12 @@ static ALWAYS_INLINE void multiply_part(part *t, const int rows, const int strip
 
 /* One row of x. As many strips are read at a time as there are streams, a run of strips apart; where the last runs are
  * shorter, the strip before is multiplied again and left out. */
-#define DISTANCE 6144 /* bytes; measured, see docs/performance-notes.md */
 static ALWAYS_INLINE void multiply_row(float *y, const unsigned char *x, const unsigned char *w, int32_t dtype,
                                        int64_t N, int64_t K, const int streams)
 {
     const int64_t blocks = K / MMI_BLOCK, bytes = (int64_t)mmi_strips_bytes(dtype, MMI_STRIP, K);
     const int64_t strips = (N + MMI_STRIP - 1) / MMI_STRIP, run = (strips + streams - 1) / streams;
-    const int64_t away = DISTANCE * blocks / bytes;
-    part t = { y, 0, x, { w }, K, 0, blocks, NULL, { 0 }, away / blocks * bytes, away % blocks };
+    part t = { y, 0, x, { w }, K, 0, blocks, NULL, { 0 } };
     for (int64_t j = 0; j < run; j++, t.y += MMI_STRIP) {
         const int64_t last = (strips - 1 - j) / run, left = N - (j + last * run) * MMI_STRIP;
         for (int s = 0; s < streams; s++)
@@ -267,7 +267,7 @@ static ALWAYS_INLINE void multiply_rows(float *y, int64_t ldy, const unsigned ch
     const int64_t groups = M / X_ROWS + (M % X_ROWS + 1) / 2, step = MOST_STRIPS * bytes / blocks / groups;
     for (int64_t j = 0; j < N; j += PANEL, w += MOST_STRIPS * bytes)
         for (int64_t b = 0; b < blocks; b += most) {
-            part t = { y + j, ldy, x, { w }, K, b, least(most, blocks - b), wide, { 0 }, 0, 0 };
+            part t = { y + j, ldy, x, { w }, K, b, least(most, blocks - b), wide, { 0 } };
             t.ahead = (ahead){ w + MOST_STRIPS * (bytes + b * (bytes / blocks)), step };
             for (int s = 1; s < MOST_STRIPS; s++)
                 t.w[s] = j + s * MMI_STRIP < N ? w + s * bytes : t.w[s - 1];
