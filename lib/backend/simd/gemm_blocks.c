@@ -82,40 +82,51 @@ typedef struct part {
     ahead ahead;            /* of a panel */
 } part;
 
-static ALWAYS_INLINE const unsigned char *line_of(const part *t, int64_t b, int line, int vec, int32_t dtype)
+/* A block of a strip, in bytes from its beginning. */
+typedef struct place {
+    int64_t numbers, scales;
+} place;
+
+static ALWAYS_INLINE place place_of(int64_t b, int64_t blocks, int32_t dtype)
 {
-    const unsigned char *block = t->w[vec / STRIP_VECS] + mmi_strip_numbers_at(dtype, t->K / MMI_BLOCK, b);
-    return block + line * MMI_STRIP_LINE + vec % STRIP_VECS * 4 * VL;
+    return (place){ mmi_strip_numbers_at(dtype, blocks, b), mmi_strip_scales_at(dtype, b) };
 }
 
-static ALWAYS_INLINE const void *scales_of(const part *t, int64_t b, int vec, int32_t dtype)
+static ALWAYS_INLINE const unsigned char *line_of(const part *t, place at, int line, int vec)
 {
-    return t->w[vec / STRIP_VECS] + mmi_strip_scales_at(dtype, b) + vec % STRIP_VECS * 2 * VL;
+    return t->w[vec / STRIP_VECS] + at.numbers + line * MMI_STRIP_LINE + vec % STRIP_VECS * 4 * VL;
+}
+
+static ALWAYS_INLINE const unsigned char *scales_of(const part *t, place at, int vec)
+{
+    return t->w[vec / STRIP_VECS] + at.scales + vec % STRIP_VECS * 2 * VL;
 }
 
 static ALWAYS_INLINE void widen_blocks(wide_block *to, const part *t)
 {
     const int lines = (int)mmi_strip_lines(MM_Q4_0);
-    for (int64_t b = 0; b < t->blocks; b++, to++)
+    for (int64_t b = t->first; b < t->first + t->blocks; b++, to++) {
+        const place at = place_of(b, t->K / MMI_BLOCK, MM_Q4_0);
         for (int line = 0; line < lines; line++) {
             UNROLL
             for (int j = 0; j < MOST_VECS; j++) {
-                vb both = vb_load(line_of(t, t->first + b, line, j, MM_Q4_0));
+                vb both = vb_load(line_of(t, at, line, j));
                 vb_store(to->numbers[line][j], vb_low(both));
                 vb_store(to->numbers[line + lines][j], vb_high(both));
             }
         }
+    }
 }
 
 /* What one row of x meets so far behind a block, which may be in the next strip. */
 #define DISTANCE 6144 /* bytes, whole lines; measured, see docs/performance-notes.md */
-static ALWAYS_INLINE void fetch_block(const part *t, int64_t b, int32_t dtype)
+static ALWAYS_INLINE void fetch_block(const part *t, int64_t b, place at, int32_t dtype)
 {
     const int64_t lines = mmi_strip_lines(dtype);
     if (b % 2 == 0) /* a line of scales for two blocks */
-        __builtin_prefetch(t->w[0] + mmi_strip_scales_at(dtype, b) + DISTANCE);
+        __builtin_prefetch(scales_of(t, at, 0) + DISTANCE);
     for (int line = 0; line < lines; line++)
-        __builtin_prefetch(line_of(t, b, line, 0, dtype) + DISTANCE);
+        __builtin_prefetch(line_of(t, at, line, 0) + DISTANCE);
 }
 
 /* s += the same four numbers of each row of x, the first of them at `numbers`, · w's. */
@@ -134,8 +145,8 @@ static ALWAYS_INLINE void add_step(vs s[MOST_SUMS], const vb w[MOST_SUMS], const
 }
 
 /* sum [rows, strips, MMI_STRIP] += block b of `rows` rows of x · the strips', which are a panel or not. */
-static ALWAYS_INLINE void multiply_block(float *sum, const part *t, int64_t b, const int rows, const int strips,
-                                         int32_t dtype, const bool panel)
+static ALWAYS_INLINE void multiply_block(float *sum, const part *t, int64_t b, place at, const int rows,
+                                         const int strips, int32_t dtype, const bool panel)
 {
     const int vecs = strips * STRIP_VECS, lines = (int)mmi_strip_lines(dtype);
     const int64_t distance = mmi_quantized_row(t->K), blocks = t->K / MMI_BLOCK;
@@ -145,7 +156,7 @@ static ALWAYS_INLINE void multiply_block(float *sum, const part *t, int64_t b, c
     vs s[MOST_SUMS];
     UNROLL
     for (int j = 0; j < strips && !panel; j++) /* used last, but come first: see strips.h */
-        __builtin_prefetch(scales_of(t, b, j * STRIP_VECS, dtype));
+        __builtin_prefetch(scales_of(t, at, j * STRIP_VECS));
     UNROLL
     for (int i = 0; i < rows; i++) {
         UNROLL
@@ -162,7 +173,7 @@ static ALWAYS_INLINE void multiply_block(float *sum, const part *t, int64_t b, c
                 high[j] = vb_load(t->wide[b - t->first].numbers[line + lines][j]);
                 continue;
             }
-            vb read = vb_load(line_of(t, b, line, j, dtype));
+            vb read = vb_load(line_of(t, at, line, j));
             low[j] = dtype == MM_Q8_0 ? vb_bytes(read) : vb_low(read);
             high[j] = vb_high(read);
         }
@@ -175,7 +186,7 @@ static ALWAYS_INLINE void multiply_block(float *sum, const part *t, int64_t b, c
     vf w_scales[MOST_SUMS];
     UNROLL
     for (int j = 0; j < vecs; j++)
-        w_scales[j] = vf_load_f16(scales_of(t, b, j, dtype));
+        w_scales[j] = vf_load_f16((const void *)scales_of(t, at, j));
     UNROLL
     for (int i = 0; i < rows; i++) {
         float scale;
@@ -220,12 +231,14 @@ static ALWAYS_INLINE void multiply_part(part *t, const int rows, const int strip
         vf_store(sum + i * VL, vf_zero());
     if (t->first > 0)
         copy_sums(sum, t, rows, strips, apart, cols, false);
-    for (int64_t b = t->first; b < t->first + t->blocks; b++) {
-        multiply_block(sum, t, b, rows, strips, dtype, panel);
+    const int64_t blocks = t->K / MMI_BLOCK;
+    for (int64_t b = t->first, end = b + t->blocks; b < end; b++) {
+        const place at = place_of(b, blocks, dtype);
+        multiply_block(sum, t, b, at, rows, strips, dtype, panel);
         if (panel)
             fetch_rest(&t->ahead, (int)mmi_strip_lines(dtype));
         else if (strips == 1) /* several are streams that the hardware follows */
-            fetch_block(t, b, dtype);
+            fetch_block(t, b, at, dtype);
     }
     copy_sums(sum, t, rows, strips, apart, cols, true);
 }
