@@ -330,12 +330,8 @@ static ALWAYS_INLINE void multiply(float *y, int64_t ldy, const unsigned char *x
 void SIMD(gemm_blocks)(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
                        int64_t K)
 {
-    if (M == 1 && K > 0) {
-        SIMD_NAME(gemm_blocks_row, vnni)(y, x, w, dtype, N, K);
-        return;
-    }
     if (M <= FEW || N == 0 || K == 0) {
-        SIMD_NAME(gemm_blocks, vnni)(y, ldy, x, w, dtype, M, N, K);
+        SIMD_NAME(gemm_blocks_asking, vnni)(y, ldy, x, w, dtype, M, N, K);
         return;
     }
     for (int64_t i = 0; i < M; i += MOST_GROUPS * GROUP) {

@@ -23,14 +23,19 @@
 #define MOST_VECS (MOST_STRIPS * STRIP_VECS)
 #define PANEL (MOST_STRIPS * MMI_STRIP)
 
-/* One row of x reads so many strips at a time, far apart: see gemv.c about streams. */
-#if ISA_IS_AVX2 || ISA_IS(vnni) /* what counts in avx512 is its arithmetic */
+/* A few rows of x read so many strips at a time, far apart: see gemv.c about streams. */
+#if ISA_IS(vnni)
 #define STREAMS 4
-#else
+#define STREAM_ROWS 4
+#elif ISA_IS_AVX2
+#define STREAMS 4
+#define STREAM_ROWS 1
+#else /* what counts in avx512 is its arithmetic */
 #define STREAMS 1
+#define STREAM_ROWS 1
 #endif
 #define MOST_SUMS (X_ROWS * MOST_VECS) /* vectors */
-_Static_assert(MOST_SUMS >= STREAMS * STRIP_VECS, "the sums of one row have room");
+_Static_assert(MOST_SUMS >= STREAM_ROWS * STREAMS * STRIP_VECS, "the sums of these rows have room");
 
 /* So many blocks of a panel lie in the first-level cache while many rows of x meet them: those of q4_0 as bytes, which
  * are made once for all of these rows. */
@@ -118,7 +123,7 @@ static ALWAYS_INLINE void widen_blocks(wide_block *to, const part *t)
     }
 }
 
-/* What one row of x meets so far behind a block, which may be in the next strip. */
+/* What a row of x that reads one stream meets so far behind a block, which may be in the next strip. */
 #define DISTANCE 6144 /* bytes, whole lines; measured, see docs/performance-notes.md */
 static ALWAYS_INLINE void fetch_block(const part *t, int64_t b, place at, int32_t dtype)
 {
@@ -243,19 +248,19 @@ static ALWAYS_INLINE void multiply_part(part *t, const int rows, const int strip
     copy_sums(sum, t, rows, strips, apart, cols, true);
 }
 
-/* One row of x. As many strips are read at a time as there are streams, a run of strips apart; where the last runs are
- * shorter, the strip before is multiplied again and left out. */
-static ALWAYS_INLINE void multiply_row(float *y, const unsigned char *x, const unsigned char *w, int32_t dtype,
-                                       int64_t N, int64_t K, const int streams)
+/* A few rows of x. As many strips are read at a time as there are streams, a run of strips apart; where the last runs
+ * are shorter, the strip before is multiplied again and left out. */
+static ALWAYS_INLINE void multiply_streams(float *y, int64_t ldy, const unsigned char *x, const unsigned char *w,
+                                           int32_t dtype, const int M, int64_t N, int64_t K, const int streams)
 {
     const int64_t blocks = K / MMI_BLOCK, bytes = (int64_t)mmi_strips_bytes(dtype, MMI_STRIP, K);
     const int64_t strips = (N + MMI_STRIP - 1) / MMI_STRIP, run = (strips + streams - 1) / streams;
-    part t = { y, 0, x, { w }, K, 0, blocks, NULL, { 0 } };
+    part t = { y, ldy, x, { w }, K, 0, blocks, NULL, { 0 } };
     for (int64_t j = 0; j < run; j++, t.y += MMI_STRIP) {
         const int64_t last = (strips - 1 - j) / run, left = N - (j + last * run) * MMI_STRIP;
         for (int s = 0; s < streams; s++)
             t.w[s] = w + (j + least(s, last) * run) * bytes;
-        multiply_part(&t, 1, streams, run * MMI_STRIP, last * MMI_STRIP + least(MMI_STRIP, left), dtype, false);
+        multiply_part(&t, M, streams, run * MMI_STRIP, last * MMI_STRIP + least(MMI_STRIP, left), dtype, false);
     }
 }
 
@@ -290,32 +295,50 @@ static ALWAYS_INLINE void multiply_rows(float *y, int64_t ldy, const unsigned ch
         }
 }
 
-static ALWAYS_INLINE void multiply(float *y, int64_t ldy, const unsigned char *x, const unsigned char *w, int32_t dtype,
-                                   int64_t M, int64_t N, int64_t K)
+/* One copy of the code is enough. */
+static __attribute__((noinline)) void multiply_several(float *y, int64_t ldy, const unsigned char *x,
+                                                       const unsigned char *w, int32_t dtype, int64_t M, int64_t N,
+                                                       int64_t K)
 {
-    if (M == 1 && (STREAMS == 1 || N > STREAMS / 2 * MMI_STRIP)) /* fewer would be multiplied several times */
-        multiply_row(y, x, w, dtype, N, K, STREAMS);
+    if (dtype == MM_Q8_0)
+        multiply_rows(y, ldy, x, w, MM_Q8_0, M, N, K);
     else
-        multiply_rows(y, ldy, x, w, dtype, M, N, K);
+        multiply_rows(y, ldy, x, w, MM_Q4_0, M, N, K);
 }
 
 void SIMD(gemm_blocks)(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
                        int64_t K)
 {
-    if (M == 0 || K == 0) /* no block begins y */
+    const bool runs = STREAMS == 1 || N > STREAMS / 2 * MMI_STRIP; /* of fewer some would be multiplied several times */
+    if (M == 0 || K == 0)                                          /* no block begins y */
         mmi_c_gemm_blocks(y, ldy, x, w, dtype, M, N, K);
-    else if (dtype == MM_Q8_0)
-        multiply(y, ldy, x, w, MM_Q8_0, M, N, K);
+    else if (runs && M == 1 && dtype == MM_Q8_0)
+        multiply_streams(y, ldy, x, w, MM_Q8_0, 1, N, K, STREAMS);
+    else if (runs && M == 1)
+        multiply_streams(y, ldy, x, w, MM_Q4_0, 1, N, K, STREAMS);
+#if STREAM_ROWS > 1 /* q4_0, whose arithmetic takes longer, gains too little for the code */
+    else if (runs && M == 2 && dtype == MM_Q8_0)
+        multiply_streams(y, ldy, x, w, MM_Q8_0, 2, N, K, STREAMS);
+    else if (runs && M == 3 && dtype == MM_Q8_0)
+        multiply_streams(y, ldy, x, w, MM_Q8_0, 3, N, K, STREAMS);
+    else if (runs && M == 4 && dtype == MM_Q8_0)
+        multiply_streams(y, ldy, x, w, MM_Q8_0, 4, N, K, STREAMS);
+#endif
     else
-        multiply(y, ldy, x, w, MM_Q4_0, M, N, K);
+        multiply_several(y, ldy, x, w, dtype, M, N, K);
 }
 
 #if ISA_IS(vnni)
-void SIMD(gemm_blocks_row)(float *y, const void *x, const void *w, int32_t dtype, int64_t N, int64_t K)
+void SIMD(gemm_blocks_asking)(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
+                              int64_t K)
 {
-    if (dtype == MM_Q8_0)
-        multiply_row(y, x, w, MM_Q8_0, N, K, 1);
+    if (M == 0 || K == 0)
+        mmi_c_gemm_blocks(y, ldy, x, w, dtype, M, N, K);
+    else if (M > 1)
+        multiply_several(y, ldy, x, w, dtype, M, N, K);
+    else if (dtype == MM_Q8_0)
+        multiply_streams(y, ldy, x, w, MM_Q8_0, 1, N, K, 1);
     else
-        multiply_row(y, x, w, MM_Q4_0, N, K, 1);
+        multiply_streams(y, ldy, x, w, MM_Q4_0, 1, N, K, 1);
 }
 #endif

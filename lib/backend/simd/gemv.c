@@ -61,8 +61,9 @@ static ALWAYS_INLINE void all_rows(float *y, int64_t ldy, int64_t apart, const f
                                    const unsigned char *w, int64_t distance, int32_t dtype, int32_t round, int64_t M,
                                    const int n, int64_t K, int64_t ahead)
 {
-    /* What is rounded on the way is slow enough for one row at a time, which is a third of the code. */
-    const int rows = STEP == 1 && round != MM_F32 ? 1 : X_ROWS;
+    /* What is rounded on the way is slow enough for one row at a time, and the last rows of W are few: a third of the
+     * code. */
+    const int rows = (STEP == 1 && round != MM_F32) || n < W_ROWS ? 1 : X_ROWS;
     int64_t i = 0;
     for (; i + rows <= M; i += rows)
         dots(y + i * ldy, ldy, apart, x + i * ldx, ldx, w, distance, dtype, round, rows, n, K, ahead);
