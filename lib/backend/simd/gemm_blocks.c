@@ -88,21 +88,21 @@ typedef struct part {
 } part;
 
 /* A block of a strip, in bytes from its beginning. */
-typedef struct place {
+typedef struct offsets {
     int64_t numbers, scales;
-} place;
+} offsets;
 
-static ALWAYS_INLINE place place_of(int64_t b, int64_t blocks, int32_t dtype)
+static ALWAYS_INLINE offsets offsets_of(int64_t b, int64_t blocks, int32_t dtype)
 {
-    return (place){ mmi_strip_numbers_at(dtype, blocks, b), mmi_strip_scales_at(dtype, b) };
+    return (offsets){ mmi_strip_numbers_at(dtype, blocks, b), mmi_strip_scales_at(dtype, b) };
 }
 
-static ALWAYS_INLINE const unsigned char *line_of(const part *t, place at, int line, int vec)
+static ALWAYS_INLINE const unsigned char *line_of(const part *t, offsets at, int line, int vec)
 {
     return t->w[vec / STRIP_VECS] + at.numbers + line * MMI_STRIP_LINE + vec % STRIP_VECS * 4 * VL;
 }
 
-static ALWAYS_INLINE const unsigned char *scales_of(const part *t, place at, int vec)
+static ALWAYS_INLINE const unsigned char *scales_of(const part *t, offsets at, int vec)
 {
     return t->w[vec / STRIP_VECS] + at.scales + vec % STRIP_VECS * 2 * VL;
 }
@@ -111,7 +111,7 @@ static ALWAYS_INLINE void widen_blocks(wide_block *to, const part *t)
 {
     const int lines = (int)mmi_strip_lines(MM_Q4_0);
     for (int64_t b = t->first; b < t->first + t->blocks; b++, to++) {
-        const place at = place_of(b, t->K / MMI_BLOCK, MM_Q4_0);
+        const offsets at = offsets_of(b, t->K / MMI_BLOCK, MM_Q4_0);
         for (int line = 0; line < lines; line++) {
             UNROLL
             for (int j = 0; j < MOST_VECS; j++) {
@@ -125,7 +125,7 @@ static ALWAYS_INLINE void widen_blocks(wide_block *to, const part *t)
 
 /* What a row of x that reads one stream meets so far behind a block, which may be in the next strip. */
 #define DISTANCE 6144 /* bytes, whole lines; measured, see docs/performance-notes.md */
-static ALWAYS_INLINE void fetch_block(const part *t, int64_t b, place at, int32_t dtype)
+static ALWAYS_INLINE void fetch_block(const part *t, int64_t b, offsets at, int32_t dtype)
 {
     const int64_t lines = mmi_strip_lines(dtype);
     if (b % 2 == 0) /* a line of scales for two blocks */
@@ -150,7 +150,7 @@ static ALWAYS_INLINE void add_step(vs s[MOST_SUMS], const vb w[MOST_SUMS], const
 }
 
 /* sum [rows, strips, MMI_STRIP] += block b of `rows` rows of x · the strips', which are a panel or not. */
-static ALWAYS_INLINE void multiply_block(float *sum, const part *t, int64_t b, place at, const int rows,
+static ALWAYS_INLINE void multiply_block(float *sum, const part *t, int64_t b, offsets at, const int rows,
                                          const int strips, int32_t dtype, const bool panel)
 {
     const int vecs = strips * STRIP_VECS, lines = (int)mmi_strip_lines(dtype);
@@ -238,7 +238,7 @@ static ALWAYS_INLINE void multiply_part(part *t, const int rows, const int strip
         copy_sums(sum, t, rows, strips, apart, cols, false);
     const int64_t blocks = t->K / MMI_BLOCK;
     for (int64_t b = t->first, end = b + t->blocks; b < end; b++) {
-        const place at = place_of(b, blocks, dtype);
+        const offsets at = offsets_of(b, blocks, dtype);
         multiply_block(sum, t, b, at, rows, strips, dtype, panel);
         if (panel)
             fetch_rest(&t->ahead, (int)mmi_strip_lines(dtype));
