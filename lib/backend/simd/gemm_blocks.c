@@ -159,9 +159,11 @@ static ALWAYS_INLINE void multiply_block(float *sum, const part *t, int64_t b, o
     const unsigned char *numbers = t->x + b * MMI_BLOCK;
     const unsigned char *scales = t->x + t->K + b * 4, *totals = scales + blocks * 4;
     vs s[MOST_SUMS];
-    UNROLL
-    for (int j = 0; j < strips && !panel; j++) /* used last, but come first: see strips.h */
-        __builtin_prefetch(scales_of(t, at, j * STRIP_VECS));
+    if (!panel) { /* used last, but come first: see strips.h */
+        UNROLL
+        for (int j = 0; j < strips; j++)
+            __builtin_prefetch(scales_of(t, at, j * STRIP_VECS));
+    }
     UNROLL
     for (int i = 0; i < rows; i++) {
         UNROLL
