@@ -1,9 +1,8 @@
-#define _GNU_SOURCE /* sched_getaffinity, CPU_COUNT */
+#define _POSIX_C_SOURCE 200809L /* pthread_sigmask, clock_gettime */
 
 #include "base/pool.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -13,6 +12,7 @@
 
 #include "base/files.h"
 #include "base/memory.h"
+#include "base/processor.h"
 
 /* How long a thread that has nothing to do looks around before it sleeps: a few times what waking it costs, and as long
  * as the caller's own work between two jobs takes. No longer, or a third program on the machine would wait for a thread
@@ -66,6 +66,7 @@ typedef struct alone {
 struct mmi_pool {
     _Alignas(64) atomic_uint_fast64_t ticket;
     pool_job jobs[2];                       /* by the job's number */
+    atomic_int caller_is_on;                /* the processor; of the last job */
     _Alignas(64) atomic_uint_fast64_t done; /* pieces by other threads than the caller's, of all jobs so far */
     _Alignas(64) atomic_int sleepers;
     _Atomic(double) better_alone; /* until then, the worker thinks; 0: it has nothing to say */
@@ -189,7 +190,35 @@ static void look_at_the_clock(mmi_pool *pool, double *looked)
     *looked = now;
 }
 
-/* Wait until there is a job after `seen`; its number, or `seen` when the pool ends. */
+static int caller_processor(const mmi_pool *pool)
+{
+    return atomic_load_explicit(&pool->caller_is_on, memory_order_relaxed);
+}
+
+/* Asleep until there is another job than `job`, or the pool ends. */
+typedef struct sleeper {
+    mmi_pool *pool;
+    uint64_t job;
+} sleeper;
+
+static void sleep_until_job(void *arg)
+{
+    sleeper *s = arg;
+    mmi_pool *pool = s->pool;
+    const uint64_t seen = s->job;
+    pthread_mutex_lock(&pool->lock);
+    atomic_fetch_add(&pool->sleepers, 1);
+    while ((s->job = atomic_load(&pool->ticket) >> PIECE_BITS) == seen && !atomic_load(&pool->quit))
+        pthread_cond_wait(&pool->wake, &pool->lock);
+    atomic_fetch_sub(&pool->sleepers, 1);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+/* Wait until there is a job after `seen`; its number, or `seen` when the pool ends.
+ *
+ * A virtual machine's processor that has nothing to do looks to Linux as if its host had lent it to others, so who
+ * sleeps is woken where its waker is, and the two take turns there for many milliseconds. So a worker does not sleep where
+ * its caller is, and leaves when it wakes beside it nevertheless. */
 static uint64_t wait_for_job(mmi_pool *pool, uint64_t seen, double *looked)
 {
     *looked = mmi_now();
@@ -200,15 +229,11 @@ static uint64_t wait_for_job(mmi_pool *pool, uint64_t seen, double *looked)
                 return job;
             pause_briefly();
         }
-    pthread_mutex_lock(&pool->lock);
-    atomic_fetch_add(&pool->sleepers, 1);
-    uint64_t job;
-    while ((job = atomic_load(&pool->ticket) >> PIECE_BITS) == seen && !atomic_load(&pool->quit))
-        pthread_cond_wait(&pool->wake, &pool->lock);
-    atomic_fetch_sub(&pool->sleepers, 1);
-    pthread_mutex_unlock(&pool->lock);
+    sleeper s = { pool, seen };
+    mmi_sleep_elsewhere(caller_processor(pool), sleep_until_job, &s);
+    mmi_leave_processor(caller_processor(pool));
     *looked = mmi_now();
-    return job;
+    return s.job;
 }
 
 static void *run_worker(void *arg)
@@ -312,6 +337,7 @@ mm_status mmi_pool_create_on(mmi_parallel_for_fn host, void *user, int threads, 
     pool->handles = (pthread_t *)(void *)&pool->runs[threads];
     pool->host = host;
     pool->user = user;
+    atomic_store(&pool->caller_is_on, mmi_processor());
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->wake, NULL);
     pthread_cond_init(&pool->finished, NULL);
@@ -386,6 +412,7 @@ static uint64_t post(mmi_pool *pool, int64_t pieces, int64_t run, mmi_piece_fn f
     atomic_store_explicit(&j->arg, arg, memory_order_release);
     atomic_store_explicit(&j->pieces, (uint32_t)pieces, memory_order_release);
     atomic_store_explicit(&j->run, (uint32_t)run, memory_order_release);
+    atomic_store_explicit(&pool->caller_is_on, mmi_processor(), memory_order_relaxed);
     atomic_exchange(&pool->ticket, number << PIECE_BITS | 1); /* the caller has the first piece; no store, as above */
     if (atomic_load(&pool->sleepers) > 0) {
         pthread_mutex_lock(&pool->lock);
@@ -435,15 +462,4 @@ void mmi_pool_run_neighbours(mmi_pool *pool, int64_t pieces, mmi_piece_fn fn, vo
         own += work_on_run(pool, number, i, 0);
     pool->expected += (uint64_t)(pieces - own);
     wait_for_others(pool);
-}
-
-int mmi_processor_count(void)
-{
-#ifdef CPU_COUNT
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
-        return CPU_COUNT(&set);
-#endif
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n > 0 ? (int)n : 1;
 }

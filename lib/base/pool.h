@@ -37,7 +37,4 @@ void mmi_pool_run_neighbours(mmi_pool *pool, int64_t pieces, mmi_piece_fn fn, vo
 /* How many of so many pieces are a run. */
 int64_t mmi_pool_run_length(const mmi_pool *pool, int64_t pieces);
 
-/* Processors this process may run on. */
-int mmi_processor_count(void);
-
 #endif

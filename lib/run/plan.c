@@ -2,6 +2,7 @@
 
 #include "backend/gemm.h"
 #include "base/options.h"
+#include "base/processor.h"
 #include "nn/norm.h"
 
 #define MOST_THREADS 1024

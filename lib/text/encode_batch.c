@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "base/pool.h"
+#include "base/processor.h"
 #include "text/tokenizer.h"
 
 #define MOST_THREADS 1024

@@ -10,6 +10,7 @@
 #include "backend/gemm.h"
 #include "base/files.h"
 #include "base/memory.h"
+#include "base/processor.h"
 
 #if MM_HAVE_OPENBLAS
 #include <cblas.h>

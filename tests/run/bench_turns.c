@@ -11,7 +11,8 @@
  * `generate` the same with drawing.
  *
  *     -p PRESET -d f32|bf16|q8_0|q4_0 -c f32|bf16|f16 (compute) -k KERNELS -t THREADS -b BATCH -l LENGTH -n NEW_TOKENS
- *     -s SEQUENCES -r ROUNDS -x PROCESSES (so many others keep a core busy each, all the time) */
+ *     -s SEQUENCES -r ROUNDS -x PROCESSES (so many others keep a core busy each, all the time)
+ *     -w MILLISECONDS (of rest before each run, of which none is a warm-up then) */
 #define _GNU_SOURCE /* dlmopen, getopt */
 
 #include <dlfcn.h>
@@ -49,7 +50,7 @@ enum { MOST_LIBRARIES = 8, MOST_ROUNDS = 1000, MOST_SEQUENCES = 1024 };
 
 typedef struct options {
     const char *what, *preset, *kernels;
-    int32_t dtype, compute, threads, batch, length, new_tokens, sequences, rounds, others;
+    int32_t dtype, compute, threads, batch, length, new_tokens, sequences, rounds, others, rest;
 } options;
 
 typedef struct library {
@@ -234,18 +235,21 @@ static int by_value(const void *a, const void *b)
 }
 
 /* A turn takes a tenth of a second at least, after a run that is not counted, for the library before has left other
- * things in the caches; which a step of training, as long as it is, hardly feels. */
+ * things in the caches; which a step of training, as long as it is, hardly feels. After a rest it is one run: what a
+ * caller feels who comes back. */
 static void take_turn(library *l, const options *o, int round)
 {
     int runs = 0;
-    if (!is(o, "train"))
+    if (o->rest > 0)
+        nanosleep(&(struct timespec){ o->rest / 1000, o->rest % 1000 * 1000000L }, NULL);
+    else if (!is(o, "train"))
         run(l, o);
     double start = now(), took;
     do {
         run(l, o);
         runs++;
         took = now() - start;
-    } while (took < 0.1);
+    } while (took < 0.1 && o->rest == 0);
     l->seconds[round] = took / runs;
 }
 
@@ -281,7 +285,7 @@ static int32_t dtype_named(const char *name)
 /* Where the libraries' names begin. */
 static int read_options(options *o, int argc, char **argv)
 {
-    for (int c; (c = getopt(argc, argv, "+p:d:c:k:t:b:l:n:s:r:x:")) != -1;)
+    for (int c; (c = getopt(argc, argv, "+p:d:c:k:t:b:l:n:s:r:x:w:")) != -1;)
         switch (c) {
         /* clang-format off */
         case 'p': o->preset = optarg; break;
@@ -295,6 +299,7 @@ static int read_options(options *o, int argc, char **argv)
         case 's': o->sequences = number(optarg, MOST_SEQUENCES); break;
         case 'r': o->rounds = number(optarg, MOST_ROUNDS); break;
         case 'x': o->others = number(optarg, 64); break;
+        case 'w': o->rest = number(optarg, 60000); break;
         /* clang-format on */
         default: /* getopt has said why */
             exit(1);

@@ -1,0 +1,19 @@
+/* The processors of the machine, as a thread sees them. */
+#ifndef MMI_BASE_PROCESSOR_H
+#define MMI_BASE_PROCESSOR_H
+
+/* Processors this process may run on. */
+int mmi_processor_count(void);
+
+/* The one that this thread is on at this moment, from 0; -1 where the system does not say. */
+int mmi_processor(void);
+
+/* What follows does nothing for a thread that may run nowhere else, and lets it run wherever it may once it is done. */
+
+/* If this thread is on that one, it is on another when this returns. */
+void mmi_leave_processor(int processor);
+
+/* Call sleep(arg), as a thread that is not woken on that one. */
+void mmi_sleep_elsewhere(int processor, void (*sleep)(void *arg), void *arg);
+
+#endif
