@@ -59,4 +59,18 @@ static inline int64_t mmi_rows_worth(int64_t least, int64_t width)
 void mmi_blas_enter(void);
 void mmi_blas_leave(void);
 
+/* Around a pass: OpenBLAS, where products go to it, is held once for all of them, and workers stay awake. */
+static inline void mmi_exec_enter(const mmi_exec *x)
+{
+    if (x->blas)
+        mmi_blas_enter();
+    mmi_pool_enter_pass(x->pool);
+}
+static inline void mmi_exec_leave(const mmi_exec *x)
+{
+    mmi_pool_leave_pass(x->pool);
+    if (x->blas)
+        mmi_blas_leave();
+}
+
 #endif

@@ -18,6 +18,7 @@
  * as the caller's own work between two jobs takes. No longer, or a third program on the machine would wait for a thread
  * that does nothing. In seconds, for a pause instruction takes from 10 to 140 cycles. */
 #define SPIN_SECONDS 20e-6
+#define SPIN_SECONDS_IN_PASS 200e-6 /* where more jobs are sure to come, after what the caller does alone */
 #define PAUSES_PER_LOOK_AT_THE_CLOCK 32
 
 /* Another program on a worker's processor holds a job up for the rest of its turn, milliseconds where the job takes
@@ -72,6 +73,7 @@ struct mmi_pool {
     _Atomic(double) better_alone; /* until then, the worker thinks; 0: it has nothing to say */
     atomic_int caller_sleeps;
     atomic_bool quit;
+    atomic_int passes; /* that the caller is in */
     _Alignas(64) uint64_t expected; /* what `done` comes to with the last job; the caller's alone */
     alone alone;                    /* and this */
     int threads;
@@ -195,6 +197,11 @@ static int caller_processor(const mmi_pool *pool)
     return atomic_load_explicit(&pool->caller_is_on, memory_order_relaxed);
 }
 
+static double time_awake(const mmi_pool *pool)
+{
+    return atomic_load_explicit(&pool->passes, memory_order_relaxed) > 0 ? SPIN_SECONDS_IN_PASS : SPIN_SECONDS;
+}
+
 /* Asleep until there is another job than `job`, or the pool ends. */
 typedef struct sleeper {
     mmi_pool *pool;
@@ -217,12 +224,12 @@ static void sleep_until_job(void *arg)
 /* Wait until there is a job after `seen`; its number, or `seen` when the pool ends.
  *
  * A virtual machine's processor that has nothing to do looks to Linux as if its host had lent it to others, so who
- * sleeps is woken where its waker is, and the two take turns there for many milliseconds. So a worker does not sleep where
- * its caller is, and leaves when it wakes beside it nevertheless. */
+ * sleeps is woken where its waker is, and the two take turns there for many milliseconds. So a worker does not sleep
+ * where its caller is, and leaves when it wakes beside it nevertheless. */
 static uint64_t wait_for_job(mmi_pool *pool, uint64_t seen, double *looked)
 {
     *looked = mmi_now();
-    for (const double end = *looked + SPIN_SECONDS; *looked < end; look_at_the_clock(pool, looked))
+    for (const double from = *looked; *looked < from + time_awake(pool); look_at_the_clock(pool, looked))
         for (int i = 0; i < PAUSES_PER_LOOK_AT_THE_CLOCK; i++) {
             uint64_t job = atomic_load(&pool->ticket) >> PIECE_BITS;
             if (job != seen || atomic_load_explicit(&pool->quit, memory_order_relaxed))
@@ -395,6 +402,16 @@ int mmi_pool_threads(const mmi_pool *pool)
 int mmi_pool_own_threads(const mmi_pool *pool)
 {
     return pool->host ? 1 : pool->threads;
+}
+
+void mmi_pool_enter_pass(mmi_pool *pool)
+{
+    atomic_fetch_add_explicit(&pool->passes, 1, memory_order_relaxed);
+}
+
+void mmi_pool_leave_pass(mmi_pool *pool)
+{
+    atomic_fetch_sub_explicit(&pool->passes, 1, memory_order_relaxed);
 }
 
 /* Let the others know of a job, in runs of `run` pieces; its number. */

@@ -34,6 +34,11 @@ void mmi_pool_run(mmi_pool *pool, int64_t pieces, mmi_piece_fn fn, void *arg);
  * them, in order, and then helps the others. A host of its own deals them out as it likes. */
 void mmi_pool_run_neighbours(mmi_pool *pool, int64_t pieces, mmi_piece_fn fn, void *arg);
 
+/* In a pass more jobs are sure to come soon, so workers look around for longer before they sleep. A caller may be in
+ * several, one inside the other. */
+void mmi_pool_enter_pass(mmi_pool *pool);
+void mmi_pool_leave_pass(mmi_pool *pool);
+
 /* How many of so many pieces are a run. */
 int64_t mmi_pool_run_length(const mmi_pool *pool, int64_t pieces);
 

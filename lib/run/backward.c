@@ -141,10 +141,8 @@ mm_status mm_backward(mm_context *ctx, const mm_backward_options *options)
     if (status != MM_OK)
         return status;
     ctx->can_go_back = false;
-    if (ctx->exec.blas)
-        mmi_blas_enter();
+    mmi_exec_enter(&ctx->exec);
     status = go_back(ctx, &o);
-    if (ctx->exec.blas)
-        mmi_blas_leave();
+    mmi_exec_leave(&ctx->exec);
     return status;
 }

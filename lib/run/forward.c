@@ -112,11 +112,9 @@ mm_status mmi_run_forward(mm_context *ctx, const mmi_pass *pass)
     ctx->adapters.room.seed = pass->seed;
     ctx->adapters.room.training = pass->mode == MM_TRAIN;
     widen_vectors(ctx);
-    if (ctx->exec.blas)
-        mmi_blas_enter();
+    mmi_exec_enter(&ctx->exec);
     mm_status status = run_layers(ctx, pass);
-    if (ctx->exec.blas)
-        mmi_blas_leave();
+    mmi_exec_leave(&ctx->exec);
     mmi_share_end(ctx);
     if (status != MM_OK)
         return status;

@@ -310,7 +310,9 @@ mm_status mm_generate(mm_context *ctx, const mm_generate_options *options, mm_ge
     if (status != MM_OK)
         return status;
     begin(&r);
+    mmi_pool_enter_pass(ctx->exec.pool);
     status = generate(&r);
+    mmi_pool_leave_pass(ctx->exec.pool);
     if (status != MM_OK) {
         for (int64_t i = 0; i < r.o.sequences; i++)
             r.cache->lengths[i] = (int32_t)r.sequences[i].start;

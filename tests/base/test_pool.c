@@ -1,6 +1,7 @@
 /* The pool: every piece exactly once, on a worker that exists, with whatever came before seen by all. */
 #define _POSIX_C_SOURCE 200809L /* nanosleep */
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -290,6 +291,37 @@ START_TEST(a_worker_that_slept_does_not_stay_where_its_caller_is)
 }
 END_TEST
 
+enum { ALL = 3 }; /* more than two, or a caller that was held up would not ask the others */
+
+static void wait_for_all(void *there, int64_t piece, int worker)
+{
+    (void)piece, (void)worker;
+    for (atomic_fetch_add((atomic_int *)there, 1); atomic_load((atomic_int *)there) < ALL;)
+        sched_yield();
+}
+
+/* Workers look around for 20 us before they sleep, and for 200 in a pass: one that falls asleep as a job comes must not
+ * miss it. The test hangs where one does. */
+START_TEST(a_worker_that_falls_asleep_as_a_job_comes_is_woken)
+{
+    test_rng rng = { 6 };
+    mmi_pool *pool;
+    ck_ok(mmi_pool_create(ALL, &pool));
+    for (int passes = 0; passes < 3; passes++) {
+        const double about = passes > 0 ? 200e-6 : 20e-6;
+        for (int round = 0; round < 2000; round++) {
+            atomic_int there = 0;
+            for (const double end = mmi_now() + about * (0.95 + 0.2 * rng_uniform(&rng)); mmi_now() < end;) {}
+            mmi_pool_run(pool, ALL, wait_for_all, &there);
+        }
+        mmi_pool_enter_pass(pool);
+    }
+    for (int passes = 0; passes < 3; passes++)
+        mmi_pool_leave_pass(pool);
+    mmi_pool_free(pool);
+}
+END_TEST
+
 START_TEST(a_pool_that_never_ran_can_be_freed)
 {
     for (int round = 0; round < 50; round++) {
@@ -353,6 +385,7 @@ int main(void)
     tcase_add_test(tests, a_caller_that_was_held_up_goes_on_alone_and_asks_again_later);
     tcase_add_test(tests, a_caller_that_falls_asleep_as_the_last_piece_ends_is_woken);
     tcase_add_test(tests, a_worker_that_slept_does_not_stay_where_its_caller_is);
+    tcase_add_test(tests, a_worker_that_falls_asleep_as_a_job_comes_is_woken);
     tcase_add_test(tests, a_pool_that_never_ran_can_be_freed);
     tcase_add_test(tests, pools_of_several_threads_run_side_by_side);
     tcase_add_test(tests, a_pool_without_memory_is_an_error);
