@@ -23,6 +23,13 @@ static unsigned saved_state(void)
     return low;
 }
 
+static bool is_intel(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid(0, &a, &b, &c, &d) && b == signature_INTEL_ebx && c == signature_INTEL_ecx &&
+           d == signature_INTEL_edx;
+}
+
 static unsigned processor_flags(void)
 {
     unsigned a, b, c, d;
@@ -35,19 +42,19 @@ static unsigned processor_flags(void)
         return 0;
     unsigned flags = MMI_CPU_AVX2;
 #if MM_EMULATE_AVX512
-    return flags | MMI_CPU_AVXVNNI | MMI_CPU_AVX512 | MMI_CPU_VNNI | MMI_CPU_BF16 | MMI_CPU_AMX;
+    return flags | MMI_CPU_AVXVNNI | MMI_CPU_AVX512 | MMI_CPU_VNNI | MMI_CPU_BF16 | MMI_CPU_AMX | MMI_CPU_INTEL;
 #endif
     unsigned more = 0, unused[3]; /* EAX of the next subleaf, if there is one */
     if (a > 0)
         __get_cpuid_count(7, 1, &more, &unused[0], &unused[1], &unused[2]);
     flags |= bit(more, 4) ? MMI_CPU_AVXVNNI : 0u;
     if (bit(b, 16) && bit(b, 17) && bit(b, 30) && bit(b, 31) && (saved & 0xE6) == 0xE6) { /* F, DQ, BW, VL */
-        flags |= MMI_CPU_AVX512;
+        flags |= MMI_CPU_AVX512 | (is_intel() ? MMI_CPU_INTEL : 0u);
         if (bit(c, 11)) {
             flags |= MMI_CPU_VNNI;
             unsigned tiles = bit(d, 24) && bit(d, 22) && bit(d, 25) && (saved & 0x60000) == 0x60000; /* bf16, bytes */
             if (bit(more, 5))
-                flags |= MMI_CPU_BF16 | (tiles ? MMI_CPU_AMX : 0u);
+                flags |= MMI_CPU_BF16 | (tiles ? MMI_CPU_AMX | MMI_CPU_INTEL : 0u); /* only Intel has them */
         }
     }
     return flags;
@@ -87,6 +94,7 @@ static unsigned processor_flags(void)
  * their tables, and Arm's too; the names of one leave the other with its first. */
 static unsigned cap(void)
 {
+    enum { AVX512 = MMI_CPU_AVX2 | MMI_CPU_AVX512 | MMI_CPU_INTEL };
     static const struct {
         const char *name;
         unsigned flags;
@@ -94,9 +102,9 @@ static unsigned cap(void)
         { "c", 0 },
         { "avx2", MMI_CPU_AVX2 | MMI_CPU_NEON },
         { "avxvnni", MMI_CPU_AVX2 | MMI_CPU_AVXVNNI | MMI_CPU_NEON },
-        { "avx512", MMI_CPU_AVX2 | MMI_CPU_AVX512 | MMI_CPU_NEON },
-        { "vnni", MMI_CPU_AVX2 | MMI_CPU_AVX512 | MMI_CPU_VNNI | MMI_CPU_NEON },
-        { "bf16", MMI_CPU_AVX2 | MMI_CPU_AVX512 | MMI_CPU_VNNI | MMI_CPU_BF16 | MMI_CPU_NEON },
+        { "avx512", AVX512 | MMI_CPU_NEON },
+        { "vnni", AVX512 | MMI_CPU_VNNI | MMI_CPU_NEON },
+        { "bf16", AVX512 | MMI_CPU_VNNI | MMI_CPU_BF16 | MMI_CPU_NEON },
         { "neon", MMI_CPU_AVX2 | MMI_CPU_NEON },
     };
     const char *name = getenv("MM_CPU");
@@ -152,7 +160,7 @@ unsigned mmi_cpu_flags(void)
     built |= MMI_CPU_AVXVNNI;
 #endif
 #if MM_HAVE_AVX512
-    built |= MMI_CPU_AVX512;
+    built |= MMI_CPU_AVX512 | MMI_CPU_INTEL;
 #endif
 #if MM_HAVE_VNNI
     built |= MMI_CPU_VNNI;

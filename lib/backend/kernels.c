@@ -1,6 +1,7 @@
 /* Which tables there are, and which one a name or a processor gets. */
 #include "backend/kernels.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -8,9 +9,15 @@
 
 #include "backend/simd/simd.h"
 
+/* On Granite Rapids two threads read 105 MB at 58 GB/s for 53 without, 52 MB at 59 for 56; from 1 to 4 KiB are much
+ * alike. On Emerald Rapids bf16 is decoded 1.10 times as fast. On Zen 3 streams that lie far apart come no faster so,
+ * on Zen 4 slower by a fifth. */
+#define INTEL_AHEAD 2048
+
 void mmi_kernels_init(mmi_kernels *k, unsigned cpu)
 {
-    (void)cpu;
+    const bool intel = cpu & MMI_CPU_INTEL;
+    (void)intel;
     mmi_kernels_init_c(k);
 #if MM_HAVE_AVX2
     if (cpu & MMI_CPU_AVX2)
@@ -23,14 +30,16 @@ void mmi_kernels_init(mmi_kernels *k, unsigned cpu)
 #if MM_HAVE_AVX512
     if (cpu & MMI_CPU_AVX512)
         mmi_kernels_init_avx512(k);
+    if (cpu & MMI_CPU_AVX512 && intel)
+        k->gemv_ahead = INTEL_AHEAD;
 #endif
 #if MM_HAVE_VNNI
     if (cpu & MMI_CPU_VNNI)
-        mmi_kernels_init_blocks_vnni(k);
+        (intel ? mmi_kernels_init_blocks_asking : mmi_kernels_init_blocks_vnni)(k);
 #endif
 #if MM_HAVE_BF16
     if (cpu & MMI_CPU_BF16)
-        mmi_kernels_init_bf16(k);
+        (intel ? mmi_kernels_init_bf16_row : mmi_kernels_init_bf16)(k);
 #endif
 #if MM_HAVE_AMX
     if (cpu & MMI_CPU_AMX)
@@ -50,8 +59,10 @@ void mmi_kernels_init(mmi_kernels *k, unsigned cpu)
 #define AVX512 (MMI_CPU_AVX2 | MMI_CPU_AVX512)
 #define VNNI (AVX512 | MMI_CPU_VNNI)
 #define BF16 (VNNI | MMI_CPU_BF16)
+#define INTEL(sets) ((sets) | MMI_CPU_INTEL)
 
-/* Slowest first. OpenBLAS comes with whatever else the processor has, so its rows differ in that only. */
+/* Slowest first. OpenBLAS comes with whatever else the processor has, so its rows differ in that only. Only Intel has
+ * tiles. */
 static const mmi_path paths[] = {
     { "c", 0, 0 },
     { "avx2", MMI_CPU_AVX2, 0 },
@@ -59,7 +70,10 @@ static const mmi_path paths[] = {
     { "avx512", AVX512, 0 },
     { "vnni", VNNI, 0 },
     { "bf16", BF16, 0 },
-    { "amx", BF16 | MMI_CPU_AMX, 0 },
+    { "avx512", INTEL(AVX512), 0 },
+    { "vnni", INTEL(VNNI), 0 },
+    { "bf16", INTEL(BF16), 0 },
+    { "amx", INTEL(BF16 | MMI_CPU_AMX), 0 },
     { "neon", MMI_CPU_NEON, 0 },
     { "dot", MMI_CPU_NEON | MMI_CPU_DOT, 0 },
 #if MM_HAVE_OPENBLAS
@@ -69,7 +83,10 @@ static const mmi_path paths[] = {
     { "openblas", AVX512, 1 },
     { "openblas", VNNI, 1 },
     { "openblas", BF16, 1 },
-    { "openblas", BF16 | MMI_CPU_AMX, 1 },
+    { "openblas", INTEL(AVX512), 1 },
+    { "openblas", INTEL(VNNI), 1 },
+    { "openblas", INTEL(BF16), 1 },
+    { "openblas", INTEL(BF16 | MMI_CPU_AMX), 1 },
     { "openblas", MMI_CPU_NEON, 1 },
     { "openblas", MMI_CPU_NEON | MMI_CPU_DOT, 1 },
 #endif
@@ -77,27 +94,33 @@ static const mmi_path paths[] = {
 #define PATH_COUNT ((int32_t)(sizeof paths / sizeof paths[0]))
 
 /* OpenBLAS comes with all that is used of this processor. */
-static int can_run(const mmi_path *path, unsigned flags)
+static bool can_run(const mmi_path *path, unsigned cpu)
 {
-    unsigned used = flags & MMI_CPU_AVX512 ? flags & ~(unsigned)MMI_CPU_AVXVNNI : flags;
-    return path->blas ? path->cpu == used : (path->cpu & flags) == path->cpu;
+    if (path->blas)
+        return path->cpu == (cpu & MMI_CPU_AVX512 ? cpu & ~(unsigned)MMI_CPU_AVXVNNI : cpu);
+    bool other_maker = path->cpu & MMI_CPU_AVX512 && (path->cpu ^ cpu) & MMI_CPU_INTEL;
+    return (path->cpu & cpu) == path->cpu && !other_maker;
 }
 
-const mmi_path *mmi_path_get(int32_t index)
+const mmi_path *mmi_path_of(unsigned cpu, int32_t index)
 {
-    unsigned flags = mmi_cpu_flags();
     for (int32_t i = 0; i < PATH_COUNT && index >= 0; i++)
-        if (can_run(&paths[i], flags) && index-- == 0)
+        if (can_run(&paths[i], cpu) && index-- == 0)
             return &paths[i];
     return NULL;
 }
 
+const mmi_path *mmi_path_get(int32_t index)
+{
+    return mmi_path_of(mmi_cpu_flags(), index);
+}
+
 int32_t mmi_path_count(void)
 {
-    unsigned flags = mmi_cpu_flags();
+    unsigned cpu = mmi_cpu_flags();
     int32_t count = 0;
-    for (int32_t i = 0; i < PATH_COUNT; i++)
-        count += can_run(&paths[i], flags);
+    while (mmi_path_of(cpu, count))
+        count++;
     return count;
 }
 

@@ -16,11 +16,14 @@ enum {
     MMI_CPU_AVX2 = 1,   /* with FMA */
     MMI_CPU_AVX512 = 2, /* F, VL, DQ, BW */
     MMI_CPU_NEON = 4,
-    MMI_CPU_VNNI = 8,     /* AVX-512's: four products of bytes added to a sum */
-    MMI_CPU_DOT = 16,     /* NEON's of the same */
-    MMI_CPU_BF16 = 32,    /* AVX-512's: two products of bf16 numbers added to a sum; comes with VNNI */
-    MMI_CPU_AMX = 64,     /* tiles, with products of bf16 and of bytes; comes with BF16 */
-    MMI_CPU_AVXVNNI = 128 /* VNNI's products on AVX2's vectors; what AVX-512 brings replaces them */
+    MMI_CPU_VNNI = 8,      /* AVX-512's: four products of bytes added to a sum */
+    MMI_CPU_DOT = 16,      /* NEON's of the same */
+    MMI_CPU_BF16 = 32,     /* AVX-512's: two products of bf16 numbers added to a sum; comes with VNNI */
+    MMI_CPU_AMX = 64,      /* tiles, with products of bf16 and of bytes; comes with BF16 and INTEL */
+    MMI_CPU_AVXVNNI = 128, /* VNNI's products on AVX2's vectors; what AVX-512 brings replaces them */
+    /* AVX-512 is Intel's: W is to be asked for ahead of time, and BF16's products of many rows take longer than those
+     * of the same numbers in float32. */
+    MMI_CPU_INTEL = 256
 };
 unsigned mmi_cpu_flags(void);
 
@@ -209,6 +212,8 @@ typedef struct mmi_path {
 } mmi_path;
 int32_t mmi_path_count(void);
 const mmi_path *mmi_path_get(int32_t index);
+/* Those of a processor with `cpu`; NULL past the last. */
+const mmi_path *mmi_path_of(unsigned cpu, int32_t index);
 /* By name; NULL gives the fastest here. NULL result: no such path. */
 const mmi_path *mmi_path_find(const char *name);
 

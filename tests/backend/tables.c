@@ -12,9 +12,15 @@ const int awkward_count = sizeof awkward / sizeof awkward[0];
 int all_tables(mmi_kernels tables[MOST_TABLES])
 {
     int count = 0;
-    for (int32_t i = 0; i < mmi_path_count(); i++)
-        if (!mmi_path_get(i)->blas)
-            mmi_kernels_init(&tables[count++], mmi_path_get(i)->cpu);
+    for (int32_t i = 0; i < mmi_path_count(); i++) {
+        const unsigned cpu = mmi_path_get(i)->cpu;
+        if (mmi_path_get(i)->blas)
+            continue;
+        mmi_kernels_init(&tables[count++], cpu);
+        if (cpu & MMI_CPU_AVX512 && !(cpu & MMI_CPU_AMX))
+            mmi_kernels_init(&tables[count++], cpu ^ MMI_CPU_INTEL);
+    }
+    expect(count <= MOST_TABLES, "%d tables", count);
     return count;
 }
 

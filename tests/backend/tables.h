@@ -9,8 +9,9 @@
 #include "backend/kernels.h"
 #include "support.h"
 
-/* One table for each instruction set that this build and processor have, portable C first; how many. */
-#define MOST_TABLES 8
+/* One table for each instruction set that this build and processor have, portable C first, and two of AVX-512's, for
+ * either maker of processors; how many. */
+#define MOST_TABLES 12
 int all_tables(mmi_kernels tables[MOST_TABLES]);
 
 /* for (each table k) … */

@@ -40,6 +40,62 @@ START_TEST(the_openblas_path_is_there_when_it_is_built_in)
 }
 END_TEST
 
+/* The paths of a processor with `cpu`, slowest first, and what OpenBLAS comes with. */
+static void ck_paths(unsigned cpu, const char *names, unsigned with_openblas)
+{
+    char found[128] = "";
+    int32_t i = 0;
+    for (const mmi_path *path; (path = mmi_path_of(cpu, i)); i++) {
+        ck_assert_uint_eq(path->cpu & MMI_CPU_INTEL, path->cpu & MMI_CPU_AVX512 ? cpu & MMI_CPU_INTEL : 0);
+        if (path->blas)
+            ck_assert_uint_eq(path->cpu, with_openblas);
+        else
+            strcat(strcat(found, *found ? " " : ""), path->name);
+    }
+    ck_assert_str_eq(found, names);
+#if MM_HAVE_OPENBLAS
+    ck_assert_int_eq(mmi_path_of(cpu, i - 1)->blas, 1);
+#endif
+    ck_assert_ptr_null(mmi_path_of(cpu, -1));
+}
+
+START_TEST(paths_are_those_of_the_processor_and_its_maker)
+{
+    const unsigned avxvnni = MMI_CPU_AVX2 | MMI_CPU_AVXVNNI, avx512 = MMI_CPU_AVX2 | MMI_CPU_AVX512;
+    const unsigned vnni = avx512 | MMI_CPU_VNNI, bf16 = vnni | MMI_CPU_BF16, intel = bf16 | MMI_CPU_INTEL;
+    ck_paths(0, "c", 0);
+    ck_paths(avxvnni, "c avx2 avxvnni", avxvnni);
+    ck_paths(avx512 | MMI_CPU_INTEL, "c avx2 avx512", avx512 | MMI_CPU_INTEL);
+    ck_paths(vnni | MMI_CPU_AVXVNNI, "c avx2 avxvnni avx512 vnni", vnni);
+    ck_paths(vnni | MMI_CPU_AVXVNNI | MMI_CPU_INTEL, "c avx2 avxvnni avx512 vnni", vnni | MMI_CPU_INTEL);
+    ck_paths(bf16, "c avx2 avx512 vnni bf16", bf16);
+    ck_paths(intel, "c avx2 avx512 vnni bf16", intel);
+    ck_paths(intel | MMI_CPU_AMX, "c avx2 avx512 vnni bf16 amx", intel | MMI_CPU_AMX);
+}
+END_TEST
+
+/* The first is the better of the two everywhere but on Intel's. */
+START_TEST(products_of_bf16_for_many_rows_are_not_intels)
+{
+#if MM_HAVE_BF16
+    const unsigned bf16 = MMI_CPU_AVX2 | MMI_CPU_AVX512 | MMI_CPU_VNNI | MMI_CPU_BF16;
+    mmi_kernels amd, intel, without;
+    mmi_kernels_init(&amd, bf16);
+    mmi_kernels_init(&intel, bf16 | MMI_CPU_INTEL);
+    mmi_kernels_init(&without, (bf16 ^ MMI_CPU_BF16) | MMI_CPU_INTEL);
+    ck_assert(amd.gemm_multiply != without.gemm_multiply);
+    ck_assert(intel.gemm_multiply == without.gemm_multiply);
+    ck_assert(intel.gemm_pack_bf16 == without.gemm_pack_bf16);
+    ck_assert(intel.gemv_rows_rounded != without.gemv_rows_rounded);
+    ck_assert(intel.gemv_rows_rounded != amd.gemv_rows_rounded);
+    ck_assert(intel.gemm_blocks != amd.gemm_blocks);
+    ck_assert_int_eq(amd.gemv_ahead, 0);
+    ck_assert_int_gt(intel.gemv_ahead, 0);
+    ck_assert_int_eq(without.gemv_ahead, intel.gemv_ahead);
+#endif
+}
+END_TEST
+
 START_TEST(every_table_has_every_slot_and_the_name_of_its_path)
 {
     for (int32_t i = 0; i < mmi_path_count(); i++) {
@@ -79,7 +135,7 @@ START_TEST(mm_cpu_pretends_a_lesser_processor)
     setenv("MM_CPU", "avxvnni", 1);
     ck_assert_uint_eq(mmi_cpu_flags(), all & (MMI_CPU_AVX2 | MMI_CPU_AVXVNNI | MMI_CPU_NEON));
     setenv("MM_CPU", "avx512", 1);
-    ck_assert_uint_eq(mmi_cpu_flags(), all & (MMI_CPU_AVX2 | MMI_CPU_AVX512 | MMI_CPU_NEON));
+    ck_assert_uint_eq(mmi_cpu_flags(), all & (MMI_CPU_AVX2 | MMI_CPU_AVX512 | MMI_CPU_INTEL | MMI_CPU_NEON));
     setenv("MM_CPU", "vnni", 1);
     ck_assert_uint_eq(mmi_cpu_flags(), all & ~(unsigned)(MMI_CPU_AVXVNNI | MMI_CPU_BF16 | MMI_CPU_AMX | MMI_CPU_DOT));
     setenv("MM_CPU", "bf16", 1);
@@ -97,6 +153,8 @@ int main(void)
     TCase *tests = tcase_create("all");
     tcase_add_test(tests, paths_are_listed_slowest_first_and_found_by_name);
     tcase_add_test(tests, the_openblas_path_is_there_when_it_is_built_in);
+    tcase_add_test(tests, paths_are_those_of_the_processor_and_its_maker);
+    tcase_add_test(tests, products_of_bf16_for_many_rows_are_not_intels);
     tcase_add_test(tests, every_table_has_every_slot_and_the_name_of_its_path);
     tcase_add_test(tests, mm_cpu_pretends_a_lesser_processor);
     suite_add_tcase(suite, tests);

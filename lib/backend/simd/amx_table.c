@@ -15,9 +15,6 @@ void mmi_kernels_init_amx(mmi_kernels *k)
     k->gemm_multiply = SIMD(gemm_multiply);
     k->gemm_in_place = 0;
     k->gemm_own_lines = 1;
-    /* On Granite Rapids two threads read 105 MB at 58 GB/s for 53 without, 52 MB at 59 for 56; from 1 to 4 KiB are much
-     * alike. On Zen 3 streams that lie far apart come no faster so, on Zen 4 slower by a fifth. */
-    k->gemv_ahead = 2048;
     /* Laying W out costs more than few rows gain from it: 16 sequences decoded together came to 1560 tokens/s for 940
      * in float32 and 2440 for 2600 in bf16, whose bits are those of float32. */
     k->few_rows = 16;

@@ -99,6 +99,15 @@ void SIMD(gemv_rows_rounded)(float *y, int64_t ldy, const float *x, int64_t ldx,
         BASE(gemv_rows_rounded)(y, ldy, x, ldx, w, dtype, ldw, M, N, K, ahead, round);
 }
 
+void SIMD(gemv_row_rounded)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype,
+                            int64_t ldw, int64_t M, int64_t N, int64_t K, int64_t ahead, int32_t round)
+{
+    if (M == 1 && round == MM_BF16 && dtype == MM_BF16)
+        rows_of(y, ldy, x, ldx, w, 2 * ldw, MM_BF16, MM_BF16, 1, N, K, ahead);
+    else
+        BASE(gemv_rows_rounded)(y, ldy, x, ldx, w, dtype, ldw, M, N, K, ahead, round);
+}
+
 #else
 
 static ALWAYS_INLINE void rows_rounded(float *y, int64_t ldy, const float *x, int64_t ldx, const unsigned char *w,
@@ -119,8 +128,9 @@ void SIMD(gemv_rows)(float *y, int64_t ldy, const float *x, int64_t ldx, const v
     rows_rounded(y, ldy, x, ldx, w, dtype, ldw, MM_F32, M, N, K, ahead);
 }
 
-/* So many numbers of x are rounded before they meet W, not anew with each of its rows: some 16 KiB of them, which leaves
- * longer rows than a layer has to the slow way. Where W has no more bits itself, products are then those of float32. */
+/* So many numbers of x are rounded before they meet W, not anew with each of its rows: some 16 KiB of them, which
+ * leaves longer rows than a layer has to the slow way. Where W has no more bits itself, products are then those of
+ * float32. */
 #define ROUNDED_BEFORE 4096
 
 static void round_rows(float *to, const float *x, int64_t ldx, int64_t M, int64_t K, int32_t round)

@@ -13,8 +13,10 @@ void mmi_kernels_init_neon(mmi_kernels *k);
  * products of both kinds, and of float32. */
 void mmi_kernels_init_blocks_avxvnni(mmi_kernels *k);
 void mmi_kernels_init_blocks_vnni(mmi_kernels *k);
+void mmi_kernels_init_blocks_asking(mmi_kernels *k); /* vnni's, as Intel's processors read W */
 void mmi_kernels_init_blocks_dot(mmi_kernels *k);
 void mmi_kernels_init_bf16(mmi_kernels *k);
+void mmi_kernels_init_bf16_row(mmi_kernels *k); /* of a single row alone */
 void mmi_kernels_init_amx(mmi_kernels *k);
 
 #endif

@@ -78,13 +78,15 @@ void SIMD(gemv_rows)(float *y, int64_t ldy, const float *x, int64_t ldx, const v
                             int64_t K, const float *from, int32_t round)
 ROUNDING_KERNELS(SIMD);
 ROUNDING_KERNELS(BASE);
+void SIMD_NAME(gemv_row_rounded, bf16)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype,
+                                       int64_t ldw, int64_t M, int64_t N, int64_t K, int64_t ahead, int32_t round);
 void SIMD(gemm_shape)(int64_t *depth, int64_t *a_rows, int64_t *b_cols);
 
 /* blocks.c; the latter on x86 */
 void SIMD(widen_blocks)(float *y, const void *x, int32_t dtype, int64_t n);
 void SIMD(quantize)(void *row, int64_t K, const float *x, int64_t first, int64_t count);
 
-/* table_blocks.c, gemm_blocks.c; the last for processors with tiles: one row reads W as a single stream, and all ask
+/* table_blocks.c, gemm_blocks.c; the last for Intel's processors: one row reads W as a single stream, and all ask
  * for what comes next */
 void SIMD(kernels_init_blocks)(mmi_kernels *k);
 void SIMD(gemm_blocks)(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,

@@ -13,3 +13,11 @@ void SIMD(kernels_init_blocks)(mmi_kernels *k)
 #endif
     k->gemm_blocks = SIMD(gemm_blocks);
 }
+
+#if ISA_IS(vnni)
+void mmi_kernels_init_blocks_asking(mmi_kernels *k)
+{
+    SIMD(kernels_init_blocks)(k);
+    k->gemm_blocks = SIMD(gemm_blocks_asking);
+}
+#endif
