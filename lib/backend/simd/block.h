@@ -15,12 +15,28 @@ typedef struct block {
     const float *from; /* what C begins with, its rows ldc apart; NULL: 0 */
     int64_t ldc, ars, acs, ldb, K;
     const float *ahead; /* for block_asking(): asked for with the first step, */
-    int64_t ahead_step; /* and what lies so many floats further with the next one */
+    int64_t ahead_step; /* and what lies so many floats further with the next one; */
+    int64_t ahead_row;  /* so many floats further it begins anew with each row's share of the steps; 0: it goes on */
 } block;
 
+/* A row of C, to be written, and what it begins with. */
+static ALWAYS_INLINE void fetch_row_of_c(const block *t, int row)
+{
+    const int64_t at = row * t->ldc;
+    UNROLL
+    for (int j = 0; j < TILE_COLS; j += 16)
+        fetch_to_write(t->c + at + j);
+    if (t->from && t->from != t->c) {
+        UNROLL
+        for (int j = 0; j < TILE_COLS; j += 16)
+            __builtin_prefetch(t->from + at + j);
+    }
+}
+
 /* C[rows, vecs * VL] = from + A · B; with `masked` the last vector has only the lanes of `tail`; with `asks` the
- * second level is asked for what comes next, a line with each step, since a core waits for few lines at a time. rows,
- * vecs, masked and asks are constants wherever this is used, so that all of `sum` are registers. */
+ * second level is asked for what comes next, a line with each step, and C's rows one by one, since a core waits for few
+ * lines at a time. rows, vecs, masked and asks are constants wherever this is used, so that all of `sum` are registers.
+ */
 static ALWAYS_INLINE void block_asking(const block *t, const int rows, const int vecs, const bool masked, vtail tail,
                                        const bool asks)
 {
@@ -37,25 +53,35 @@ static ALWAYS_INLINE void block_asking(const block *t, const int rows, const int
     UNROLL
     for (int i = 0; i < rows; i += 3)
         a[i / 3] = t->a + i * ars;
-    for (int64_t p = t->K; p > 0; p--) {
-        vf row[TILE_VECS];
-        UNROLL
-        for (int j = 0; j < vecs; j++)
-            row[j] = masked && j == vecs - 1 ? vf_load_tail(b + j * VL, tail) : vf_load(b + j * VL);
-        UNROLL
-        for (int i = 0; i < rows; i++) {
-            vf factor = vf_set(a[i / 3][i % 3 * ars]);
+    const int64_t share = t->K / rows > 1 ? t->K / rows : 1; /* of the steps, for each row of C */
+    int64_t left = t->K;
+    for (int i = 0; left > 0; i++) {
+        int64_t p = asks && i < rows - 1 ? share : left;
+        left -= p;
+        if (asks) {
+            fetch_row_of_c(t, i);
+            ahead = t->ahead_row ? t->ahead + i * t->ahead_row : ahead;
+        }
+        for (; p > 0; p--) {
+            vf row[TILE_VECS];
             UNROLL
             for (int j = 0; j < vecs; j++)
-                sum[i][j] = vf_step(factor, row[j], sum[i][j]);
-        }
-        UNROLL
-        for (int i = 0; i < rows; i += 3)
-            a[i / 3] += acs;
-        b += ldb;
-        if (asks) {
-            __builtin_prefetch(ahead, 0, 2);
-            ahead += ahead_step;
+                row[j] = masked && j == vecs - 1 ? vf_load_tail(b + j * VL, tail) : vf_load(b + j * VL);
+            UNROLL
+            for (int m = 0; m < rows; m++) {
+                vf factor = vf_set(a[m / 3][m % 3 * ars]);
+                UNROLL
+                for (int j = 0; j < vecs; j++)
+                    sum[m][j] = vf_step(factor, row[j], sum[m][j]);
+            }
+            UNROLL
+            for (int m = 0; m < rows; m += 3)
+                a[m / 3] += acs;
+            b += ldb;
+            if (asks) {
+                __builtin_prefetch(ahead, 0, 2);
+                ahead += ahead_step;
+            }
         }
     }
 

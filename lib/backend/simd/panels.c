@@ -165,21 +165,6 @@ static void pack(float *to, int64_t width, const float *from, int64_t across, in
         pack_rounded(to, width, from, across, along, count, K, MM_F32);
 }
 
-/* Ask for the lines of some rows of a block of C, to be written, and for those that they begin with: they come while
- * the block's products are made. */
-static ALWAYS_INLINE void fetch_c(const block *t, const int rows)
-{
-    UNROLL
-    for (int i = 0; i < rows; i++) {
-        const unsigned char *row = (const unsigned char *)(t->c + i * t->ldc);
-        UNROLL
-        for (int at = 0; at < TILE_COLS * (int)sizeof(float); at += LINE)
-            fetch_to_write(row + at);
-    }
-    if (t->from && t->from != t->c)
-        fetch(t->from, t->ldc * (int64_t)sizeof(float), rows, TILE_COLS * (int64_t)sizeof(float));
-}
-
 #if STEP == 1
 /* A full block, with B's distance a constant. */
 static void multiply_in_place(const block *t)
@@ -187,7 +172,6 @@ static void multiply_in_place(const block *t)
     block constants = *t;
     constants.acs = 1;
     constants.ldb = TILE_COLS;
-    fetch_c(t, TILE_ROWS);
     block_asking(&constants, TILE_ROWS, TILE_VECS, false, vf_tail(VL), true);
 }
 #endif
@@ -199,7 +183,6 @@ static ALWAYS_INLINE void multiply_packed_rows(const block *t, const int rows)
     constants.ars = 1;
     constants.acs = TILE_ROWS;
     constants.ldb = TILE_COLS;
-    fetch_c(t, rows);
     block_asking(&constants, rows, TILE_VECS, false, vf_tail(VL), true);
 }
 
@@ -240,11 +223,12 @@ static void ask_for(block *t, const float *next)
 {
     t->ahead = next ? next : t->a;
     t->ahead_step = next ? LINE / (int64_t)sizeof(float) : 0;
+    t->ahead_row = 0;
 }
 
 /* C[M, N] of one block of A, at a + i * distance for row i that begins a panel, and K numbers of panels of B. Both may
- * come from where another core has left them: A's next panel is asked for while it is new, and then, part by part, B's.
- */
+ * come from where another core has left them: A's next rows are asked for while they are new, and then, part by part,
+ * B's next panel. */
 static void multiply_panels(block t, int64_t distance, int64_t M, int64_t N, int64_t K)
 {
     float *c = t.c;
@@ -259,8 +243,10 @@ static void multiply_panels(block t, int64_t distance, int64_t M, int64_t N, int
             t.a = a + i * distance;
             t.c = c + i * t.ldc + j;
             t.from = from ? from + i * t.ldc + j : NULL;
-            if (j == 0 && t.acs != 1 && i + TILE_ROWS < M) {
+            if (j == 0 && i + TILE_ROWS < M) {
                 ask_for(&t, t.a + TILE_ROWS * distance);
+                if (t.acs == 1) /* in place: row by row */
+                    t.ahead_row = t.ars;
             } else {
                 ask_for(&t, next_b < end_b ? next_b : NULL);
                 next_b += t.K * LINE / (int64_t)sizeof(float);
