@@ -37,9 +37,12 @@
 #define MOST_SUMS (X_ROWS * MOST_VECS) /* vectors */
 _Static_assert(MOST_SUMS >= STREAM_ROWS * STREAMS * STRIP_VECS, "the sums of these rows have room");
 
-/* So many blocks of a panel lie in the first-level cache while many rows of x meet them: those of q4_0 as bytes, which
- * are made once for all of these rows. */
+/* So many blocks of a panel lie in the first-level cache while many rows of x meet them, as bytes that are made once
+ * for all of these rows where that takes instructions: of q4_0 always, and of q8_0 from so many rows on, since fewer
+ * lose more by reading memory without multiplying. */
 #define MOST_BLOCKS 16
+#define WIDENS(dtype) ((dtype) == MM_Q4_0 || BEGINS)
+#define LEAST_ROWS(dtype) ((dtype) == MM_Q4_0 ? X_ROWS : 4 * X_ROWS)
 #define WIDE_LINES (MMI_BLOCK / 4)
 typedef struct wide_block {
     unsigned char numbers[WIDE_LINES][MOST_VECS][4 * VL];
@@ -83,7 +86,7 @@ typedef struct part {
     const unsigned char *x;
     const unsigned char *w[STREAMS + MOST_STRIPS - 1]; /* strips; one that is missing is the one before it again */
     int64_t K, first, blocks;
-    const wide_block *wide; /* of `first` and on, where X_ROWS rows meet q4_0 */
+    const wide_block *wide; /* of `first` and on, where they have been made */
     ahead ahead;            /* of a panel */
 } part;
 
@@ -107,17 +110,18 @@ static ALWAYS_INLINE const unsigned char *scales_of(const part *t, offsets at, i
     return t->w[vec / STRIP_VECS] + at.scales + vec % STRIP_VECS * 2 * VL;
 }
 
-static ALWAYS_INLINE void widen_blocks(wide_block *to, const part *t)
+static ALWAYS_INLINE void widen_blocks(wide_block *to, const part *t, int32_t dtype)
 {
-    const int lines = (int)mmi_strip_lines(MM_Q4_0);
+    const int lines = (int)mmi_strip_lines(dtype);
     for (int64_t b = t->first; b < t->first + t->blocks; b++, to++) {
-        const offsets at = offsets_of(b, t->K / MMI_BLOCK, MM_Q4_0);
+        const offsets at = offsets_of(b, t->K / MMI_BLOCK, dtype);
         for (int line = 0; line < lines; line++) {
             UNROLL
             for (int j = 0; j < MOST_VECS; j++) {
-                vb both = vb_load(line_of(t, at, line, j));
-                vb_store(to->numbers[line][j], vb_low(both));
-                vb_store(to->numbers[line + lines][j], vb_high(both));
+                vb read = vb_load(line_of(t, at, line, j));
+                vb_store(to->numbers[line][j], dtype == MM_Q8_0 ? vb_bytes(read) : vb_low(read));
+                if (dtype == MM_Q4_0)
+                    vb_store(to->numbers[line + lines][j], vb_high(read));
             }
         }
     }
@@ -149,13 +153,30 @@ static ALWAYS_INLINE void add_step(vs s[MOST_SUMS], const vb w[MOST_SUMS], const
     }
 }
 
-/* sum [rows, strips, MMI_STRIP] += block b of `rows` rows of x · the strips', which are a panel or not. */
+/* What the sums of X_ROWS rows begin with in each block: made here and read as vectors of the same number, since the
+ * units that multiply would have to make those. */
+typedef struct beginnings {
+    int32_t of[X_ROWS][MOST_BLOCKS];
+} beginnings;
+
+/* One copy of the code is enough. */
+static __attribute__((noinline)) void begin_blocks(beginnings *to, const part *t, int32_t dtype)
+{
+    const int64_t distance = mmi_quantized_row(t->K), blocks = t->K / MMI_BLOCK;
+    const unsigned char *totals = t->x + t->K + blocks * 4 + t->first * 4;
+    for (int i = 0; i < X_ROWS; i++, totals += distance)
+        for (int64_t b = 0; b < t->blocks; b++)
+            to->of[i][b] = vs_beginning(four_bytes(totals + b * 4), dtype);
+}
+
+/* sum [rows, strips, MMI_STRIP] += block b of `rows` rows of x · the strips', which are a panel or not; `begin` is NULL
+ * or that of these rows. */
 static ALWAYS_INLINE void multiply_block(float *sum, const part *t, int64_t b, offsets at, const int rows,
-                                         const int strips, int32_t dtype, const bool panel)
+                                         const int strips, int32_t dtype, const bool panel, const bool wide,
+                                         const beginnings *begin)
 {
     const int vecs = strips * STRIP_VECS, lines = (int)mmi_strip_lines(dtype);
     const int64_t distance = mmi_quantized_row(t->K), blocks = t->K / MMI_BLOCK;
-    const bool wide = dtype == MM_Q4_0 && rows == X_ROWS;
     const unsigned char *numbers = t->x + b * MMI_BLOCK;
     const unsigned char *scales = t->x + t->K + b * 4, *totals = scales + blocks * 4;
     vs s[MOST_SUMS];
@@ -168,7 +189,8 @@ static ALWAYS_INLINE void multiply_block(float *sum, const part *t, int64_t b, o
     for (int i = 0; i < rows; i++) {
         UNROLL
         for (int j = 0; j < vecs; j++)
-            s[i * vecs + j] = vs_begin(four_bytes(totals + i * distance), dtype);
+            s[i * vecs + j] =
+                vs_set(begin ? begin->of[i][b - t->first] : vs_beginning(four_bytes(totals + i * distance), dtype));
     }
     UNROLL
     for (int line = 0; line < lines; line++) {
@@ -177,7 +199,8 @@ static ALWAYS_INLINE void multiply_block(float *sum, const part *t, int64_t b, o
         for (int j = 0; j < vecs; j++) {
             if (wide) {
                 low[j] = vb_load(t->wide[b - t->first].numbers[line][j]);
-                high[j] = vb_load(t->wide[b - t->first].numbers[line + lines][j]);
+                if (dtype == MM_Q4_0)
+                    high[j] = vb_load(t->wide[b - t->first].numbers[line + lines][j]);
                 continue;
             }
             vb read = vb_load(line_of(t, at, line, j));
@@ -230,8 +253,12 @@ static __attribute__((noinline)) void copy_sums(float *sum, const part *t, int r
 /* Columns [0, cols) of `rows` rows of y, those of one strip `apart` from those of the one before; they are begun with
  * the first block and gone on with after it. */
 static ALWAYS_INLINE void multiply_part(part *t, const int rows, const int strips, int64_t apart, int64_t cols,
-                                        int32_t dtype, const bool panel)
+                                        int32_t dtype, const bool panel, const bool wide)
 {
+    beginnings begin;
+    const bool begins = BEGINS && panel && rows == X_ROWS;
+    if (begins)
+        begin_blocks(&begin, t, dtype);
     _Alignas(64) float sum[MOST_SUMS * VL];
     UNROLL
     for (int i = 0; i < rows * strips * STRIP_VECS; i++)
@@ -241,7 +268,7 @@ static ALWAYS_INLINE void multiply_part(part *t, const int rows, const int strip
     const int64_t blocks = t->K / MMI_BLOCK;
     for (int64_t b = t->first, end = b + t->blocks; b < end; b++) {
         const offsets at = offsets_of(b, blocks, dtype);
-        multiply_block(sum, t, b, at, rows, strips, dtype, panel);
+        multiply_block(sum, t, b, at, rows, strips, dtype, panel, wide, begins ? &begin : NULL);
         if (panel)
             fetch_rest(&t->ahead, (int)mmi_strip_lines(dtype));
         else if (strips == 1) /* several are streams that the hardware follows */
@@ -262,7 +289,7 @@ static ALWAYS_INLINE void multiply_streams(float *y, int64_t ldy, const unsigned
         const int64_t last = (strips - 1 - j) / run, left = N - (j + last * run) * MMI_STRIP;
         for (int s = 0; s < streams; s++)
             t.w[s] = w + (j + least(s, last) * run) * bytes;
-        multiply_part(&t, M, streams, run * MMI_STRIP, last * MMI_STRIP + least(MMI_STRIP, left), dtype, false);
+        multiply_part(&t, M, streams, run * MMI_STRIP, last * MMI_STRIP + least(MMI_STRIP, left), dtype, false, false);
     }
 }
 
@@ -270,11 +297,14 @@ static ALWAYS_INLINE void multiply_panel(part t, int64_t M, int64_t cols, int32_
 {
     int64_t step = mmi_quantized_row(t.K), i = 0;
     for (; i + X_ROWS <= M; i += X_ROWS, t.x += X_ROWS * step, t.y += X_ROWS * t.ldy)
-        multiply_part(&t, X_ROWS, MOST_STRIPS, MMI_STRIP, cols, dtype, true);
+        if (WIDENS(dtype) && (LEAST_ROWS(dtype) == X_ROWS || M >= LEAST_ROWS(dtype)))
+            multiply_part(&t, X_ROWS, MOST_STRIPS, MMI_STRIP, cols, dtype, true, true);
+        else
+            multiply_part(&t, X_ROWS, MOST_STRIPS, MMI_STRIP, cols, dtype, true, false);
     for (; i + 2 <= M; i += 2, t.x += 2 * step, t.y += 2 * t.ldy)
-        multiply_part(&t, 2, MOST_STRIPS, MMI_STRIP, cols, dtype, true);
+        multiply_part(&t, 2, MOST_STRIPS, MMI_STRIP, cols, dtype, true, false);
     if (i < M)
-        multiply_part(&t, 1, MOST_STRIPS, MMI_STRIP, cols, dtype, true);
+        multiply_part(&t, 1, MOST_STRIPS, MMI_STRIP, cols, dtype, true, false);
 }
 
 /* Several rows, panel by panel; the next panel is asked for meanwhile. */
@@ -291,8 +321,8 @@ static ALWAYS_INLINE void multiply_rows(float *y, int64_t ldy, const unsigned ch
             t.ahead = (ahead){ w + MOST_STRIPS * (bytes + b * (bytes / blocks)), step };
             for (int s = 1; s < MOST_STRIPS; s++)
                 t.w[s] = j + s * MMI_STRIP < N ? w + s * bytes : t.w[s - 1];
-            if (dtype == MM_Q4_0 && M >= X_ROWS)
-                widen_blocks(wide, &t);
+            if (WIDENS(dtype) && M >= LEAST_ROWS(dtype))
+                widen_blocks(wide, &t, dtype);
             multiply_panel(t, M, least(PANEL, N - j), dtype);
         }
 }

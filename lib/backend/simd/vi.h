@@ -4,7 +4,7 @@
  *     vb                        4 · VL bytes of a strip's line (strips.h), or vb_set(): four of x, VL times
  *     vb_bytes(w)               a line of q8_0 as weights; vb_low(w), vb_high(w): one of q4_0, from either half of its
  *                               bytes
- *     vs_begin(total)           the sums of a block before its first numbers
+ *     vs_set(vs_beginning(total))   the sums of a block before its first numbers; 0 unless BEGINS
  *     vs_dot(s, w, x)           add four products to each
  *     vs_end(s, total)          the exact sums as floats
  *
@@ -117,9 +117,10 @@ static ALWAYS_INLINE vb vb_bytes(vb w)
 {
     return vb_xor(w, vb_all((char)0x80));
 }
-static ALWAYS_INLINE vs vs_begin(int32_t total, int32_t dtype)
+#define BEGINS 1
+static ALWAYS_INLINE int32_t vs_beginning(int32_t total, int32_t dtype)
 {
-    return vs_set(-WEIGHT_OFFSET(dtype) * total);
+    return -WEIGHT_OFFSET(dtype) * total;
 }
 static ALWAYS_INLINE vs vs_dot(vs s, vb w, vb x, int32_t dtype)
 {
@@ -142,10 +143,11 @@ static ALWAYS_INLINE vb vb_bytes(vb w)
 {
     return w;
 }
-static ALWAYS_INLINE vs vs_begin(int32_t total, int32_t dtype)
+#define BEGINS 0
+static ALWAYS_INLINE int32_t vs_beginning(int32_t total, int32_t dtype)
 {
     (void)total, (void)dtype;
-    return vs_set(0);
+    return 0;
 }
 #if ISA_IS_AVX512
 static ALWAYS_INLINE vs vs_add(vs a, vs b)
@@ -243,10 +245,15 @@ static ALWAYS_INLINE vb vb_high(vb w)
     uint8x16_t upper = vshrq_n_u8(vreinterpretq_u8_s8(w), 4);
     return vsubq_s8(vreinterpretq_s8_u8(upper), vdupq_n_s8(8));
 }
-static ALWAYS_INLINE vs vs_begin(int32_t total, int32_t dtype)
+static ALWAYS_INLINE vs vs_set(int32_t x)
+{
+    return vdupq_n_s32(x);
+}
+#define BEGINS 0
+static ALWAYS_INLINE int32_t vs_beginning(int32_t total, int32_t dtype)
 {
     (void)total, (void)dtype;
-    return vdupq_n_s32(0);
+    return 0;
 }
 static ALWAYS_INLINE vs vs_dot(vs s, vb w, vb x, int32_t dtype)
 {
