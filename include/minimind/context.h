@@ -9,9 +9,10 @@
  * evaluation). With `compute` MM_BF16 or MM_F16 both operands of a matrix product, activations, weights and on the way
  * back gradients, are rounded to that type as they are read, to nearest, ties to even; the sums are float32. That is so
  * for every linear layer, the experts, the head and adapters, in both directions; with MM_BF16, where the processor has
- * AVX512-BF16 or AMX, also for attention's products: queries with keys, weights with values. Never rounded are the router
- * of experts, norms, rotations, activations, softmax and loss, the residual stream, and the gradients' sums. As float16,
- * what is beyond 65504 turns to infinity, and what is below 3e-8 to 0: gradients need mm_backward_options.loss_scale then.
+ * AMX or, not being Intel's, AVX512-BF16, also for attention's products: queries with keys, weights with values. Never
+ * rounded are the router of experts, norms, rotations, activations, softmax and loss, the residual stream, and the
+ * gradients' sums. As float16, what is beyond 65504 turns to infinity, and what is below 3e-8 to 0: gradients need
+ * mm_backward_options.loss_scale then.
  * Weights in blocks (q8_0, q4_0) have products of their own, with or without it; a pass of many tokens with them rounds
  * as with MM_BF16 where the processor has AMX. Such products run on the library's own kernels, on an "openblas" path
  * too.

@@ -74,10 +74,10 @@ START_TEST(paths_are_those_of_the_processor_and_its_maker)
 }
 END_TEST
 
-/* The first is the better of the two everywhere but on Intel's. */
+#if MM_HAVE_BF16
+/* Intel's make them half as fast as those of float32: its tables have one for a single row alone. */
 START_TEST(products_of_bf16_for_many_rows_are_not_intels)
 {
-#if MM_HAVE_BF16
     const unsigned bf16 = MMI_CPU_AVX2 | MMI_CPU_AVX512 | MMI_CPU_VNNI | MMI_CPU_BF16;
     mmi_kernels amd, intel, without;
     mmi_kernels_init(&amd, bf16);
@@ -92,9 +92,9 @@ START_TEST(products_of_bf16_for_many_rows_are_not_intels)
     ck_assert_int_eq(amd.gemv_ahead, 0);
     ck_assert_int_gt(intel.gemv_ahead, 0);
     ck_assert_int_eq(without.gemv_ahead, intel.gemv_ahead);
-#endif
 }
 END_TEST
+#endif
 
 START_TEST(every_table_has_every_slot_and_the_name_of_its_path)
 {
@@ -154,7 +154,9 @@ int main(void)
     tcase_add_test(tests, paths_are_listed_slowest_first_and_found_by_name);
     tcase_add_test(tests, the_openblas_path_is_there_when_it_is_built_in);
     tcase_add_test(tests, paths_are_those_of_the_processor_and_its_maker);
+#if MM_HAVE_BF16
     tcase_add_test(tests, products_of_bf16_for_many_rows_are_not_intels);
+#endif
     tcase_add_test(tests, every_table_has_every_slot_and_the_name_of_its_path);
     tcase_add_test(tests, mm_cpu_pretends_a_lesser_processor);
     suite_add_tcase(suite, tests);
