@@ -16,11 +16,11 @@ int all_tables(mmi_kernels tables[MOST_TABLES])
         const unsigned cpu = mmi_path_get(i)->cpu;
         if (mmi_path_get(i)->blas)
             continue;
+        expect(count + 2 <= MOST_TABLES, "%d tables", count);
         mmi_kernels_init(&tables[count++], cpu);
         if (cpu & MMI_CPU_AVX512 && !(cpu & MMI_CPU_AMX))
             mmi_kernels_init(&tables[count++], cpu ^ MMI_CPU_INTEL);
     }
-    expect(count <= MOST_TABLES, "%d tables", count);
     return count;
 }
 

@@ -16,7 +16,8 @@ typedef struct block {
     int64_t ldc, ars, acs, ldb, K;
     const float *ahead; /* for block_asking(): asked for with the first step, */
     int64_t ahead_step; /* and what lies so many floats further with the next one; */
-    int64_t ahead_row;  /* so many floats further it begins anew with each row's share of the steps; 0: it goes on */
+    int64_t ahead_row;  /* the steps are shared among C's rows: with each share it begins anew so many floats further;
+                         * 0: it goes on */
 } block;
 
 /* A row of C, to be written, and what it begins with. */
@@ -34,8 +35,9 @@ static ALWAYS_INLINE void fetch_row_of_c(const block *t, int row)
 }
 
 /* C[rows, vecs * VL] = from + A · B; with `masked` the last vector has only the lanes of `tail`; with `asks` the
- * second level is asked for what comes next, a line with each step, and C's rows one by one, since a core waits for few
- * lines at a time. rows, vecs, masked and asks are constants wherever this is used, so that all of `sum` are registers.
+ * second level is asked for what comes next, a line with each step, and C's rows one by one while there are steps,
+ * since a core waits for few lines at a time. rows, vecs, masked and asks are constants wherever this is used, so that
+ * all of `sum` are registers.
  */
 static ALWAYS_INLINE void block_asking(const block *t, const int rows, const int vecs, const bool masked, vtail tail,
                                        const bool asks)

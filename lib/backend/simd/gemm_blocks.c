@@ -364,10 +364,8 @@ void SIMD(gemm_blocks)(float *y, int64_t ldy, const void *x, const void *w, int3
 void SIMD(gemm_blocks_asking)(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
                               int64_t K)
 {
-    if (M == 0 || K == 0)
-        mmi_c_gemm_blocks(y, ldy, x, w, dtype, M, N, K);
-    else if (M > 1)
-        multiply_several(y, ldy, x, w, dtype, M, N, K);
+    if (M != 1 || K == 0)
+        SIMD(gemm_blocks)(y, ldy, x, w, dtype, M, N, K);
     else if (dtype == MM_Q8_0)
         multiply_streams(y, ldy, x, w, MM_Q8_0, 1, N, K, 1);
     else

@@ -102,10 +102,7 @@ void SIMD(gemv_rows_rounded)(float *y, int64_t ldy, const float *x, int64_t ldx,
 void SIMD(gemv_row_rounded)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype,
                             int64_t ldw, int64_t M, int64_t N, int64_t K, int64_t ahead, int32_t round)
 {
-    if (M == 1 && round == MM_BF16 && dtype == MM_BF16)
-        rows_of(y, ldy, x, ldx, w, 2 * ldw, MM_BF16, MM_BF16, 1, N, K, ahead);
-    else
-        BASE(gemv_rows_rounded)(y, ldy, x, ldx, w, dtype, ldw, M, N, K, ahead, round);
+    (M == 1 ? SIMD(gemv_rows_rounded) : BASE(gemv_rows_rounded))(y, ldy, x, ldx, w, dtype, ldw, M, N, K, ahead, round);
 }
 
 #else
