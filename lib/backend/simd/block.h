@@ -37,8 +37,7 @@ static ALWAYS_INLINE void fetch_row_of_c(const block *t, int row)
 /* C[rows, vecs * VL] = from + A · B; with `masked` the last vector has only the lanes of `tail`; with `asks` the
  * second level is asked for what comes next, a line with each step, and C's rows one by one while there are steps,
  * since a core waits for few lines at a time. rows, vecs, masked and asks are constants wherever this is used, so that
- * all of `sum` are registers.
- */
+ * all of `sum` are registers. */
 static ALWAYS_INLINE void block_asking(const block *t, const int rows, const int vecs, const bool masked, vtail tail,
                                        const bool asks)
 {

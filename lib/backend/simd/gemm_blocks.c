@@ -38,7 +38,7 @@
 _Static_assert(MOST_SUMS >= STREAM_ROWS * STREAMS * STRIP_VECS, "the sums of these rows have room");
 
 /* So many blocks of a panel lie in the first-level cache while many rows of x meet them, as bytes that are made once
- * for all of these rows where that takes instructions: of q4_0 always, and of q8_0 from so many rows on, since fewer
+ * for all of these rows where that takes instructions: of q4_0 from X_ROWS on, of q8_0 from LEAST_ROWS on, since fewer
  * lose more by reading memory without multiplying. */
 #define MOST_BLOCKS 16
 #define WIDENS(dtype) ((dtype) == MM_Q4_0 || BEGINS)
