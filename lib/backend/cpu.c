@@ -90,9 +90,10 @@ static unsigned processor_flags(void)
 }
 #endif
 
-/* MM_CPU names the best instruction set to use; one that is not known changes nothing. x86's are in the order of
- * their tables, and Arm's too; the names of one leave the other with its first. */
-static unsigned cap(void)
+/* What is left of `flags` where MM_CPU pretends a lesser processor, or one of the other maker: the name of its best
+ * instruction set, with AVX-512 maybe followed by "-amd" or "-intel". Another name changes nothing. x86's are in the
+ * order of their tables, and Arm's too; the names of one leave the other with its first. */
+static unsigned pretend(unsigned flags)
 {
     enum { AVX512 = MMI_CPU_AVX2 | MMI_CPU_AVX512 | MMI_CPU_INTEL };
     static const struct {
@@ -108,10 +109,20 @@ static unsigned cap(void)
         { "neon", MMI_CPU_AVX2 | MMI_CPU_NEON },
     };
     const char *name = getenv("MM_CPU");
-    for (size_t i = 0; name && i < sizeof caps / sizeof *caps; i++)
-        if (strcmp(name, caps[i].name) == 0)
-            return caps[i].flags;
-    return ~0u;
+    for (size_t i = 0; name && i < sizeof caps / sizeof *caps; i++) {
+        const size_t length = strlen(caps[i].name);
+        if (strncmp(name, caps[i].name, length) != 0)
+            continue;
+        const char *maker = name + length;
+        const unsigned left = flags & caps[i].flags;
+        if (!*maker)
+            return left;
+        if (caps[i].flags & MMI_CPU_AVX512 && strcmp(maker, "-amd") == 0)
+            return left & ~(unsigned)MMI_CPU_INTEL;
+        if (caps[i].flags & MMI_CPU_AVX512 && strcmp(maker, "-intel") == 0)
+            return left | (left & MMI_CPU_AVX512 ? MMI_CPU_INTEL : 0u);
+    }
+    return flags;
 }
 
 /* Asked once: on a virtual machine the host answers, and takes tens of microseconds. */
@@ -177,7 +188,7 @@ unsigned mmi_cpu_flags(void)
 #if MM_HAVE_DOT
     built |= MMI_CPU_DOT;
 #endif
-    unsigned flags = known_flags() & built & cap();
+    unsigned flags = pretend(known_flags() & built);
     bool refused = flags & MMI_CPU_AMX && !may_use_tiles();
     return refused ? flags & ~(unsigned)MMI_CPU_AMX : flags;
 }

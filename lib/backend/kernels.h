@@ -11,7 +11,7 @@
 
 #include <minimind/view.h>
 
-/* What the processor has, most to least portable; MM_CPU caps it. */
+/* What the processor has, most to least portable; MM_CPU caps it, and names another maker. */
 enum {
     MMI_CPU_AVX2 = 1,   /* with FMA */
     MMI_CPU_AVX512 = 2, /* F, VL, DQ, BW */

@@ -146,6 +146,37 @@ START_TEST(mm_cpu_pretends_a_lesser_processor)
     ck_assert_uint_eq(mmi_cpu_flags(), all);
     setenv("MM_CPU", "a processor from the future", 1);
     ck_assert_uint_eq(mmi_cpu_flags(), all);
+    unsetenv("MM_CPU");
+}
+END_TEST
+
+static const char *const sets[] = { "avx512", "vnni", "bf16" };
+
+START_TEST(mm_cpu_pretends_another_maker)
+{
+    char name[32];
+    setenv("MM_CPU", sets[_i], 1);
+    const unsigned set = mmi_cpu_flags(), intel = set & MMI_CPU_AVX512 ? MMI_CPU_INTEL : 0;
+    setenv("MM_CPU", strcat(strcpy(name, sets[_i]), "-amd"), 1);
+    ck_assert_uint_eq(mmi_cpu_flags(), set & ~(unsigned)MMI_CPU_INTEL);
+    setenv("MM_CPU", strcat(strcpy(name, sets[_i]), "-intel"), 1);
+    ck_assert_uint_eq(mmi_cpu_flags(), set | intel);
+    unsetenv("MM_CPU");
+}
+END_TEST
+
+/* Only AVX-512 has two; what is not known changes nothing. */
+START_TEST(mm_cpu_knows_two_makers_and_what_they_make)
+{
+    static const char *const unknown[] = { "c-amd",     "avx2-intel", "neon-amd", "bf16-", "bf16-via",
+                                           "bf16-amd ", "bf16amd",    "-amd",     "" };
+    unsetenv("MM_CPU");
+    const unsigned all = mmi_cpu_flags();
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
+        setenv("MM_CPU", unknown[i], 1);
+        ck_assert_msg(mmi_cpu_flags() == all, "\"%s\" changes something", unknown[i]);
+    }
+    unsetenv("MM_CPU");
 }
 END_TEST
 
@@ -162,6 +193,8 @@ int main(void)
 #endif
     tcase_add_test(tests, every_table_has_every_slot_and_the_name_of_its_path);
     tcase_add_test(tests, mm_cpu_pretends_a_lesser_processor);
+    tcase_add_loop_test(tests, mm_cpu_pretends_another_maker, 0, sizeof sets / sizeof *sets);
+    tcase_add_test(tests, mm_cpu_knows_two_makers_and_what_they_make);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }
