@@ -19,16 +19,20 @@
  * that does nothing. In seconds, for a pause instruction takes from 10 to 140 cycles. */
 #define SPIN_SECONDS 20e-6
 #define SPIN_SECONDS_IN_PASS 200e-6 /* where more jobs are sure to come, after what the caller does alone */
+#define SOON_SECONDS 200e-6 /* after the last pass, as where a host draws tokens itself: likely to be so again */
 #define PAUSES_PER_LOOK_AT_THE_CLOCK 32
 
-/* Another program on a worker's processor holds a job up for the rest of its turn, milliseconds where the job takes
- * microseconds; and on the caller's, once all three have met there. So a caller that has heard of it goes on alone for
- * as long as that took, and twice as long each time that it hears of it again soon. With two threads, that is: of more
- * the others do what there is, and being alone would cost more than the waiting. */
-#define HELD_UP_SECONDS 500e-6
-#define MOST_ALONE_SECONDS 0.5
-#define SOON 16         /* times as long as it was alone */
-#define TIMED_JOBS 5000 /* after a long wait: whether the next is longer than the whole job alone must be known */
+/* Where other threads want the same processors, one that never sleeps spends what time it is given on looking around,
+ * too, and must then wait for the end of the others' turn, milliseconds, where the caller has something for it to do.
+ * One that has slept is woken into a turn of its own. So for CROWDED_SECONDS once a worker was awake but had no
+ * processor for CROWD_SECONDS of CROWD_WINDOW, all of them sleep whenever they have nothing to do and have been awake
+ * for longer than NAP_EVERY_SECONDS: not each time, for waking takes its time, too. What takes processors away now and
+ * then, as the host of a virtual machine does, is no crowd. */
+#define CROWD_SECONDS 5e-3
+#define CROWD_WINDOW 50e-3
+#define CROWDED_SECONDS 0.5
+#define NAP_EVERY_SECONDS 200e-6
+#define WATCH_SECONDS 500e-6 /* from one look at what was spent on a thread to the next: each is a system call */
 
 /* The ticket is the job's number in the upper half and its next piece in the lower. One compare-and-swap both claims a
  * piece and proves that the job is still the one whose fields were read: what overwrites them is the next job but one,
@@ -50,14 +54,6 @@ typedef struct pool_run {
     _Alignas(64) atomic_uint_fast64_t ticket;
 } pool_run;
 
-/* What a caller knows of its worker being held up. */
-typedef struct alone {
-    bool now;             /* nobody is asked before `until` */
-    double until, lasted; /* seconds; of the last time */
-    int32_t timed;        /* jobs whose beginning is still noted, in */
-    double began;
-} alone;
-
 /* Who falls asleep says so and then looks for what would have woken it; who wakes others does its part and then looks
  * for sleepers: one of them must see the other. Sequentially consistent stores and loads promise that, but an emulated
  * Arm breaks it (QEMU 7.2 on x86: the load overtakes the store), so what is said is exchanged or added.
@@ -70,12 +66,13 @@ struct mmi_pool {
     atomic_int caller_is_on;                /* the processor; of the last job */
     _Alignas(64) atomic_uint_fast64_t done; /* pieces by other threads than the caller's, of all jobs so far */
     _Alignas(64) atomic_int sleepers;
-    _Atomic(double) better_alone; /* until then, the worker thinks; 0: it has nothing to say */
+    _Atomic(double) crowded_until; /* seconds */
     atomic_int caller_sleeps;
     atomic_bool quit;
-    atomic_int passes; /* that the caller is in */
+    atomic_int passes;              /* that the caller is in */
+    atomic_bool passes_come_soon;   /* the last one did, after the one before */
     _Alignas(64) uint64_t expected; /* what `done` comes to with the last job; the caller's alone */
-    alone alone;                    /* and this */
+    double left_pass;               /* when it left the last pass; and this */
     int threads;
     int started;
     mmi_parallel_for_fn host; /* NULL: threads of its own */
@@ -178,18 +175,52 @@ static int64_t work(mmi_pool *pool, uint64_t number, int worker)
     return count;
 }
 
-static bool may_be_alone(const mmi_pool *pool)
+/* What a worker that is awake knows of its processor. */
+typedef struct watch {
+    double woken;               /* seconds, as all here */
+    double since, spent;        /* this look's beginning; what had been spent on the thread by then */
+    double held_from, held_for; /* since then it was awake without a processor for so long */
+} watch;
+
+/* What processors have spent on this thread; where nobody knows, all the time there was. */
+static double spent_by_thread(void)
 {
-    return pool->threads == 2 && !pool->host;
+#ifdef _POSIX_THREAD_CPUTIME
+    struct timespec t;
+    if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) == 0)
+        return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+#endif
+    return mmi_now();
 }
 
-/* A worker that does nothing but look around finds that it could not for a while. */
-static void look_at_the_clock(mmi_pool *pool, double *looked)
+static void start_watch(watch *w, double now)
 {
-    const double now = mmi_now(), away = now - *looked;
-    if (away > HELD_UP_SECONDS && may_be_alone(pool))
-        atomic_store_explicit(&pool->better_alone, now + away, memory_order_relaxed);
-    *looked = now;
+    w->since = now;
+    w->spent = spent_by_thread();
+}
+
+/* So far it has been awake. */
+static void stop_watch(mmi_pool *pool, watch *w, double now)
+{
+    const double held_up = now - w->since - (spent_by_thread() - w->spent);
+    if (now - w->held_from > CROWD_WINDOW) {
+        w->held_from = w->since;
+        w->held_for = 0;
+    }
+    w->held_for += held_up;
+    if (w->held_for > CROWD_SECONDS)
+        atomic_store_explicit(&pool->crowded_until, now + CROWDED_SECONDS, memory_order_relaxed);
+}
+
+/* The time. A worker that has been awake, but had no processor for a while, says so. */
+static double look_at_the_clock(mmi_pool *pool, watch *w)
+{
+    const double now = mmi_now();
+    if (now - w->since > WATCH_SECONDS) {
+        stop_watch(pool, w, now);
+        start_watch(w, now);
+    }
+    return now;
 }
 
 static int caller_processor(const mmi_pool *pool)
@@ -197,9 +228,30 @@ static int caller_processor(const mmi_pool *pool)
     return atomic_load_explicit(&pool->caller_is_on, memory_order_relaxed);
 }
 
-static double time_awake(const mmi_pool *pool)
+static bool is_crowded(const mmi_pool *pool, double now)
 {
-    return atomic_load_explicit(&pool->passes, memory_order_relaxed) > 0 ? SPIN_SECONDS_IN_PASS : SPIN_SECONDS;
+    return now < atomic_load_explicit(&pool->crowded_until, memory_order_relaxed);
+}
+
+/* To look around on the caller's own processor would keep it from making what one looks for. */
+static bool should_sleep(const mmi_pool *pool, const watch *w, double now)
+{
+    const int processor = mmi_processor();
+    if (processor >= 0 && processor == caller_processor(pool))
+        return true;
+    return is_crowded(pool, now) && now - w->woken > NAP_EVERY_SECONDS;
+}
+
+bool mmi_pool_is_crowded(const mmi_pool *pool)
+{
+    return is_crowded(pool, mmi_now());
+}
+
+double mmi_pool_time_awake(const mmi_pool *pool)
+{
+    const bool more = atomic_load_explicit(&pool->passes, memory_order_relaxed) > 0 ||
+                      atomic_load_explicit(&pool->passes_come_soon, memory_order_relaxed);
+    return more ? SPIN_SECONDS_IN_PASS : SPIN_SECONDS;
 }
 
 /* Asleep until there is another job than `job`, or the pool ends. */
@@ -226,20 +278,23 @@ static void sleep_until_job(void *arg)
  * A virtual machine's processor that has nothing to do looks to Linux as if its host had lent it to others, so who
  * sleeps is woken where its waker is, and the two take turns there for many milliseconds. So a worker does not sleep
  * where its caller is, and leaves when it wakes beside it nevertheless. */
-static uint64_t wait_for_job(mmi_pool *pool, uint64_t seen, double *looked)
+static uint64_t wait_for_job(mmi_pool *pool, uint64_t seen, watch *w)
 {
-    *looked = mmi_now();
-    for (const double from = *looked; *looked < from + time_awake(pool); look_at_the_clock(pool, looked))
+    double now = look_at_the_clock(pool, w);
+    for (const double from = now; now < from + mmi_pool_time_awake(pool) && !should_sleep(pool, w, now);
+         now = look_at_the_clock(pool, w))
         for (int i = 0; i < PAUSES_PER_LOOK_AT_THE_CLOCK; i++) {
             uint64_t job = atomic_load(&pool->ticket) >> PIECE_BITS;
             if (job != seen || atomic_load_explicit(&pool->quit, memory_order_relaxed))
                 return job;
             pause_briefly();
         }
+    stop_watch(pool, w, now);
     sleeper s = { pool, seen };
     mmi_sleep_elsewhere(caller_processor(pool), sleep_until_job, &s);
     mmi_leave_processor(caller_processor(pool));
-    *looked = mmi_now();
+    w->woken = mmi_now();
+    start_watch(w, w->woken);
     return s.job;
 }
 
@@ -248,64 +303,15 @@ static void *run_worker(void *arg)
     mmi_pool *pool = arg;
     int worker = 1 + atomic_fetch_add(&pool->numbered, 1); /* 0 is the caller; nobody waits for a thread to begin */
     uint64_t seen = 0;
-    double looked;
+    watch w = { 0 };
+    start_watch(&w, mmi_now());
     while (!atomic_load(&pool->quit)) {
-        uint64_t job = wait_for_job(pool, seen, &looked);
-        if (job != seen && work(pool, job, worker) == 0) /* it was too late */
-            look_at_the_clock(pool, &looked);
+        uint64_t job = wait_for_job(pool, seen, &w);
+        if (job != seen)
+            work(pool, job, worker);
         seen = job;
     }
     return NULL;
-}
-
-/* What processors have spent on the worker, so far; -1: nobody knows. */
-static double spent_by_worker(const mmi_pool *pool)
-{
-#ifdef _POSIX_THREAD_CPUTIME
-    clockid_t clock;
-    struct timespec t;
-    if (pthread_getcpuclockid(pool->handles[0], &clock) == 0 && clock_gettime(clock, &t) == 0)
-        return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-#else
-    (void)pool;
-#endif
-    return -1;
-}
-
-static void go_alone(alone *a, double now, double held_up)
-{
-    const bool soon = now - held_up - a->until < SOON * a->lasted;
-    const double wanted = soon ? 2 * a->lasted : held_up;
-    a->lasted = wanted < MOST_ALONE_SECONDS ? wanted : MOST_ALONE_SECONDS;
-    a->until = now + a->lasted;
-    a->now = true;
-}
-
-/* The caller has waited since `from`, when the worker had spent `spent`. One that worked was not held up, however long
- * its piece is; and to have waited is still better than to do all of a long job alone. */
-static void consider_alone(mmi_pool *pool, double from, double spent)
-{
-    alone *a = &pool->alone;
-    const double now = mmi_now(), waited = now - from;
-    if (waited < HELD_UP_SECONDS || spent < 0 || spent_by_worker(pool) - spent > waited / 2)
-        return;
-    if (a->timed > 0 && waited > from - a->began)
-        go_alone(a, now, waited);
-    a->timed = TIMED_JOBS;
-}
-
-static bool is_alone(mmi_pool *pool)
-{
-    alone *a = &pool->alone;
-    const double said = atomic_load_explicit(&pool->better_alone, memory_order_relaxed);
-    if (!a->now && said == 0)
-        return false;
-    const double now = mmi_now();
-    a->now = a->now && now < a->until;
-    atomic_store_explicit(&pool->better_alone, 0, memory_order_relaxed);
-    if (!a->now && said > now) /* else it was long ago */
-        go_alone(a, now, said - now);
-    return a->now;
 }
 
 /* Wait until they have done all that is expected of them. */
@@ -320,14 +326,12 @@ static void wait_for_others(mmi_pool *pool)
                 return;
             pause_briefly();
         }
-    const double spent = may_be_alone(pool) ? spent_by_worker(pool) : -1;
     pthread_mutex_lock(&pool->lock);
     atomic_exchange(&pool->caller_sleeps, 1); /* no store, as above */
     while (atomic_load(&pool->done) != pool->expected)
         pthread_cond_wait(&pool->finished, &pool->lock);
     atomic_store(&pool->caller_sleeps, 0);
     pthread_mutex_unlock(&pool->lock);
-    consider_alone(pool, from, spent);
 }
 
 size_t mmi_pool_bytes(int threads)
@@ -406,21 +410,20 @@ int mmi_pool_own_threads(const mmi_pool *pool)
 
 void mmi_pool_enter_pass(mmi_pool *pool)
 {
-    atomic_fetch_add_explicit(&pool->passes, 1, memory_order_relaxed);
+    if (atomic_fetch_add_explicit(&pool->passes, 1, memory_order_relaxed) == 0)
+        atomic_store_explicit(&pool->passes_come_soon, mmi_now() - pool->left_pass < SOON_SECONDS,
+                              memory_order_relaxed);
 }
 
 void mmi_pool_leave_pass(mmi_pool *pool)
 {
+    pool->left_pass = mmi_now();
     atomic_fetch_sub_explicit(&pool->passes, 1, memory_order_relaxed);
 }
 
 /* Let the others know of a job, in runs of `run` pieces; its number. */
 static uint64_t post(mmi_pool *pool, int64_t pieces, int64_t run, mmi_piece_fn fn, void *arg)
 {
-    if (pool->alone.timed > 0) {
-        pool->alone.timed--;
-        pool->alone.began = mmi_now();
-    }
     uint64_t number = ((atomic_load_explicit(&pool->ticket, memory_order_relaxed) >> PIECE_BITS) + 1) & PIECE_MASK;
     for (int i = 0; i < pool->threads && number == 0; i++) /* what numbers mean begins anew */
         atomic_store(&pool->runs[i].ticket, 0);
@@ -442,7 +445,7 @@ static uint64_t post(mmi_pool *pool, int64_t pieces, int64_t run, mmi_piece_fn f
 /* What needs no other threads, or has those of a host. */
 static bool run_elsewhere(mmi_pool *pool, int64_t pieces, mmi_piece_fn fn, void *arg)
 {
-    if (pool->threads == 1 || pieces <= 1 || is_alone(pool))
+    if (pool->threads == 1 || pieces <= 1)
         for (int64_t i = 0; i < pieces; i++)
             fn(arg, i, 0);
     else if (pool->host)

@@ -3,6 +3,7 @@
 #ifndef MMI_BASE_POOL_H
 #define MMI_BASE_POOL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -26,18 +27,21 @@ int mmi_pool_own_threads(const mmi_pool *pool); /* 1 where a host brings its own
 size_t mmi_pool_bytes(int threads);
 
 /* Call fn(arg, i, worker) for every i in [0, pieces), on the caller's thread and the pool's; return when all are done.
- * Pieces of the pool's own threads start in order; a caller whose only worker is held up by another program does all of
- * them for a while. Not reentrant, and one caller at a time. */
+ * Pieces of the pool's own threads start in order. Not reentrant, and one caller at a time. */
 void mmi_pool_run(mmi_pool *pool, int64_t pieces, mmi_piece_fn fn, void *arg);
 
 /* The same where neighbouring pieces read neighbouring memory, and all take as long: each thread begins with a run of
  * them, in order, and then helps the others. A host of its own deals them out as it likes. */
 void mmi_pool_run_neighbours(mmi_pool *pool, int64_t pieces, mmi_piece_fn fn, void *arg);
 
-/* In a pass more jobs are sure to come soon, so workers look around for longer before they sleep. A caller may be in
- * several, one inside the other. */
+/* In a pass more jobs are sure to come soon, so workers look around for longer before they sleep; and after one that
+ * came soon behind the one before it. A caller may be in several, one inside the other. */
 void mmi_pool_enter_pass(mmi_pool *pool);
 void mmi_pool_leave_pass(mmi_pool *pool);
+double mmi_pool_time_awake(const mmi_pool *pool); /* in seconds without a job, as of now */
+
+/* Other threads want the workers' processors, so that these sleep more often. */
+bool mmi_pool_is_crowded(const mmi_pool *pool);
 
 /* How many of so many pieces are a run. */
 int64_t mmi_pool_run_length(const mmi_pool *pool, int64_t pieces);

@@ -151,7 +151,7 @@ START_TEST(each_thread_begins_with_a_run_of_its_own)
 {
     static meeting m;
     for (int round = 0; round < 20; round++) {
-        mmi_pool *pool; /* a new one: a caller that was held up would not ask the others */
+        mmi_pool *pool;
         ck_ok(mmi_pool_create(MOST_THREADS, &pool));
         atomic_store(&m.there, 0);
         for (int i = 0; i < MOST_THREADS; i++)
@@ -189,53 +189,94 @@ START_TEST(a_thread_that_is_held_up_is_helped)
 }
 END_TEST
 
-/* Two pieces. The caller's takes long enough for a worker to come; the other sleeps, if a worker has it, as if another
- * program had the processor. */
-typedef struct visit {
-    int second; /* who did piece 1 */
-    bool sleeps;
-} visit;
-
-static void pass_time(void *arg, int64_t piece, int worker)
-{
-    visit *v = arg;
-    if (piece == 0)
-        nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
-    else if ((v->second = worker) != 0 && v->sleeps)
-        nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
-}
-
-static int who_comes(mmi_pool *pool, bool sleeps)
-{
-    visit v = { -1, sleeps };
-    mmi_pool_run(pool, 2, pass_time, &v);
-    return v.second;
-}
-
-/* Each loop ends as soon as it sees what must come; else the test's time does. */
-START_TEST(a_caller_that_was_held_up_goes_on_alone_and_asks_again_later)
-{
-    clockid_t clock;
-    if (pthread_getcpuclockid(pthread_self(), &clock) != 0)
-        return; /* no thread's time is known here */
-    mmi_pool *pool;
-    ck_ok(mmi_pool_create(2, &pool));
-    for (int round = 0; round < 2; round++) {
-        while (who_comes(pool, true) != 0) {
-        }
-        while (who_comes(pool, false) != 1) {
-        }
-    }
-    mmi_pool_free(pool);
-}
-END_TEST
-
 /* Until when others than the caller are busy. */
 static void be_busy(void *until, int64_t piece, int worker)
 {
     (void)piece;
     while (worker != 0 && mmi_now() < *(const double *)until) {}
 }
+
+/* Two pieces, of which a worker has the second: nobody has done it before the caller's ends. */
+typedef struct visit {
+    atomic_bool came;
+    bool sleeps; /* awake and without a processor, as far as its pool can tell: as if another program had that */
+} visit;
+
+static void pass_time(void *arg, int64_t piece, int worker)
+{
+    visit *v = arg;
+    (void)piece;
+    if (worker == 0) {
+        while (!atomic_load(&v->came))
+            sched_yield();
+        return;
+    }
+    atomic_store(&v->came, true);
+    if (v->sleeps)
+        nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+}
+
+/* Each loop ends as soon as it sees what must come; else the test's time does. */
+START_TEST(it_is_crowded_for_a_while_once_a_worker_had_no_processor)
+{
+    clockid_t clock;
+    if (pthread_getcpuclockid(pthread_self(), &clock) != 0)
+        return; /* no thread's time is known here */
+    mmi_pool *pool;
+    ck_ok(mmi_pool_create(2, &pool));
+    ck_assert(!mmi_pool_is_crowded(pool));
+    for (int round = 0; round < 2; round++) {
+        while (!mmi_pool_is_crowded(pool)) {
+            visit v = { .sleeps = true };
+            mmi_pool_run_neighbours(pool, 2, pass_time, &v);
+        }
+        visit v = { .sleeps = false };
+        mmi_pool_run_neighbours(pool, 2, pass_time, &v); /* the worker comes all the same */
+        while (mmi_pool_is_crowded(pool))
+            nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
+    }
+    mmi_pool_free(pool);
+}
+END_TEST
+
+/* A piece that takes long, and a worker that waits for long, are no crowd. On a machine where it is one, some rounds
+ * are lost. */
+START_TEST(it_is_not_crowded_where_workers_work_or_sleep)
+{
+    enum { ROUNDS = 10 };
+    int crowded = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        mmi_pool *pool;
+        ck_ok(mmi_pool_create(2, &pool));
+        double until = mmi_now() + 12e-3;
+        mmi_pool_run_neighbours(pool, 2, be_busy, &until);
+        nanosleep(&(struct timespec){ .tv_nsec = 12000000 }, NULL);
+        mmi_pool_run_neighbours(pool, 2, be_busy, &until);
+        crowded += mmi_pool_is_crowded(pool);
+        mmi_pool_free(pool);
+    }
+    ck_assert_int_lt(crowded, ROUNDS);
+}
+END_TEST
+
+/* The loop ends as soon as two calls follow each other at once. */
+START_TEST(workers_stay_awake_in_a_pass_and_after_one_that_came_soon)
+{
+    mmi_pool *pool;
+    ck_ok(mmi_pool_create(2, &pool));
+    const double outside = mmi_pool_time_awake(pool);
+    do {
+        nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
+        mmi_pool_enter_pass(pool);
+        ck_assert(mmi_pool_time_awake(pool) > outside);
+        mmi_pool_leave_pass(pool);
+        ck_assert(mmi_pool_time_awake(pool) == outside); /* nobody knows */
+        mmi_pool_enter_pass(pool);
+        mmi_pool_leave_pass(pool);
+    } while (mmi_pool_time_awake(pool) == outside);
+    mmi_pool_free(pool);
+}
+END_TEST
 
 /* Callers look around for 20 us before they sleep: a worker whose piece ends just then must not miss it. The test hangs
  * where one does. */
@@ -292,7 +333,7 @@ START_TEST(a_worker_that_slept_does_not_stay_where_its_caller_is)
 }
 END_TEST
 
-enum { ALL = 3 }; /* more than two, or a caller that was held up would not ask the others */
+enum { ALL = 3 };
 
 static void wait_for_all(void *there, int64_t piece, int worker)
 {
@@ -383,7 +424,9 @@ int main(void)
     tcase_add_test(tests, one_thread_does_the_pieces_in_order);
     tcase_add_test(tests, each_thread_begins_with_a_run_of_its_own);
     tcase_add_test(tests, a_thread_that_is_held_up_is_helped);
-    tcase_add_test(tests, a_caller_that_was_held_up_goes_on_alone_and_asks_again_later);
+    tcase_add_test(tests, it_is_crowded_for_a_while_once_a_worker_had_no_processor);
+    tcase_add_test(tests, it_is_not_crowded_where_workers_work_or_sleep);
+    tcase_add_test(tests, workers_stay_awake_in_a_pass_and_after_one_that_came_soon);
     tcase_add_test(tests, a_caller_that_falls_asleep_as_the_last_piece_ends_is_woken);
     tcase_add_test(tests, a_worker_that_slept_does_not_stay_where_its_caller_is);
     tcase_add_test(tests, a_worker_that_falls_asleep_as_a_job_comes_is_woken);

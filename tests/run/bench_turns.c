@@ -12,7 +12,8 @@
  *
  *     -p PRESET -d f32|bf16|q8_0|q4_0 -c f32|bf16|f16 (compute) -k KERNELS -t THREADS -b BATCH -l LENGTH -n NEW_TOKENS
  *     -s SEQUENCES -r ROUNDS -x PROCESSES (so many others keep a core busy each, all the time)
- *     -w MILLISECONDS (of rest before each run, of which none is a warm-up then) */
+ *     -w MILLISECONDS (of rest before each run, of which none is a warm-up then)
+ *     -g MICROSECONDS (of work of the host's own after each pass but train's, as for drawing a token itself) */
 #define _GNU_SOURCE /* dlmopen, getopt */
 
 #include <dlfcn.h>
@@ -50,7 +51,7 @@ enum { MOST_LIBRARIES = 8, MOST_ROUNDS = 1000, MOST_SEQUENCES = 1024 };
 
 typedef struct options {
     const char *what, *preset, *kernels;
-    int32_t dtype, compute, threads, batch, length, new_tokens, sequences, rounds, others, rest;
+    int32_t dtype, compute, threads, batch, length, new_tokens, sequences, rounds, others, rest, gap;
 } options;
 
 typedef struct library {
@@ -109,6 +110,13 @@ static bool is(const options *o, const char *what)
 
 /* --- Runs --- */
 
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 static void train(library *l, const options *o)
 {
     mm_batch batch = MM_BATCH_INIT;
@@ -126,8 +134,14 @@ static void train(library *l, const options *o)
     expect(l, l->optimizer_step(l->optimizer, l->context, &step), "step");
 }
 
+/* The host thinks, and its processor is no other's meanwhile. */
+static void think(double seconds)
+{
+    for (const double end = now() + seconds; seconds > 0 && now() < end;) {}
+}
+
 /* Passes of `length` ids for each sequence of the cache, from an empty one. */
-static void passes(library *l, int32_t sequences, int32_t count, int32_t length)
+static void passes(library *l, const options *o, int32_t sequences, int32_t count, int32_t length)
 {
     for (int32_t s = 0; s < sequences; s++)
         expect(l, l->cache_truncate(l->cache, s, 0), "cache");
@@ -139,6 +153,7 @@ static void passes(library *l, int32_t sequences, int32_t count, int32_t length)
         batch.length = length;
         batch.cache = l->cache;
         expect(l, l->forward(l->context, &batch, &out), "forward");
+        think(1e-6 * o->gap);
     }
 }
 
@@ -166,11 +181,11 @@ static void run(library *l, const options *o)
     if (is(o, "train"))
         train(l, o);
     else if (is(o, "prefill"))
-        passes(l, 1, 1, o->length);
+        passes(l, o, 1, 1, o->length);
     else if (is(o, "decode"))
-        passes(l, 1, o->new_tokens, 1);
+        passes(l, o, 1, o->new_tokens, 1);
     else if (is(o, "batch"))
-        passes(l, o->sequences, o->new_tokens, 1);
+        passes(l, o, o->sequences, o->new_tokens, 1);
     else
         generate(l, o);
 }
@@ -220,13 +235,6 @@ static void prepare(library *l, const options *o)
 }
 
 /* --- Taking turns --- */
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static int by_value(const void *a, const void *b)
 {
@@ -285,7 +293,7 @@ static int32_t dtype_named(const char *name)
 /* Where the libraries' names begin. */
 static int read_options(options *o, int argc, char **argv)
 {
-    for (int c; (c = getopt(argc, argv, "+p:d:c:k:t:b:l:n:s:r:x:w:")) != -1;)
+    for (int c; (c = getopt(argc, argv, "+p:d:c:k:t:b:l:n:s:r:x:w:g:")) != -1;)
         switch (c) {
         /* clang-format off */
         case 'p': o->preset = optarg; break;
@@ -300,6 +308,7 @@ static int read_options(options *o, int argc, char **argv)
         case 'r': o->rounds = number(optarg, MOST_ROUNDS); break;
         case 'x': o->others = number(optarg, 64); break;
         case 'w': o->rest = number(optarg, 60000); break;
+        case 'g': o->gap = number(optarg, 1000000); break;
         /* clang-format on */
         default: /* getopt has said why */
             exit(1);
@@ -329,7 +338,7 @@ static void keep_busy(int32_t processes)
 int main(int argc, char **argv)
 {
     static library all[MOST_LIBRARIES];
-    options o = { NULL, "minimind2-small", NULL, MM_F32, MM_F32, 2, 4, 512, 128, 16, 21, 0 };
+    options o = { NULL, "minimind2-small", NULL, MM_F32, MM_F32, 2, 4, 512, 128, 16, 21, 0, 0, 0 };
     const int first = read_options(&o, argc, argv), count = argc - first;
     keep_busy(o.others);
     for (int i = 0; i < count; i++) {
