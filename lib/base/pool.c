@@ -8,7 +8,6 @@
 #include <stdbool.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/files.h"
 #include "base/memory.h"
@@ -164,15 +163,14 @@ static int64_t work_on_run(mmi_pool *pool, uint64_t number, int64_t index, int w
     return count;
 }
 
-/* All pieces there are for a worker: its own run first, then what is left of the others'; how many that were. */
-static int64_t work(mmi_pool *pool, uint64_t number, int worker)
+/* All pieces there are for a worker: its own run first, then what is left of the others'. */
+static void work(mmi_pool *pool, uint64_t number, int worker)
 {
     if (find_job(pool, number).run == 0)
-        return work_in_order(pool, number, worker);
-    int64_t count = 0;
-    for (int i = 0; i < pool->threads; i++)
-        count += work_on_run(pool, number, (worker + i) % pool->threads, worker);
-    return count;
+        work_in_order(pool, number, worker);
+    else
+        for (int i = 0; i < pool->threads; i++)
+            work_on_run(pool, number, (worker + i) % pool->threads, worker);
 }
 
 /* What a worker that is awake knows of its processor. */
@@ -185,7 +183,7 @@ typedef struct watch {
 /* What processors have spent on this thread; where nobody knows, all the time there was. */
 static double spent_by_thread(void)
 {
-#ifdef _POSIX_THREAD_CPUTIME
+#ifdef CLOCK_THREAD_CPUTIME_ID
     struct timespec t;
     if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) == 0)
         return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
@@ -199,7 +197,7 @@ static void start_watch(watch *w, double now)
     w->spent = spent_by_thread();
 }
 
-/* So far it has been awake. */
+/* So far it has been awake. Where it waited for the disk, it had no processor, either. */
 static void stop_watch(mmi_pool *pool, watch *w, double now)
 {
     const double held_up = now - w->since - (spent_by_thread() - w->spent);
@@ -208,7 +206,8 @@ static void stop_watch(mmi_pool *pool, watch *w, double now)
         w->held_for = 0;
     }
     w->held_for += held_up;
-    if (w->held_for > CROWD_SECONDS)
+    const double windows = (now - w->held_from) / CROWD_WINDOW; /* more than one where jobs are long */
+    if (w->held_for > CROWD_SECONDS * (windows > 1 ? windows : 1))
         atomic_store_explicit(&pool->crowded_until, now + CROWDED_SECONDS, memory_order_relaxed);
 }
 
@@ -254,6 +253,11 @@ double mmi_pool_time_awake(const mmi_pool *pool)
     return more ? SPIN_SECONDS_IN_PASS : SPIN_SECONDS;
 }
 
+static uint64_t job_of(mmi_pool *pool)
+{
+    return atomic_load(&pool->ticket) >> PIECE_BITS;
+}
+
 /* Asleep until there is another job than `job`, or the pool ends. */
 typedef struct sleeper {
     mmi_pool *pool;
@@ -267,7 +271,7 @@ static void sleep_until_job(void *arg)
     const uint64_t seen = s->job;
     pthread_mutex_lock(&pool->lock);
     atomic_fetch_add(&pool->sleepers, 1);
-    while ((s->job = atomic_load(&pool->ticket) >> PIECE_BITS) == seen && !atomic_load(&pool->quit))
+    while ((s->job = job_of(pool)) == seen && !atomic_load(&pool->quit))
         pthread_cond_wait(&pool->wake, &pool->lock);
     atomic_fetch_sub(&pool->sleepers, 1);
     pthread_mutex_unlock(&pool->lock);
@@ -280,20 +284,23 @@ static void sleep_until_job(void *arg)
  * where its caller is, and leaves when it wakes beside it nevertheless. */
 static uint64_t wait_for_job(mmi_pool *pool, uint64_t seen, watch *w)
 {
+    uint64_t job = job_of(pool);
     double now = look_at_the_clock(pool, w);
-    for (const double from = now; now < from + mmi_pool_time_awake(pool) && !should_sleep(pool, w, now);
+    for (const double from = now; job == seen && now < from + mmi_pool_time_awake(pool) && !should_sleep(pool, w, now);
          now = look_at_the_clock(pool, w))
-        for (int i = 0; i < PAUSES_PER_LOOK_AT_THE_CLOCK; i++) {
-            uint64_t job = atomic_load(&pool->ticket) >> PIECE_BITS;
-            if (job != seen || atomic_load_explicit(&pool->quit, memory_order_relaxed))
-                return job;
+        for (int i = 0; i < PAUSES_PER_LOOK_AT_THE_CLOCK && job == seen; i++) {
+            if (atomic_load_explicit(&pool->quit, memory_order_relaxed))
+                return seen;
             pause_briefly();
+            job = job_of(pool);
         }
+    if (job != seen)
+        return job;
     stop_watch(pool, w, now);
     sleeper s = { pool, seen };
     mmi_sleep_elsewhere(caller_processor(pool), sleep_until_job, &s);
     mmi_leave_processor(caller_processor(pool));
-    w->woken = mmi_now();
+    w->woken = mmi_now(); /* or it found a job instead: a nap that is made up for soon costs more than it gives */
     start_watch(w, w->woken);
     return s.job;
 }
@@ -303,8 +310,8 @@ static void *run_worker(void *arg)
     mmi_pool *pool = arg;
     int worker = 1 + atomic_fetch_add(&pool->numbered, 1); /* 0 is the caller; nobody waits for a thread to begin */
     uint64_t seen = 0;
-    watch w = { 0 };
-    start_watch(&w, mmi_now());
+    watch w = { .woken = mmi_now() };
+    start_watch(&w, w.woken);
     while (!atomic_load(&pool->quit)) {
         uint64_t job = wait_for_job(pool, seen, &w);
         if (job != seen)
@@ -319,8 +326,7 @@ static void wait_for_others(mmi_pool *pool)
 {
     if (atomic_load(&pool->done) == pool->expected)
         return;
-    const double from = mmi_now();
-    for (double end = from + SPIN_SECONDS; mmi_now() < end;)
+    for (const double end = mmi_now() + SPIN_SECONDS; mmi_now() < end;)
         for (int i = 0; i < PAUSES_PER_LOOK_AT_THE_CLOCK; i++) {
             if (atomic_load(&pool->done) == pool->expected)
                 return;

@@ -38,7 +38,7 @@ void mmi_pool_run_neighbours(mmi_pool *pool, int64_t pieces, mmi_piece_fn fn, vo
  * came soon behind the one before it. A caller may be in several, one inside the other. */
 void mmi_pool_enter_pass(mmi_pool *pool);
 void mmi_pool_leave_pass(mmi_pool *pool);
-double mmi_pool_time_awake(const mmi_pool *pool); /* in seconds without a job, as of now */
+double mmi_pool_time_awake(const mmi_pool *pool); /* in seconds without a job, at most, as of now */
 
 /* Other threads want the workers' processors, so that these sleep more often. */
 bool mmi_pool_is_crowded(const mmi_pool *pool);
