@@ -18,7 +18,6 @@
  * that does nothing. In seconds, for a pause instruction takes from 10 to 140 cycles. */
 #define SPIN_SECONDS 20e-6
 #define SPIN_SECONDS_IN_PASS 200e-6 /* where more jobs are sure to come, after what the caller does alone */
-#define SOON_SECONDS 200e-6 /* after the last pass, as where a host draws tokens itself: likely to be so again */
 #define PAUSES_PER_LOOK_AT_THE_CLOCK 32
 
 /* Where other threads want the same processors, one that never sleeps spends what time it is given on looking around,
@@ -69,7 +68,7 @@ struct mmi_pool {
     atomic_int caller_sleeps;
     atomic_bool quit;
     atomic_int passes;              /* that the caller is in */
-    atomic_bool passes_come_soon;   /* the last one did, after the one before */
+    atomic_bool passes_come_soon;   /* the last one did, as where a host draws tokens itself: likely to be so again */
     _Alignas(64) uint64_t expected; /* what `done` comes to with the last job; the caller's alone */
     double left_pass;               /* when it left the last pass; and this */
     int threads;
@@ -180,27 +179,16 @@ typedef struct watch {
     double held_from, held_for; /* since then it was awake without a processor for so long */
 } watch;
 
-/* What processors have spent on this thread; where nobody knows, all the time there was. */
-static double spent_by_thread(void)
-{
-#ifdef CLOCK_THREAD_CPUTIME_ID
-    struct timespec t;
-    if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) == 0)
-        return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-#endif
-    return mmi_now();
-}
-
 static void start_watch(watch *w, double now)
 {
     w->since = now;
-    w->spent = spent_by_thread();
+    w->spent = mmi_spent_on_thread();
 }
 
 /* So far it has been awake. Where it waited for the disk, it had no processor, either. */
 static void stop_watch(mmi_pool *pool, watch *w, double now)
 {
-    const double held_up = now - w->since - (spent_by_thread() - w->spent);
+    const double held_up = now - w->since - (mmi_spent_on_thread() - w->spent);
     if (now - w->held_from > CROWD_WINDOW) {
         w->held_from = w->since;
         w->held_for = 0;
@@ -300,7 +288,7 @@ static uint64_t wait_for_job(mmi_pool *pool, uint64_t seen, watch *w)
     sleeper s = { pool, seen };
     mmi_sleep_elsewhere(caller_processor(pool), sleep_until_job, &s);
     mmi_leave_processor(caller_processor(pool));
-    w->woken = mmi_now(); /* or it found a job instead: a nap that is made up for soon costs more than it gives */
+    w->woken = mmi_now(); /* or found a job first: to try again at once would cost more than a nap gives */
     start_watch(w, w->woken);
     return s.job;
 }
@@ -417,7 +405,7 @@ int mmi_pool_own_threads(const mmi_pool *pool)
 void mmi_pool_enter_pass(mmi_pool *pool)
 {
     if (atomic_fetch_add_explicit(&pool->passes, 1, memory_order_relaxed) == 0)
-        atomic_store_explicit(&pool->passes_come_soon, mmi_now() - pool->left_pass < SOON_SECONDS,
+        atomic_store_explicit(&pool->passes_come_soon, mmi_now() - pool->left_pass < SPIN_SECONDS_IN_PASS,
                               memory_order_relaxed);
 }
 

@@ -4,7 +4,10 @@
 
 #include <sched.h>
 #include <stdbool.h>
+#include <time.h>
 #include <unistd.h>
+
+#include "base/files.h"
 
 int mmi_processor_count(void)
 {
@@ -15,6 +18,16 @@ int mmi_processor_count(void)
 #endif
     long n = sysconf(_SC_NPROCESSORS_ONLN);
     return n > 0 ? (int)n : 1;
+}
+
+double mmi_spent_on_thread(void)
+{
+#ifdef CLOCK_THREAD_CPUTIME_ID
+    struct timespec t;
+    if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) == 0)
+        return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+#endif
+    return mmi_now();
 }
 
 #if defined(__linux__) && defined(CPU_COUNT)

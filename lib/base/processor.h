@@ -8,6 +8,10 @@ int mmi_processor_count(void);
 /* The one that this thread is on at this moment, from 0; -1 where the system does not say. */
 int mmi_processor(void);
 
+/* Seconds that processors have spent on this thread; where the system does not say, all that have passed. Only
+ * differences mean something. */
+double mmi_spent_on_thread(void);
+
 /* What follows does nothing for a thread that may run nowhere else, and lets it run wherever it may once it is done. */
 
 /* If this thread is on that one, it is on another when this returns. */

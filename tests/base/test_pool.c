@@ -189,28 +189,11 @@ START_TEST(a_thread_that_is_held_up_is_helped)
 }
 END_TEST
 
-/* Until when others than the caller are busy. */
-static void be_busy(void *until, int64_t piece, int worker)
-{
-    (void)piece;
-    while (worker != 0 && mmi_now() < *(const double *)until) {}
-}
-
 #ifdef CLOCK_THREAD_CPUTIME_ID
-static double spent_by_thread(void)
-{
-    struct timespec t;
-    ck_assert_int_eq(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t), 0);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Two pieces, of which a worker has the second: the caller's does not end before it has come. */
+typedef enum conduct { LEAVES, SLEEPS, WORKS } conduct; /* asleep in a piece is awake without a processor to its pool */
 typedef struct visit {
-    enum {
-        LEAVES,
-        SLEEPS,
-        WORKS
-    } what; /* asleep in a piece is awake without a processor, as far as its pool can tell */
+    conduct what;
     atomic_bool came;
     double held_up; /* meanwhile */
 } visit;
@@ -225,11 +208,11 @@ static void pass_time(void *arg, int64_t piece, int worker)
         return;
     }
     atomic_store(&v->came, true);
-    const double from = mmi_now(), spent = spent_by_thread();
+    const double from = mmi_now(), spent = mmi_spent_on_thread();
     if (v->what == SLEEPS)
         nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
     while (v->what == WORKS && mmi_now() < from + 12e-3) {}
-    v->held_up = mmi_now() - from - (spent_by_thread() - spent);
+    v->held_up = mmi_now() - from - (mmi_spent_on_thread() - spent);
 }
 
 static double held_up_in(mmi_pool *pool, visit v)
@@ -294,6 +277,13 @@ START_TEST(workers_stay_awake_in_a_pass_and_after_one_that_came_soon)
     mmi_pool_free(pool);
 }
 END_TEST
+
+/* Until when others than the caller are busy. */
+static void be_busy(void *until, int64_t piece, int worker)
+{
+    (void)piece;
+    while (worker != 0 && mmi_now() < *(const double *)until) {}
+}
 
 /* Callers look around for 20 us before they sleep: a worker whose piece ends just then must not miss it. The test hangs
  * where one does. */

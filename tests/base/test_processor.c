@@ -1,8 +1,10 @@
-/* Where a thread is: how many places there are, and how it leaves one. */
+/* Where a thread is: how many places there are, how it leaves one, and what it was given there. */
 #define _GNU_SOURCE /* sched_getaffinity */
 #include <limits.h>
 #include <sched.h>
+#include <time.h>
 
+#include "base/files.h"
 #include "base/processor.h"
 #include "support.h"
 
@@ -12,6 +14,20 @@ START_TEST(there_is_a_processor)
     ck_assert_int_ge(mmi_processor(), -1);
 }
 END_TEST
+
+#ifdef CLOCK_THREAD_CPUTIME_ID
+/* A thread may get no more than a part of the time, but not less than it counted, and hardly any for sleeping. */
+START_TEST(a_thread_knows_what_was_spent_on_it)
+{
+    const double from = mmi_now(), spent = mmi_spent_on_thread();
+    while (mmi_spent_on_thread() < spent + 5e-3) {}
+    ck_assert_double_ge(mmi_now() - from, 4e-3);
+    const double before = mmi_spent_on_thread();
+    nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
+    ck_assert_double_lt(mmi_spent_on_thread() - before, 50e-3);
+}
+END_TEST
+#endif
 
 #ifdef CPU_COUNT
 static cpu_set_t allowed(void)
@@ -123,6 +139,9 @@ int main(void)
     Suite *suite = suite_create("base/processor");
     TCase *tests = tcase_create("all");
     tcase_add_test(tests, there_is_a_processor);
+#ifdef CLOCK_THREAD_CPUTIME_ID
+    tcase_add_test(tests, a_thread_knows_what_was_spent_on_it);
+#endif
 #ifdef CPU_COUNT
     tcase_add_test(tests, a_thread_leaves_the_processor_it_is_on_and_may_come_back);
     tcase_add_test(tests, a_thread_sleeps_elsewhere_and_may_come_back);

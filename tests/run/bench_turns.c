@@ -13,8 +13,7 @@
  *     -p PRESET -d f32|bf16|q8_0|q4_0 -c f32|bf16|f16 (compute) -k KERNELS -t THREADS -b BATCH -l LENGTH -n NEW_TOKENS
  *     -s SEQUENCES -r ROUNDS -x PROCESSES (so many others keep a core busy each, all the time)
  *     -w MILLISECONDS (of rest before each run, of which none is a warm-up then)
- *     -g MICROSECONDS (of work of the host's own after each pass of prefill, decode and batch, as for drawing a token)
- */
+ *     -g MICROSECONDS (of the host's own work after each pass of prefill, decode and batch, as for drawing) */
 #define _GNU_SOURCE /* dlmopen, getopt */
 
 #include <dlfcn.h>
