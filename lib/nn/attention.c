@@ -18,13 +18,11 @@
 /* What a masked key's score gets added: finite, so that a row that sees only such keys stays so. */
 #define HIDDEN (-1e9f)
 
-/* The backward pass takes a whole segment and key head per piece where there are so many of them. Fewer would leave
- * threads idle on a long sequence: then dk, dv by spans of keys and dq by tiles of queries are two runs, at the price
- * of computing the scores twice (7 products instead of 5). Only shapes decide. */
-#define ENOUGH_PIECES 16
+/* The backward pass meets a span of queries with a span of keys. Spans are halved where there are fewer pieces than
+ * that, so that a long row has work for several threads. Only shapes decide. */
 #define SPAN 512
-
-typedef enum wanted { WANT_Q = 1, WANT_KV = 2 } wanted;
+#define LEAST_SPAN 128
+#define ENOUGH_PIECES 16
 
 /* Operands of rounded products, as gemm_multiply() reads them (backend/kernels.h). */
 typedef struct panels {
@@ -55,6 +53,7 @@ typedef struct job {
     float *out, *lse;    /* forward */
     float *dq, *dk, *dv; /* backward */
     const float *dout, *out_in, *lse_in;
+    int64_t span, apart;   /* backward: queries that lie so many spans behind the keys they meet */
     int64_t heads;         /* query heads per key head */
     int64_t tokens;        /* per query tile */
     int64_t pieces, group; /* forward: of so many, each call does a group */
@@ -310,12 +309,15 @@ static void finish(tile *t, const job *j, const mmi_segment *s, int64_t g, int64
     }
 }
 
-/* Cut every segment into runs of `step` tokens for each key head; how many pieces that makes. */
-static int64_t number_pieces(const mmi_attention *a, int64_t step)
+/* Cut every segment into runs of `step` tokens for each key head, and leave out the first `without` runs; how many
+ * pieces that makes. */
+static int64_t number_pieces(const mmi_attention *a, int64_t step, int64_t without)
 {
     a->piece_first[0] = 0;
-    for (int64_t i = 0; i < a->segment_count; i++)
-        a->piece_first[i + 1] = a->piece_first[i] + a->G * mmi_pieces(a->segments[i].count, step);
+    for (int64_t i = 0; i < a->segment_count; i++) {
+        int64_t runs = mmi_pieces(a->segments[i].count, step) - without;
+        a->piece_first[i + 1] = a->piece_first[i] + (runs > 0 ? a->G * runs : 0);
+    }
     return a->piece_first[a->segment_count];
 }
 
@@ -423,7 +425,7 @@ void mmi_attention_forward(const mmi_exec *x, float *out, float *lse, const mmi_
     job j = job_for(x, a);
     j.out = out;
     j.lse = lse;
-    j.pieces = number_pieces(a, j.tokens);
+    j.pieces = number_pieces(a, j.tokens, 0);
     if (j.pieces == 0)
         return;
     j.group = group_of(x, a, j.pieces);
@@ -453,28 +455,23 @@ static void softmax_backward(tile *t, const job *j, const mmi_segment *s, int64_
 }
 
 /* The rest of backward_tile() once there are scores, by panels; the tile's keys begin at `at`. */
-static void rounded_backward(tile *t, const job *j, const mmi_segment *s, int64_t g, wanted want, int64_t at)
+static void rounded_backward(tile *t, const job *j, const mmi_segment *s, int64_t g, int64_t at)
 {
     const mmi_attention *a = j->a;
     const int64_t D = a->D, ld = a->ldk, rows = t->rows, keys = t->keys;
     const float *k = (const float *)a->k + at, *v = (const float *)a->v + at;
     multiply(j, t->dp, KEYS, t->p.dout, pack_right(j, t->p.right, v, ld, 1, keys, D), rows, keys, D, false);
     softmax_backward(t, j, s, g);
-    if (want & WANT_KV) {
-        multiply(j, j->dv + at, ld, pack_left(j, t->p.left, t->s, 1, KEYS, keys, rows), t->p.dout_right, keys, D, rows,
-                 true);
-        multiply(j, j->dk + at, ld, pack_left(j, t->p.left, t->dp, 1, KEYS, keys, rows), t->p.q_right, keys, D, rows,
-                 true);
-    }
-    if (want & WANT_Q) {
-        const float *left = pack_left(j, t->p.left, t->dp, KEYS, 1, rows, keys);
-        multiply(j, t->out, D, left, pack_right(j, t->p.right, k, 1, ld, D, keys), rows, D, keys, true);
-    }
+    multiply(j, j->dv + at, ld, pack_left(j, t->p.left, t->s, 1, KEYS, keys, rows), t->p.dout_right, keys, D, rows,
+             true);
+    multiply(j, j->dk + at, ld, pack_left(j, t->p.left, t->dp, 1, KEYS, keys, rows), t->p.q_right, keys, D, rows, true);
+    const float *left = pack_left(j, t->p.left, t->dp, KEYS, 1, rows, keys);
+    multiply(j, t->out, D, left, pack_right(j, t->p.right, k, 1, ld, D, keys), rows, D, keys, true);
 }
 
 /* One tile of queries against one tile of keys. With P the probabilities: dV += Pᵀ dO, dP = dO Vᵀ, dS = P (dP - delta),
  * dQ += dS K / sqrt(D), dK += dSᵀ Q / sqrt(D); the factor is in t->q for dK and comes last for dQ. */
-static void backward_tile(tile *t, const job *j, const mmi_segment *s, int64_t g, wanted want)
+static void backward_tile(tile *t, const job *j, const mmi_segment *s, int64_t g)
 {
     const mmi_attention *a = j->a;
     const mmi_kernels *k = &j->x->k;
@@ -482,7 +479,7 @@ static void backward_tile(tile *t, const job *j, const mmi_segment *s, int64_t g
     const float *keys = a->k, *values = a->v;
     scores(t, j, s, g);
     if (t->rounded) {
-        rounded_backward(t, j, s, g, want, at);
+        rounded_backward(t, j, s, g, at);
         return;
     }
     k->transpose(t->vt, KEYS, values + at, ld, t->keys, D);
@@ -491,12 +488,9 @@ static void backward_tile(tile *t, const job *j, const mmi_segment *s, int64_t g
     softmax_backward(t, j, s, g);
     EACH_PART (p, t, j, s) {
         const float *probabilities = t->s + p.row * KEYS, *gradients = t->dp + p.row * KEYS;
-        if (want & WANT_KV) {
-            k->gemm_tile(j->dv + at, ld, probabilities, 1, KEYS, t->dout + p.row * D, D, p.keys, D, p.rows, 1);
-            k->gemm_tile(j->dk + at, ld, gradients, 1, KEYS, t->q + p.row * D, D, p.keys, D, p.rows, 1);
-        }
-        if (want & WANT_Q)
-            k->gemm_tile(t->out + p.row * D, D, gradients, KEYS, 1, keys + at, ld, p.rows, D, p.keys, 1);
+        k->gemm_tile(j->dv + at, ld, probabilities, 1, KEYS, t->dout + p.row * D, D, p.keys, D, p.rows, 1);
+        k->gemm_tile(j->dk + at, ld, gradients, 1, KEYS, t->q + p.row * D, D, p.keys, D, p.rows, 1);
+        k->gemm_tile(t->out + p.row * D, D, gradients, KEYS, 1, keys + at, ld, p.rows, D, p.keys, 1);
     }
 }
 
@@ -506,7 +500,10 @@ static void load_backward_rows(tile *t, const job *j, const mmi_segment *s, int6
     int64_t D = a->D, width = a->H * D;
     load_queries(t, j, s, g, tokens);
     load_rows(t->dout, j->dout, width, j, s, g, t->first_query, tokens);
-    memset(t->out, 0, (size_t)(t->rows * D) * sizeof(float));
+    if (j->apart > 0) /* they have met later keys */
+        load_rows(t->out, j->dq, a->ldq, j, s, g, t->first_query, tokens);
+    else
+        memset(t->out, 0, (size_t)(t->rows * D) * sizeof(float));
     for (int64_t r = 0; r < t->rows; r++) {
         int64_t token = s->row + t->first_query + r / j->heads, head = g * j->heads + r % j->heads;
         t->m[r] = j->lse_in[token * a->H + head];
@@ -521,7 +518,7 @@ static void load_backward_rows(tile *t, const job *j, const mmi_segment *s, int6
 
 /* The queries [first, last) of a segment against its keys [key_first, key_last), as far as they see them. */
 static void backward_queries(tile *t, const job *j, const mmi_segment *s, int64_t g, int64_t first, int64_t last,
-                             int64_t key_first, int64_t key_last, wanted want)
+                             int64_t key_first, int64_t key_last)
 {
     t->first_query = first;
     tile_rows(t, j, (last - first) * j->heads);
@@ -529,57 +526,30 @@ static void backward_queries(tile *t, const job *j, const mmi_segment *s, int64_
     for (t->first_key = key_first; t->first_key < key_last && t->first_key < last; t->first_key += KEYS) {
         int64_t end = key_last < last ? key_last : last;
         t->keys = end - t->first_key < KEYS ? end - t->first_key : KEYS;
-        backward_tile(t, j, s, g, want);
+        backward_tile(t, j, s, g);
     }
-    if (want & WANT_Q) {
+    if (key_first == 0) /* there are no more keys */
         j->x->k.scale(t->out, j->scale, t->rows * j->a->D);
-        store_rows(j->dq, j->a->ldq, t->out, j, s, g, first, last - first);
-    }
+    store_rows(j->dq, j->a->ldq, t->out, j, s, g, first, last - first);
 }
 
-/* All queries that see the keys [key_first, key_last): nobody else writes these keys' dk and dv. */
-static void backward_keys(const job *j, int worker, const mmi_segment *s, int64_t g, int64_t key_first,
-                          int64_t key_last, wanted want)
+/* A piece: one segment, one key head, one span of queries with the span of keys that lies `apart` spans before. */
+static void backward_piece(void *arg, int64_t piece, int worker)
 {
+    const job *j = arg;
     const mmi_attention *a = j->a;
-    tile t = tile_place(j, worker);
-    for (int64_t i = key_first; i < key_last; i++) {
+    int64_t index = segment_of(a, piece), local = piece - a->piece_first[index], g = local % a->G;
+    const mmi_segment *s = &a->segments[index];
+    int64_t first, last, key_first, key_last;
+    mmi_piece_rows(j->apart + local / a->G, j->span, s->count, &first, &last);
+    mmi_piece_rows(local / a->G, j->span, s->count, &key_first, &key_last);
+    for (int64_t i = key_first; i < key_last && j->apart == 0; i++) {
         memset(j->dk + (s->row + i) * a->ldk + g * a->head_stride, 0, (size_t)a->D * sizeof(float));
         memset(j->dv + (s->row + i) * a->ldk + g * a->head_stride, 0, (size_t)a->D * sizeof(float));
     }
-    for (int64_t first = key_first / j->tokens * j->tokens; first < s->count; first += j->tokens) {
-        int64_t last = first + j->tokens < s->count ? first + j->tokens : s->count;
-        backward_queries(&t, j, s, g, first, last, key_first, key_last, want);
-    }
-}
-
-/* A piece: one segment and one key head. */
-static void whole_piece(void *arg, int64_t piece, int worker)
-{
-    const job *j = arg;
-    const mmi_segment *s = &j->a->segments[piece / j->a->G];
-    backward_keys(j, worker, s, piece % j->a->G, 0, s->count, WANT_Q | WANT_KV);
-}
-
-/* A piece: one segment, one key head, one span of keys. */
-static void span_piece(void *arg, int64_t piece, int worker)
-{
-    const job *j = arg;
-    int64_t index = segment_of(j->a, piece), local = piece - j->a->piece_first[index], first, last;
-    const mmi_segment *s = &j->a->segments[index];
-    mmi_piece_rows(local / j->a->G, SPAN, s->count, &first, &last);
-    backward_keys(j, worker, s, local % j->a->G, first, last, WANT_KV);
-}
-
-/* A piece: one segment, one key head, one tile of queries. */
-static void query_piece(void *arg, int64_t piece, int worker)
-{
-    const job *j = arg;
-    int64_t index = segment_of(j->a, piece), local = piece - j->a->piece_first[index], first, last;
-    const mmi_segment *s = &j->a->segments[index];
-    mmi_piece_rows(mmi_pieces(s->count, j->tokens) - 1 - local / j->a->G, j->tokens, s->count, &first, &last);
     tile t = tile_place(j, worker);
-    backward_queries(&t, j, s, local % j->a->G, first, last, 0, last, WANT_Q);
+    for (; first < last; first += j->tokens)
+        backward_queries(&t, j, s, g, first, last - first < j->tokens ? last : first + j->tokens, key_first, key_last);
 }
 
 void mmi_attention_backward(const mmi_exec *x, float *dq, float *dk, float *dv, const float *dout, const float *out,
@@ -592,10 +562,10 @@ void mmi_attention_backward(const mmi_exec *x, float *dq, float *dk, float *dv, 
     j.dout = dout;
     j.out_in = out;
     j.lse_in = lse;
-    if (a->segment_count * a->G >= ENOUGH_PIECES) {
-        mmi_pool_run(x->pool, a->segment_count * a->G, whole_piece, &j);
-        return;
-    }
-    mmi_pool_run(x->pool, number_pieces(a, SPAN), span_piece, &j);
-    mmi_pool_run(x->pool, number_pieces(a, j.tokens), query_piece, &j);
+    for (j.span = SPAN; j.span > LEAST_SPAN && number_pieces(a, j.span, 0) < ENOUGH_PIECES;)
+        j.span /= 2;
+    /* Each span of queries with its own keys, then each with those of the span before, and so on: in no run do two
+     * pieces write the same dq, dk or dv, and scores are computed once. */
+    for (int64_t pieces; (pieces = number_pieces(a, j.span, j.apart)) > 0; j.apart++)
+        mmi_pool_run(x->pool, pieces, backward_piece, &j);
 }

@@ -47,7 +47,7 @@ int64_t mmi_attention_scratch(const mmi_kernels *k, int64_t H, int64_t G, int64_
  * NULL. */
 void mmi_attention_forward(const mmi_exec *x, float *out, float *lse, const mmi_attention *a);
 
-/* dq, dk, dv, laid out as q, k, v without a cache: overwritten. */
+/* dq, dk, dv, laid out as q, k, v without a cache, but not in their place: overwritten. */
 void mmi_attention_backward(const mmi_exec *x, float *dq, float *dk, float *dv, const float *dout, const float *out,
                             const float *lse, const mmi_attention *a);
 

@@ -219,7 +219,7 @@ static void run_on_all(const shape *s, unsigned seed)
     exec_on_all(&(exec_plan){ &a, scratch_of(s), work, check, same });
 }
 
-/* Lengths round the tiles' 256 rows and 64 keys, and spans of 512; any number of heads; D that fills no vector. */
+/* Lengths round the tiles' 256 rows and 64 keys, and spans of 128 to 512; any number of heads; D that fills no vector. */
 static const shape shapes[] = {
     { .H = 1, .G = 1, .D = 6, .lengths = { 1 } },
     { .H = 1, .G = 1, .D = 10, .lengths = { 270 } },
@@ -231,8 +231,10 @@ static const shape shapes[] = {
     { .H = 5, .G = 5, .D = 3, .lengths = { 9, 11 } },
     { .H = 4, .G = 4, .D = 1, .lengths = { 66 } },
     { .H = 8, .G = 8, .D = 2, .lengths = { 5, 5, 5 } },
-    { .H = 3, .G = 1, .D = 2, .lengths = { 519 } }, /* more than one span of keys, which are cut where no tile of queries is */
-    { .H = 16, .G = 16, .D = 3, .lengths = { 70 } }, /* so many key heads that each is one piece */
+    { .H = 3, .G = 1, .D = 2, .lengths = { 519 } }, /* five spans, which are cut where no tile of queries is */
+    { .H = 4, .G = 2, .D = 5, .lengths = { 300, 128, 1, 257 } }, /* rows of three, one and three spans */
+    { .H = 8, .G = 8, .D = 2, .lengths = { 513, 515 } },         /* so many key heads that spans are long */
+    { .H = 16, .G = 16, .D = 3, .lengths = { 70 } },
     { .H = 8, .G = 2, .D = 64, .lengths = { 1, 2, 3 } }, /* few rows of whole vectors */
     { .H = 3, .G = 1, .D = 32, .lengths = { 2, 130, 1 } },
 };
