@@ -81,8 +81,8 @@ typedef struct mmi_kernels {
     float (*logsumexp)(const float *x, int64_t n);
     /* x = a * exp(x - lse): the softmax, scaled. */
     void (*softmax_scaled)(float *x, float lse, float a, int64_t n);
-    /* One tile row of running softmax: m' = max(m, max s), then s = exp(s - m'). Returns Σ s and sets *m = m'. With all
-     * s and m = -inf: s = 0, returns 0. */
+    /* One tile row of running softmax: s = exp(s - m'), where m' is m unless a score is more than MMI_SOFTMAX_SLACK above
+     * it, and then the largest. Returns Σ s and sets *m = m'. With all s and m = -inf: s = 0, returns 0. */
     float (*softmax_tile)(float *s, float *m, int64_t n);
 
     /* --- Choosing among n, none of them NaN --- */
@@ -182,6 +182,10 @@ typedef struct mmi_kernels {
     int32_t round_attention; /* measured: attention's products are faster rounded to bf16 */
     int64_t attention_worth; /* measured: so many products of queries with keys are worth another thread */
 } mmi_kernels;
+
+/* So much larger a score leaves a running maximum as it is: the weights of its row are up to e^8 then, which costs no
+ * precision, and what was summed up before seldom has to be scaled. */
+#define MMI_SOFTMAX_SLACK 8.0f
 
 #define MMI_FEW_WIDTH 1024 /* of a head that few_scores() and few_values() take */
 

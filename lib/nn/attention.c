@@ -1,8 +1,10 @@
 #include "nn/attention.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
+#include "backend/gemm.h"
 #include "base/dtype.h"
 #include "base/memory.h"
 
@@ -18,11 +20,14 @@
 /* What a masked key's score gets added: finite, so that a row that sees only such keys stays so. */
 #define HIDDEN (-1e9f)
 
-/* The backward pass meets a span of queries with a span of keys. Spans are halved where there are fewer pieces than
- * that, so that a long row has work for several threads. Only shapes decide. */
+/* So many pieces have work for any number of threads: where there are fewer, work is cut finer. Only shapes decide. */
+#define ENOUGH_PIECES 16
+/* Backward: queries meet keys in spans of so many tokens, halved until there are enough pieces. */
 #define SPAN 512
 #define LEAST_SPAN 128
-#define ENOUGH_PIECES 16
+/* Forward: a tile of queries that meets many keys, as in decoding behind a long text, meets them in parts of so many at
+ * least, whose sums are joined. */
+#define PART_KEYS 512
 
 /* Operands of rounded products, as gemm_multiply() reads them (backend/kernels.h). */
 typedef struct panels {
@@ -57,7 +62,10 @@ typedef struct job {
     int64_t heads;         /* query heads per key head */
     int64_t tokens;        /* per query tile */
     int64_t pieces, group; /* forward: of so many, each call does a group */
-    int64_t run; /* forward: so many neighbouring pieces are mostly one thread's; 0: they are not dealt out so */
+    int64_t run;   /* forward: so many neighbouring pieces are mostly one thread's; 0: they are not dealt out so */
+    int64_t parts; /* forward: of the keys of a sequence and key head, at most; 1: they are not cut */
+    int64_t part_floats; /* what a part gives */
+    atomic_int *left;    /* [segments * G] parts that are not done yet */
     float scale;
 } job;
 
@@ -335,52 +343,132 @@ static int64_t segment_of(const mmi_attention *a, int64_t piece)
     return low;
 }
 
-/* The keys that a thread reads after a tile's, of which this segment and key head have `seen`: the next of theirs, or
- * the first of the next piece. NULL: that is another thread's. */
-static const void *keys_after(const tile *t, const job *j, const mmi_segment *s, int64_t g, int64_t seen, int64_t piece)
+/* Parts that a segment's keys are cut into. */
+static int64_t parts_of(const job *j, const mmi_segment *s)
 {
-    const mmi_attention *a = j->a;
-    const int64_t key = t->first_key + t->keys, next = piece + 1;
-    if (key < seen)
-        return key_at(a, s, key, g, a->k);
-    if (j->run == 0 || next % j->run == 0 || next >= j->pieces)
-        return NULL;
-    int64_t index = segment_of(a, next);
-    return key_at(a, &a->segments[index], 0, (next - a->piece_first[index]) % a->G, a->k);
+    int64_t n = (s->past + s->count) / PART_KEYS;
+    return n < 1 ? 1 : n < j->parts ? n : j->parts;
 }
 
-/* A piece: one segment, one key head, one tile of queries against all keys they see. */
+/* What a piece does: queries [first, last) of one segment and key head against the keys [key_first, key_last). */
+typedef struct place {
+    const mmi_segment *s;
+    int64_t g, first, last, key_first, key_last;
+} place;
+
+static place place_of(const job *j, int64_t piece)
+{
+    const mmi_attention *a = j->a;
+    int64_t index = segment_of(a, piece), local = piece - a->piece_first[index];
+    const mmi_segment *s = &a->segments[index];
+    place p = { .s = s };
+    if (j->parts > 1) {
+        int64_t n = parts_of(j, s), tiles = mmi_pieces(s->past + s->count, KEYS), i = local % n;
+        p.g = local / n;
+        p.last = s->count;
+        p.key_first = i * tiles / n * KEYS;
+        p.key_last = i + 1 < n ? (i + 1) * tiles / n * KEYS : s->past + s->count;
+        return p;
+    }
+    p.g = local % a->G;
+    /* the longest tiles first: the last pieces to be handed out are then the shortest */
+    mmi_piece_rows(mmi_pieces(s->count, j->tokens) - 1 - local / a->G, j->tokens, s->count, &p.first, &p.last);
+    p.key_last = s->past + p.last;
+    return p;
+}
+
+/* The keys that a thread reads after a tile's: the next of the piece, or the first of the next piece. NULL: that is
+ * another thread's. */
+static const void *keys_after(const tile *t, const job *j, const place *p, int64_t piece)
+{
+    const int64_t key = t->first_key + t->keys, next = piece + 1;
+    if (key < p->key_last)
+        return key_at(j->a, p->s, key, p->g, j->a->k);
+    if (j->run == 0 || next % j->run == 0 || next >= j->pieces)
+        return NULL;
+    place then = place_of(j, next);
+    return key_at(j->a, then.s, then.key_first, then.g, j->a->k);
+}
+
+/* A part's sums: out [R, D], m [R], l [R]. While attention runs, the panels of large products are nobody's. */
+static float *part_place(const job *j, int64_t piece)
+{
+    return j->x->panels + piece * j->part_floats;
+}
+
+static void keep_part(const tile *t, const job *j, int64_t piece)
+{
+    const int64_t R = t->rows, D = j->a->D;
+    float *to = part_place(j, piece);
+    memcpy(to, t->out, (size_t)(R * D) * sizeof(float));
+    memcpy(to + R * D, t->m, (size_t)R * sizeof(float));
+    memcpy(to + R * (D + 1), t->l, (size_t)R * sizeof(float));
+}
+
+/* Nothing met yet. */
+static void begin_rows(tile *t, const job *j, int64_t first, int64_t last)
+{
+    t->first_query = first;
+    tile_rows(t, j, (last - first) * j->heads);
+    memset(t->out, 0, (size_t)(t->rows * j->a->D) * sizeof(float));
+    for (int64_t r = 0; r < t->rows; r++) {
+        t->m[r] = -INFINITY;
+        t->l[r] = 0;
+    }
+}
+
+/* The tile's sums are those of `n` parts from `first` on. */
+static void join_parts(tile *t, const job *j, int64_t first, int64_t n)
+{
+    const int64_t R = t->rows, D = j->a->D;
+    for (int64_t i = first; i < first + n; i++)
+        for (int64_t r = 0; r < R; r++) {
+            float m = part_place(j, i)[R * D + r];
+            t->m[r] = m > t->m[r] ? m : t->m[r];
+        }
+    for (int64_t i = first; i < first + n; i++) {
+        const float *out = part_place(j, i), *m = out + R * D, *l = m + R;
+        for (int64_t r = 0; r < R; r++) {
+            float share = m[r] == t->m[r] ? 1 : expf(m[r] - t->m[r]);
+            t->l[r] += share * l[r];
+            j->x->k.axpy(t->out + r * D, share, out + r * D, D);
+        }
+    }
+}
+
+/* Keep the sums of a part. Whoever does the last one of its segment and key head has them all joined in the tile. */
+static bool part_is_last(tile *t, const job *j, const place *p, int64_t piece)
+{
+    const int64_t index = p->s - j->a->segments, n = parts_of(j, p->s);
+    keep_part(t, j, piece);
+    if (atomic_fetch_sub(&j->left[index * j->a->G + p->g], 1) > 1)
+        return false;
+    begin_rows(t, j, p->first, p->last);
+    join_parts(t, j, j->a->piece_first[index] + p->g * n, n);
+    return true;
+}
+
 static void forward_piece(const job *j, int64_t piece, int worker)
 {
     const mmi_attention *a = j->a;
-    int64_t index = segment_of(a, piece);
-    const mmi_segment *s = &a->segments[index];
-    int64_t local = piece - a->piece_first[index], g = local % a->G;
+    const place p = place_of(j, piece);
     tile t = tile_place(j, worker);
-    int64_t first, last;
-    /* the longest tiles first: the last pieces to be handed out are then the shortest */
-    mmi_piece_rows(mmi_pieces(s->count, j->tokens) - 1 - local / a->G, j->tokens, s->count, &first, &last);
-    t.first_query = first;
-    tile_rows(&t, j, (last - first) * j->heads);
-    if (a->before)
-        a->before(a->arg, s, g);
-    load_queries(&t, j, s, g, last - first);
-    memset(t.out, 0, (size_t)(t.rows * a->D) * sizeof(float));
-    for (int64_t r = 0; r < t.rows; r++) {
-        t.m[r] = -INFINITY;
-        t.l[r] = 0;
-    }
-    int64_t seen = s->past + last;
-    for (t.first_key = 0; t.first_key < seen; t.first_key += KEYS) {
-        t.keys = seen - t.first_key < KEYS ? seen - t.first_key : KEYS;
+    if (a->before && j->parts == 1)
+        a->before(a->arg, p.s, p.g);
+    begin_rows(&t, j, p.first, p.last);
+    load_queries(&t, j, p.s, p.g, p.last - p.first);
+    for (t.first_key = p.key_first; t.first_key < p.key_last; t.first_key += KEYS) {
+        t.keys = p.key_last - t.first_key < KEYS ? p.key_last - t.first_key : KEYS;
         if (t.few)
-            t.next = keys_after(&t, j, s, g, seen, piece);
-        scores(&t, j, s, g);
-        fold(&t, j, s, g);
+            t.next = keys_after(&t, j, &p, piece);
+        scores(&t, j, p.s, p.g);
+        fold(&t, j, p.s, p.g);
     }
-    finish(&t, j, s, g, last - first);
+    if (j->parts > 1 && !part_is_last(&t, j, &p, piece))
+        return;
+    finish(&t, j, p.s, p.g, p.last - p.first);
     if (a->after)
-        a->after(a->arg, s, g);
+        a->after(a->arg, p.s, p.g);
 }
 
 static void forward_group(void *arg, int64_t index, int worker)
@@ -420,11 +508,53 @@ bool mmi_attention_is_short(const mmi_attention *a)
     return true;
 }
 
+/* Choose how many parts keys are cut into at most: 1 where there are pieces enough, or none has many keys. */
+static void plan_parts(job *j)
+{
+    const mmi_attention *a = j->a;
+    int64_t seen = 0, rows = 0;
+    for (int64_t i = 0; i < a->segment_count; i++) {
+        const mmi_segment *s = &a->segments[i];
+        seen = s->past + s->count > seen ? s->past + s->count : seen;
+        rows = s->count * j->heads > rows ? s->count * j->heads : rows;
+    }
+    const int64_t pieces = a->segment_count * a->G, most = pieces > 0 ? ENOUGH_PIECES / pieces : 1;
+    j->part_floats = rows * (a->D + 2);
+    const bool fits = ENOUGH_PIECES * j->part_floats <= mmi_gemm_panels();
+    j->parts = seen >= 2 * PART_KEYS && most > 1 && fits && mmi_attention_is_short(a) ? most : 1;
+}
+
+static void forward_in_parts(job *j)
+{
+    const mmi_attention *a = j->a;
+    atomic_int left[ENOUGH_PIECES];
+    a->piece_first[0] = 0;
+    for (int64_t i = 0; i < a->segment_count; i++) {
+        const int64_t n = parts_of(j, &a->segments[i]);
+        a->piece_first[i + 1] = a->piece_first[i] + a->G * n;
+        for (int64_t g = 0; g < a->G; g++) {
+            atomic_init(&left[i * a->G + g], (int)n);
+            if (a->before)
+                a->before(a->arg, &a->segments[i], g);
+        }
+    }
+    j->left = left;
+    j->pieces = a->piece_first[a->segment_count];
+    j->group = 1;
+    j->run = mmi_pool_run_length(j->x->pool, j->pieces);
+    mmi_pool_run_neighbours(j->x->pool, j->pieces, forward_group, j);
+}
+
 void mmi_attention_forward(const mmi_exec *x, float *out, float *lse, const mmi_attention *a)
 {
     job j = job_for(x, a);
     j.out = out;
     j.lse = lse;
+    plan_parts(&j);
+    if (j.parts > 1) {
+        forward_in_parts(&j);
+        return;
+    }
     j.pieces = number_pieces(a, j.tokens, 0);
     if (j.pieces == 0)
         return;

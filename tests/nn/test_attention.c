@@ -270,6 +270,12 @@ static const shape cached[] = {
     { 8, 2, 64, { 1, 2, 1 }, false, 400, { 399, 127, 128 } }, /* few rows, and more keys than they have in a tile */
     { 5, 1, 32, { 1, 1 }, true, 300, { 257, 20 } },
     { 4, 4, 96, { 1, 8, 5 }, true, 300, { 257, 120, 0 } },
+    { 8, 2, 64, { 1, 2 }, false, 1700, { 1698, 20 } }, /* so many keys that they are cut into parts, of some */
+    { 3, 1, 5, { 1 }, true, 1100, { 1099 } },
+    { 4, 4, 32, { 8, 1, 3 }, true, 1600, { 1535, 1500, 1024 } },
+    { 6, 2, 10, { 30, 1 }, true, 1100, { 1070, 3 } },
+    { 8, 8, 3, { 1, 1 }, false, 1030, { 1029, 1029 } }, /* so many heads that they are not */
+    { 18, 9, 3, { 1, 1, 1 }, false, 1030, { 1029, 1, 1029 } },
 };
 enum { CACHED = sizeof cached / sizeof *cached };
 
@@ -301,6 +307,7 @@ START_TEST(keys_and_values_in_fewer_bits_count_as_what_they_widen_to)
         { 3, 3, 64, { 2, 9 }, true, 90, { 70, 33 } },
         { 8, 2, 64, { 1, 1, 2 }, false, 300, { 299, 127, 5 } },
         { 4, 2, 96, { 1, 3 }, false, 150, { 140, 2 } },
+        { 4, 1, 64, { 1, 2 }, false, 1300, { 1290, 1100 } },
         { 2, 1, 1024 + 32, { 1, 2 }, false, 10, { 7, 0 } }, /* wider than what few rows' own kernels take */
     };
     static const int32_t dtypes[] = { MM_F32, MM_BF16, MM_Q8_0 };
@@ -390,9 +397,11 @@ static void fill_in(void *arg, const mmi_segment *s, int64_t g)
     const attention *a = t->a;
     const int64_t heads = a->s.H / a->s.G, D = a->s.D;
     atomic_fetch_add(&t->before[index_of(t, s)][g], 1);
-    for (int64_t i = s->row; i < s->row + s->count; i++) {
+    for (int64_t i = s->row; i < s->row + s->count; i++)
         memcpy(a->q + i * a->ldq + g * heads * D, t->q + i * a->ldq + g * heads * D,
                (size_t)(heads * D) * sizeof(float));
+    const int64_t key = a->s.capacity ? s->sequence * a->s.capacity : s->row;
+    for (int64_t i = key; i < key + s->past + s->count; i++) {
         memcpy(a->k + i * a->ldk + g * D, t->k + i * a->ldk + g * D, (size_t)D * sizeof(float));
         memcpy(a->v + i * a->ldk + g * D, t->v + i * a->ldk + g * D, (size_t)D * sizeof(float));
     }
@@ -420,7 +429,11 @@ static float *moved(float *from, int64_t n)
 
 START_TEST(short_segments_are_finished_before_and_after_by_whoever_does_them)
 {
-    static const shape s = { .H = 4, .G = 2, .D = 32, .lengths = { 5, 1, 9, 1, 1 } };
+    static const shape short_ones[] = {
+        { .H = 4, .G = 2, .D = 32, .lengths = { 5, 1, 9, 1, 1 } },
+        { .H = 4, .G = 2, .D = 32, .lengths = { 2, 1, 1 }, .capacity = 1200, .past = { 1100, 1030, 3 } }, /* in parts */
+    };
+    const shape s = short_ones[_i];
     test_rng rng = { 203 };
     for (int32_t path = 0; path < mmi_path_count(); path++)
         for (int threads = 1; threads <= 3; threads++) {
@@ -570,12 +583,12 @@ int main(void)
     tcase_add_loop_test(tests, causal_attention_and_its_gradients_agree_with_the_reference, 0, SHAPES);
     tcase_add_loop_test(tests, masked_keys_are_seen_by_nobody_forward_and_backward, 0, MASKED);
     tcase_add_loop_test(tests, new_tokens_see_the_cached_ones_before_them, 0, CACHED);
-    tcase_add_loop_test(tests, keys_and_values_in_fewer_bits_count_as_what_they_widen_to, 0, 15);
+    tcase_add_loop_test(tests, keys_and_values_in_fewer_bits_count_as_what_they_widen_to, 0, 18);
     tcase_add_loop_test(tests, rounded_products_stay_near_and_have_the_same_bits_on_any_number_of_threads, 0,
                         SHAPES + MASKED + CACHED);
     tcase_add_test(tests, rows_that_see_masked_keys_only_stay_finite_both_ways);
     tcase_add_test(tests, large_scores_do_not_overflow);
-    tcase_add_test(tests, short_segments_are_finished_before_and_after_by_whoever_does_them);
+    tcase_add_loop_test(tests, short_segments_are_finished_before_and_after_by_whoever_does_them, 0, 2);
     tcase_add_test(tests, a_segment_is_short_up_to_a_tile_of_queries);
     tcase_add_test(tests, nothing_is_kept_for_backward_when_it_is_not_wanted);
     tcase_add_test(tests, scratch_memory_does_not_grow_with_the_length);

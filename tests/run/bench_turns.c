@@ -12,6 +12,7 @@
  *
  *     -p PRESET -d f32|bf16|q8_0|q4_0 -c f32|bf16|f16 (compute) -k KERNELS -t THREADS -b BATCH -l LENGTH -n NEW_TOKENS
  *     -s SEQUENCES -r ROUNDS -x PROCESSES (so many others keep a core busy each, all the time)
+ *     -a TOKENS (that decode and batch find in the cache of each sequence) -v f32|bf16|q8_0 (of the cache)
  *     -w MILLISECONDS (of rest before each run, of which none is a warm-up then)
  *     -g MICROSECONDS (of the host's own work after each pass of prefill, decode and batch, as for drawing) */
 #define _GNU_SOURCE /* dlmopen, getopt */
@@ -28,7 +29,7 @@
 
 #include <minimind.h>
 
-enum { MOST_LIBRARIES = 8, MOST_ROUNDS = 1000, MOST_SEQUENCES = 1024 };
+enum { MOST_LIBRARIES = 8, MOST_ROUNDS = 1000, MOST_SEQUENCES = 1024, READ_TOGETHER = 512 };
 
 /* What is called of each library. */
 #define CALLS(X)                                                                                                       \
@@ -51,7 +52,7 @@ enum { MOST_LIBRARIES = 8, MOST_ROUNDS = 1000, MOST_SEQUENCES = 1024 };
 
 typedef struct options {
     const char *what, *preset, *kernels;
-    int32_t dtype, compute, threads, batch, length, new_tokens, sequences, rounds, others, rest, gap;
+    int32_t dtype, compute, threads, batch, length, new_tokens, sequences, rounds, others, rest, gap, past, cache_dtype;
 } options;
 
 typedef struct library {
@@ -140,11 +141,11 @@ static void think(double seconds)
     for (const double end = now() + seconds; seconds > 0 && now() < end;) {}
 }
 
-/* Passes of `length` ids for each sequence of the cache, from an empty one. */
+/* Passes of `length` ids for each sequence of the cache, behind those that were read before. */
 static void passes(library *l, const options *o, int32_t sequences, int32_t count, int32_t length)
 {
     for (int32_t s = 0; s < sequences; s++)
-        expect(l, l->cache_truncate(l->cache, s, 0), "cache");
+        expect(l, l->cache_truncate(l->cache, s, o->past), "cache");
     for (int32_t i = 0; i < count; i++) {
         mm_batch batch = MM_BATCH_INIT;
         mm_output out = MM_OUTPUT_INIT;
@@ -202,6 +203,26 @@ static void make_model(library *l, const options *o, const mm_config *config)
         expect(l, l->model_quantize(exact, o->dtype, &l->model), "model");
 }
 
+/* The first id, over and over: only how many there are counts. */
+static void read_past(library *l, const options *o, int32_t sequences)
+{
+    int32_t *ids = malloc((size_t)sequences * READ_TOGETHER * sizeof *ids);
+    if (!ids)
+        die("ids", "out of memory");
+    for (int32_t i = 0; i < sequences * READ_TOGETHER; i++)
+        ids[i] = l->ids[0];
+    for (int32_t left = o->past; left > 0; left -= READ_TOGETHER) {
+        mm_batch batch = MM_BATCH_INIT;
+        mm_output out = MM_OUTPUT_INIT;
+        batch.ids = ids;
+        batch.batch = sequences;
+        batch.length = left < READ_TOGETHER ? left : READ_TOGETHER;
+        batch.cache = l->cache;
+        expect(l, l->forward(l->context, &batch, &out), "forward");
+    }
+    free(ids);
+}
+
 static void prepare(library *l, const options *o)
 {
     bool training = is(o, "train"), together = is(o, "batch") || is(o, "generate");
@@ -214,8 +235,10 @@ static void prepare(library *l, const options *o)
     mm_context_options how = MM_CONTEXT_OPTIONS_INIT;
     how.mode = training ? MM_TRAIN : MM_EVAL;
     how.max_batch = training ? o->batch : sequences;
-    how.max_length = training || is(o, "prefill") ? o->length : 1;
-    how.max_context = training ? 0 : length + 1;
+    how.max_length = training || is(o, "prefill") ? o->length : o->past > 0 ? READ_TOGETHER : 1;
+    how.max_context = training ? 0 : o->past + length + 1;
+    if (how.max_context > 0 && how.max_context < how.max_length)
+        how.max_context = how.max_length;
     how.threads = l->threads;
     how.kernels = o->kernels;
     how.compute = o->compute;
@@ -223,7 +246,7 @@ static void prepare(library *l, const options *o)
     if (training)
         expect(l, l->adamw_create(l->model, NULL, &l->optimizer), "optimizer");
     else if (!is(o, "generate"))
-        expect(l, l->cache_create(l->model, sequences, length, MM_F32, &l->cache), "cache");
+        expect(l, l->cache_create(l->model, sequences, o->past + length, o->cache_dtype, &l->cache), "cache");
     size_t count = training ? (size_t)o->batch * (size_t)o->length : (size_t)sequences * (size_t)length;
     if (!(l->ids = malloc(count * sizeof *l->ids)))
         die("ids", "out of memory");
@@ -232,6 +255,8 @@ static void prepare(library *l, const options *o)
         state = state * 1664525u + 1013904223u;
         l->ids[i] = (int32_t)((state >> 8) % (uint64_t)vocab_size);
     }
+    if (l->cache)
+        read_past(l, o, sequences);
 }
 
 /* --- Taking turns --- */
@@ -293,7 +318,7 @@ static int32_t dtype_named(const char *name)
 /* Where the libraries' names begin. */
 static int read_options(options *o, int argc, char **argv)
 {
-    for (int c; (c = getopt(argc, argv, "+p:d:c:k:t:b:l:n:s:r:x:w:g:")) != -1;)
+    for (int c; (c = getopt(argc, argv, "+p:d:c:k:t:b:l:n:s:r:x:w:g:a:v:")) != -1;)
         switch (c) {
         /* clang-format off */
         case 'p': o->preset = optarg; break;
@@ -308,6 +333,8 @@ static int read_options(options *o, int argc, char **argv)
         case 'r': o->rounds = number(optarg, MOST_ROUNDS); break;
         case 'x': o->others = number(optarg, 64); break;
         case 'w': o->rest = number(optarg, 60000); break;
+        case 'a': o->past = number(optarg, 1 << 20); break;
+        case 'v': o->cache_dtype = dtype_named(optarg); break;
         case 'g': o->gap = number(optarg, 1000000); break;
         /* clang-format on */
         default: /* getopt has said why */
@@ -318,6 +345,8 @@ static int read_options(options *o, int argc, char **argv)
     o->what = argv[optind];
     if (!is(o, "train") && !is(o, "prefill") && !is(o, "decode") && !is(o, "batch") && !is(o, "generate"))
         die(o->what, "no such work");
+    if (!is(o, "decode") && !is(o, "batch"))
+        o->past = 0;
     return optind + 1;
 }
 
@@ -338,7 +367,7 @@ static void keep_busy(int32_t processes)
 int main(int argc, char **argv)
 {
     static library all[MOST_LIBRARIES];
-    options o = { NULL, "minimind2-small", NULL, MM_F32, MM_F32, 2, 4, 512, 128, 16, 21, 0, 0, 0 };
+    options o = { NULL, "minimind2-small", NULL, MM_F32, MM_F32, 2, 4, 512, 128, 16, 21, 0, 0, 0, 0, MM_F32 };
     const int first = read_options(&o, argc, argv), count = argc - first;
     keep_busy(o.others);
     for (int i = 0; i < count; i++) {

@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#include "backend/kernels.h"
+
 float mmi_c_logsumexp(const float *x, int64_t n)
 {
     float m = mmi_c_largest(x, n);
@@ -21,7 +23,7 @@ void mmi_c_softmax_scaled(float *x, float lse, float a, int64_t n)
 float mmi_c_softmax_tile(float *s, float *m, int64_t n)
 {
     float row = mmi_c_largest(s, n);
-    if (row > *m)
+    if (row > *m + MMI_SOFTMAX_SLACK)
         *m = row;
     float base = *m == -INFINITY ? 0 : *m;
     float sum = 0;

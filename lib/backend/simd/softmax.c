@@ -37,7 +37,7 @@ void SIMD(softmax_scaled)(float *x, float lse, float a, int64_t n)
 float SIMD(softmax_tile)(float *s, float *m, int64_t n)
 {
     float row = SIMD(largest)(s, n);
-    if (row > *m)
+    if (row > *m + MMI_SOFTMAX_SLACK)
         *m = row;
     float base = *m == -INFINITY ? 0 : *m;
     vf shift = vf_set(base), sum = vf_zero();
