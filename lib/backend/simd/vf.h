@@ -17,6 +17,9 @@
  *     vd_add(s, v), vd_add_square(s, v)   s + v or v²
  *     vf_load_bf16, …_f16     VL numbers of two bytes each, and back, to nearest even, NaN kept
  *     vf_round_bf16, …_f16    to the nearest such number, as those do
+ *     vf_even_bf16(w), vf_odd_bf16(w)   of 2 · VL such numbers in a vector's bits every second one, from number 0 or 1 on
+ *     vf_evens(a, b), vf_odds(a, b)     likewise of a's lanes and, behind them, b's
+ *     vf_zip_low(e, o), vf_zip_high(e, o)   those two, given evens and odds: e[0], o[0], e[1], …
  *     vf_transpose(r)         r[i][j] to r[j][i], VL × VL
  *     STEP                    numbers along K that a lane holds: 1 as a float, or 2 as a word of two bf16 numbers
  *     vf_step(a, b, c)        a · b + c: of words, both products are added

@@ -88,6 +88,28 @@ static inline vf vf_load_bf16(const void *p)
 {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(p)), 16));
 }
+static inline vf vf_even_bf16(vf words)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(words), 16));
+}
+static inline vf vf_odd_bf16(vf words)
+{
+    return _mm256_and_ps(words, _mm256_castsi256_ps(_mm256_set1_epi32((int)0xFFFF0000)));
+}
+static inline vf in_order(vf quarters) /* 0, 2, 1, 3 */
+{
+    return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(quarters), 0xD8));
+}
+static inline vf vf_evens(vf a, vf b) { return in_order(_mm256_shuffle_ps(a, b, 0x88)); }
+static inline vf vf_odds(vf a, vf b) { return in_order(_mm256_shuffle_ps(a, b, 0xDD)); }
+static inline vf vf_zip_low(vf even, vf odd)
+{
+    return _mm256_permute2f128_ps(_mm256_unpacklo_ps(even, odd), _mm256_unpackhi_ps(even, odd), 0x20);
+}
+static inline vf vf_zip_high(vf even, vf odd)
+{
+    return _mm256_permute2f128_ps(_mm256_unpacklo_ps(even, odd), _mm256_unpackhi_ps(even, odd), 0x31);
+}
 static inline vf vf_load_bytes(const void *p) { return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(p))); }
 static inline vf vf_set_f16(int16_t bits) { return _mm256_cvtph_ps(_mm_set1_epi16(bits)); }
 static inline vf vf_load_f16(const void *p) { return _mm256_cvtph_ps(_mm_loadu_si128(p)); }

@@ -66,6 +66,34 @@ static inline vf vf_load_bf16(const void *p)
 {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(p)), 16));
 }
+static inline vf vf_even_bf16(vf words)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(words), 16));
+}
+static inline vf vf_odd_bf16(vf words)
+{
+    return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(words), _mm512_set1_epi32((int)0xFFFF0000)));
+}
+static inline vf vf_evens(vf a, vf b)
+{
+    const __m512i at = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    return _mm512_permutex2var_ps(a, at, b);
+}
+static inline vf vf_odds(vf a, vf b)
+{
+    const __m512i at = _mm512_set_epi32(31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+    return _mm512_permutex2var_ps(a, at, b);
+}
+static inline vf vf_zip_low(vf even, vf odd)
+{
+    const __m512i at = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    return _mm512_permutex2var_ps(even, at, odd);
+}
+static inline vf vf_zip_high(vf even, vf odd)
+{
+    const __m512i at = _mm512_set_epi32(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8);
+    return _mm512_permutex2var_ps(even, at, odd);
+}
 static inline vf vf_load_bytes(const void *p) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(p))); }
 static inline vf vf_set_f16(int16_t bits) { return _mm512_cvtph_ps(_mm256_set1_epi16(bits)); }
 static inline vf vf_load_f16(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256(p)); }

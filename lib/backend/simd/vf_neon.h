@@ -92,6 +92,18 @@ static inline vf vf_load_bf16(const void *p)
 {
     return vreinterpretq_f32_u32(vshlq_n_u32(vmovl_u16(load_halves(p)), 16));
 }
+static inline vf vf_even_bf16(vf words)
+{
+    return vreinterpretq_f32_u32(vshlq_n_u32(vreinterpretq_u32_f32(words), 16));
+}
+static inline vf vf_odd_bf16(vf words)
+{
+    return vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(words), vdupq_n_u32(0xFFFF0000)));
+}
+static inline vf vf_evens(vf a, vf b) { return vuzp1q_f32(a, b); }
+static inline vf vf_odds(vf a, vf b) { return vuzp2q_f32(a, b); }
+static inline vf vf_zip_low(vf even, vf odd) { return vzip1q_f32(even, odd); }
+static inline vf vf_zip_high(vf even, vf odd) { return vzip2q_f32(even, odd); }
 static inline vf vf_load_bytes(const void *p)
 {
     uint32_t four;
