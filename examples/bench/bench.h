@@ -11,7 +11,7 @@
 
 typedef struct options {
     const char *what, *preset, *kernels, *data, *tokenizer, *of;
-    int batch, length, threads, repeat, new_tokens, sequences;
+    int batch, length, threads, repeat, new_tokens, sequences, past;
     int32_t dtype, cache_dtype, compute;
     bool json, processor_time;
 } options;
@@ -102,7 +102,7 @@ typedef struct work {
 typedef void (*open_fn)(work *w, const options *o, int threads, const char *kernels);
 void open_train(work *w, const options *o, int threads, const char *kernels);   /* one step, data included */
 void open_prefill(work *w, const options *o, int threads, const char *kernels); /* `length` ids at once, the last logits */
-void open_decode(work *w, const options *o, int threads, const char *kernels);  /* single ids from an empty cache, logits each */
+void open_decode(work *w, const options *o, int threads, const char *kernels);  /* single ids, logits each */
 void open_batch(work *w, const options *o, int threads, const char *kernels);   /* mm_generate() of o->sequences */
 open_fn open_named(const char *name); /* "train", "prefill", …; NULL: no such work */
 void work_close(work *w);
@@ -114,5 +114,6 @@ void run_in_turn(work *works, int n, int repeat, void (*between)(void *arg, int 
 mm_model *make_model(const mm_config *config, int32_t dtype); /* of random weights */
 double forward_flops(const mm_config *config, int length);    /* per token */
 double weight_bytes(const mm_config *config, int32_t dtype);  /* that a token reads */
+double cached_bytes(const mm_config *config, const options *o); /* keys and values of o->past tokens */
 
 #endif

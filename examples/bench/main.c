@@ -20,7 +20,7 @@ static const struct program {
 } programs[] = {
     { "train", bench_train, "steps of training, beside cblas_sgemm on the same shapes" },
     { "prefill", bench_prefill, "--max-seq-len ids in one call, the last logits" },
-    { "decode", bench_decode, "--new-tokens single ids from an empty cache, logits each" },
+    { "decode", bench_decode, "--new-tokens single ids, logits each, from an empty cache or behind --past tokens" },
     { "batch", bench_batch, "--sequences generated together, beside one alone" },
     { "kernels", bench_kernels, "train, prefill and decode on every kernel path" },
     { "scaling", bench_scaling, "train, prefill and decode with one to --threads threads" },
@@ -39,6 +39,7 @@ static int usage_text(FILE *to)
                 "  --batch-size N      rows of a training batch (8)\n"
                 "  --max-seq-len N     tokens per row, and of a prefill (512)\n"
                 "  --new-tokens N      tokens to decode (128)\n"
+                "  --past N            decode: tokens in the cache before those (none)\n"
                 "  --sequences N       generated together, at most 1024 (16)\n"
                 "  --dtype NAME        of the weights in inference: f32, bf16, q8_0 or q4_0 (f32)\n"
                 "  --compute NAME      what products round their operands to: f32, bf16 or f16 (bf16 where weights\n"
@@ -90,6 +91,7 @@ static const struct option names[] = {
     { "of", required_argument, NULL, 'o' },          { "data-path", required_argument, NULL, 'd' },
     { "tokenizer", required_argument, NULL, 'z' },   { "processor-time", no_argument, NULL, 'x' },
     { "json", no_argument, NULL, 'j' },              { "compute", required_argument, NULL, 'm' },
+    { "past", required_argument, NULL, 'a' },
     { "help", no_argument, NULL, 'h' },              { NULL, 0, NULL, 0 }
 };
 
@@ -101,6 +103,7 @@ static bool take_option(options *o, int c)
     case 'b': o->batch = positive("--batch-size", optarg, 4096); return true;
     case 'l': o->length = positive("--max-seq-len", optarg, 1 << 20); return true;
     case 'n': o->new_tokens = positive("--new-tokens", optarg, 1 << 20); return true;
+    case 'a': o->past = positive("--past", optarg, 1 << 20); return true;
     case 's': o->sequences = positive("--sequences", optarg, 1024); return true;
     case 'w': o->dtype = read_dtype("--dtype", optarg, stored, 4); return true;
     case 'm': o->compute = read_dtype("--compute", optarg, computed, 3); return true;
@@ -134,6 +137,10 @@ int main(int argc, char **argv)
         o.length = strcmp(o.what, "attention") == 0 ? 8192 : 512;
     if (o.processor_time && o.threads != 1) {
         fprintf(stderr, "bench: --processor-time needs --threads 1\n");
+        return 1;
+    }
+    if (o.past > 0 && strcmp(o.what, "decode") != 0) {
+        fprintf(stderr, "bench: --past is for decode\n");
         return 1;
     }
     if (o.processor_time)

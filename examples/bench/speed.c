@@ -9,7 +9,8 @@
 typedef struct ceiling {
     const options *o;
     const mm_config *config;
-    reading memory; /* as many bytes as a token reads of the weights */
+    reading memory;
+    double bytes; /* that a token reads: the weights, and what decode found in the cache */
     int rows;
     bool training;
     double sgemm[MOST_RUNS], read[MOST_RUNS];
@@ -25,16 +26,16 @@ static void measure_ceiling(void *arg, int round)
 static void open_ceiling(ceiling *c, const options *o, const mm_config *config, int rows, bool training)
 {
     *c = (ceiling){ .o = o, .config = config, .rows = rows, .training = training };
-    reading_open(&c->memory, (size_t)weight_bytes(config, o->dtype));
+    c->bytes = weight_bytes(config, o->dtype) + cached_bytes(config, o);
+    reading_open(&c->memory, (size_t)c->bytes);
 }
 
 /* Arithmetic and traffic of the work itself, then the machine's own; `rows` tokens share one reading of the weights. */
 static void record_ceiling(ceiling *c, double tokens_per_s, double flops_per_token, double rows)
 {
     double sgemm = median(c->sgemm, c->o->repeat), read = median(c->read, c->o->repeat);
-    double bytes = weight_bytes(c->config, c->o->dtype);
     record_number("gflops", tokens_per_s * flops_per_token * 1e-9);
-    record_number("flops_per_weight_byte", flops_per_token * rows / bytes);
+    record_number("flops_per_weight_byte", flops_per_token * rows / c->bytes);
     if (sgemm > 0) {
         record_number("sgemm_gflops", sgemm * 1e-9);
         record_word("sgemm_core", sgemm_core());
@@ -42,7 +43,7 @@ static void record_ceiling(ceiling *c, double tokens_per_s, double flops_per_tok
     }
     record_number("read_gbytes_per_s", read * 1e-9);
     if (!c->training)
-        record_number("ratio_to_memory", tokens_per_s / rows * bytes / read);
+        record_number("ratio_to_memory", tokens_per_s / rows * c->bytes / read);
     reading_close(&c->memory);
 }
 
@@ -128,8 +129,9 @@ void bench_decode(const options *o)
     rates speed = rates_of(w.tokens, w.seconds, o->repeat);
     record_begin(o, "decode", o->dtype, o->threads, mm_context_kernels(w.context));
     record_number("tokens", w.tokens);
+    record_number("past", o->past);
     record_rates("tokens_per_s", speed);
-    record_ceiling(&c, speed.median, forward_flops(w.config, w.tokens), 1);
+    record_ceiling(&c, speed.median, forward_flops(w.config, 2 * o->past + w.tokens), 1); /* of the mean position */
     record_end();
     work_close(&w);
 }

@@ -38,6 +38,17 @@ double weight_bytes(const mm_config *config, int32_t dtype)
     return (double)memory.weights * (double)count.active / (double)count.total;
 }
 
+double cached_bytes(const mm_config *config, const options *o)
+{
+    mm_workload workload = MM_WORKLOAD_INIT;
+    mm_memory memory = MM_MEMORY_INIT;
+    workload.max_length = 1;
+    workload.cache_dtype = o->cache_dtype;
+    workload.cache_sequences = workload.cache_capacity = 1;
+    die_if(mm_estimate_memory(config, &workload, &memory), "estimate");
+    return (double)memory.cache_per_token * o->past;
+}
+
 int32_t compute_of(const options *o, int32_t dtype)
 {
     if (o->compute != AS_WEIGHTS)
@@ -139,35 +150,38 @@ static void run_prefill(work *w)
 
 static void run_decode(work *w)
 {
-    die_if(mm_cache_truncate(w->cache, 0, 0), "cache");
+    die_if(mm_cache_truncate(w->cache, 0, w->o->past), "cache");
     for (int i = 0; i < w->tokens; i++)
-        forward(w, i, 1);
+        forward(w, w->o->past + i, 1);
 }
 
-static void open_inference(work *w, mm_context_options *how, int tokens)
+/* One run is of `tokens`, behind `past` others in the cache. */
+static void open_inference(work *w, mm_context_options *how, int tokens, int past)
 {
     const options *o = w->o;
-    how->max_context = tokens;
+    how->max_context = past + tokens;
     w->tokens = tokens;
     w->model = make_model(w->config, o->dtype);
     die_if(mm_context_create(w->model, how, &w->context), "context");
-    die_if(mm_cache_create(w->model, 1, tokens, o->cache_dtype, &w->cache), "cache");
-    w->ids = random_ids(tokens, w->vocab_size);
+    die_if(mm_cache_create(w->model, 1, past + tokens, o->cache_dtype, &w->cache), "cache");
+    w->ids = random_ids(past + tokens, w->vocab_size);
 }
 
 void open_prefill(work *w, const options *o, int threads, const char *kernels)
 {
     mm_context_options how = begin(w, o, o->dtype, threads, kernels);
     how.max_length = o->length;
-    open_inference(w, &how, o->length);
+    open_inference(w, &how, o->length, 0);
     w->run = run_prefill;
 }
 
 void open_decode(work *w, const options *o, int threads, const char *kernels)
 {
     mm_context_options how = begin(w, o, o->dtype, threads, kernels);
-    how.max_length = 1;
-    open_inference(w, &how, o->new_tokens);
+    how.max_length = o->past < 1 ? 1 : o->past < 512 ? o->past : 512;
+    open_inference(w, &how, o->new_tokens, o->past);
+    for (int i = 0; i < o->past; i += how.max_length)
+        forward(w, i, o->past - i < how.max_length ? o->past - i : how.max_length);
     w->run = run_decode;
 }
 

@@ -395,6 +395,8 @@ for program in train prefill decode batch scaling kernels start; do
     check "bench $program gives its figures as JSON" bench_measures $program
 done
 check "bench decode takes other dtypes" bench_measures decode --dtype bf16 --cache-dtype bf16
+check "bench decode goes on behind other tokens" bench_measures decode --past 200 --dtype q8_0
+check "bench refuses tokens before those that are not decoded" refuses "--past" bench prefill --past 4
 check "bench train computes in other dtypes" bench_computes_in bf16 train --compute bf16
 check "bench lets weights in bf16 meet rows in bf16" bench_computes_in bf16 decode --dtype bf16
 check "bench lets weights in bf16 meet rows in float32 where asked to" bench_computes_in f32 prefill --dtype bf16 --compute f32
