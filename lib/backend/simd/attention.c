@@ -122,13 +122,14 @@ static ALWAYS_INLINE void scores_of(float *s, int64_t lds, const float *q, const
     UNROLL
     for (int i = 0; i < ROWS * SIDE; i++)
         sum[i] = vf_zero();
-    for (int64_t p = 0; p < D; p += 2 * VL) {
+    const int halves = dtype == MM_BF16 ? 2 : 1;
+    for (int64_t p = 0; p < D; p += halves * VL) {
         vf pairs[2 * SIDE];
         UNROLL
         for (int j = 0; j < side; j++)
             pairs[j] = pairs_at(k + j * distance, p, dtype);
         UNROLL
-        for (int half = 0; half < 2; half++) {
+        for (int half = 0; half < halves; half++) {
             vf query[ROWS];
             UNROLL
             for (int i = 0; i < rows; i++)
@@ -136,8 +137,8 @@ static ALWAYS_INLINE void scores_of(float *s, int64_t lds, const float *q, const
             UNROLL
             for (int j = 0; j < side; j++) {
                 vf key = half_of(k + j * distance, p, half, pairs[j], dtype);
-                if (half == 0 || dtype != MM_BF16)
-                    __builtin_prefetch(ahead + j * distance + bytes_of(p + half * VL, dtype), 0, 3);
+                if (half == 0)
+                    __builtin_prefetch(ahead + j * distance + bytes_of(p, dtype), 0, 3);
                 UNROLL
                 for (int i = 0; i < rows; i++)
                     sum[i * side + j] = vf_fma(query[i], key, sum[i * side + j]);
