@@ -15,7 +15,7 @@ typedef struct mmi_exec {
     mmi_pool *pool; /* borrowed */
     bool blas;              /* large products go to OpenBLAS */
     int32_t compute;        /* what the operands of large products are rounded to; MM_F32: not at all */
-    float *panels;          /* mmi_gemm_panels() floats, read by all workers; but in a product, anyone's */
+    float *panels;          /* mmi_gemm_panels() floats, read by all workers of a product; free between products */
     float *scratch;         /* [threads, scratch_stride] */
     int64_t scratch_stride; /* floats per worker */
 } mmi_exec;

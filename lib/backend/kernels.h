@@ -121,8 +121,8 @@ typedef struct mmi_kernels {
     /* Attention of a few rows of queries (M up to 8 or so), keys and values in float32, bf16 or q8_0 as a cache has
      * them, ldk and ldv numbers apart (in q8_0 a multiple of 32), those of q and out D, a multiple of 32 up to
      * MMI_FEW_WIDTH: s[M, N] = q[M, D] · k[N, D]ᵀ, and out[M, D] += s[M, N] · v[N, D]. Fewer bits give the same as
-     * what they widen to, but that bf16's scores are summed in another order. `ahead`, if not NULL, is what is read next, laid out as k or v: it is asked for on the way.
-     */
+     * what they widen to, but that bf16's scores may be summed in another order. `ahead`, if not NULL, is what is read
+     * next, laid out as k or v: it is asked for on the way. */
     void (*few_scores)(float *s, int64_t lds, const float *q, const void *k, int32_t dtype, int64_t ldk, int64_t M,
                        int64_t N, int64_t D, const void *ahead);
     void (*few_values)(float *out, const float *s, int64_t lds, const void *v, int32_t dtype, int64_t ldv, int64_t M,

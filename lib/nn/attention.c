@@ -7,8 +7,8 @@
 #include "backend/gemm.h"
 #include "nn/attention_tile.h"
 
-/* A tile of queries that meets many keys, as in decoding behind a long text, meets them in parts of so many at
- * least, whose sums are joined. */
+/* A tile of queries that meets many keys, as in decoding behind a long text, meets them in parts of so many at least,
+ * whose sums are joined: as pieces of their own, where there are few, or one after the other. */
 #define PART_KEYS 512
 
 typedef struct forward {
@@ -16,10 +16,15 @@ typedef struct forward {
     float *out, *lse;
     int64_t pieces, group; /* of so many, each call does a group */
     int64_t run;           /* so many neighbouring pieces are mostly one thread's; 0: they are not dealt out so */
-    int64_t parts;         /* of the keys of a segment and key head, at most; 1: they are not cut */
-    int64_t part_floats;   /* what a part gives */
-    atomic_int *left;      /* [segments * G] parts that are not done yet */
+    bool apart;            /* parts are pieces of their own, */
+    int64_t part_floats;   /* which leave so much each, */
+    atomic_int *left;      /* [segments * G] and so many are not done yet */
 } forward;
+
+/* What a tile's rows have come to with the keys met so far: Σ exp(s - m) v, m, and Σ exp(s - m). */
+typedef struct sums {
+    float *out, *m, *l; /* [R, D], [R], [R] */
+} sums;
 
 /* Fold one tile of keys into the running softmax: out = out * exp(m - m') + exp(s - m') · v. */
 static void fold(mmi_tile *t, const mmi_tile_job *j, const mmi_segment *s, int64_t g)
@@ -69,17 +74,21 @@ static void finish(mmi_tile *t, const forward *f, const mmi_segment *s, int64_t 
     }
 }
 
-/* Parts that a segment's keys are cut into. */
-static int64_t parts_of(const forward *f, const mmi_segment *s)
+/* Parts that a segment's keys are cut into: a matter of the segment alone, and not of those beside it. */
+static int64_t parts_of(const mmi_tile_job *j, const mmi_segment *s)
 {
-    int64_t n = (s->past + s->count) / PART_KEYS;
-    return n < 1 ? 1 : n < f->parts ? n : f->parts;
+    const int64_t n = (s->past + s->count) / PART_KEYS, most = MMI_ENOUGH_PIECES / j->a->G;
+    if (s->count == 0)
+        return 0;
+    if (s->count > j->tokens || n < 1 || most < 1)
+        return 1;
+    return n < most ? n : most;
 }
 
-/* What a piece does: queries [first, last) of one segment and key head against the keys [key_first, key_last). */
+/* What a piece does: queries [first, last) of one segment and key head against parts [part, part_end) of its keys. */
 typedef struct place {
     const mmi_segment *s;
-    int64_t g, first, last, key_first, key_last;
+    int64_t g, first, last, parts, part, part_end;
 } place;
 
 static place place_of(const forward *f, int64_t piece)
@@ -87,20 +96,26 @@ static place place_of(const forward *f, int64_t piece)
     const mmi_attention *a = f->j.a;
     int64_t index = mmi_tile_segment_of(a, piece), local = piece - a->piece_first[index];
     const mmi_segment *s = &a->segments[index];
-    place p = { .s = s };
-    if (f->parts > 1) {
-        int64_t n = parts_of(f, s), tiles = mmi_pieces(s->past + s->count, MMI_TILE_KEYS), i = local % n;
-        p.g = local / n;
+    place p = { .s = s, .parts = parts_of(&f->j, s) };
+    if (f->apart) {
+        p.g = local / p.parts;
         p.last = s->count;
-        p.key_first = i * tiles / n * MMI_TILE_KEYS;
-        p.key_last = i + 1 < n ? (i + 1) * tiles / n * MMI_TILE_KEYS : s->past + s->count;
+        p.part = local % p.parts;
+        p.part_end = p.part + 1;
         return p;
     }
     p.g = local % a->G;
+    p.part_end = p.parts;
     /* the longest tiles first: the last pieces to be handed out are then the shortest */
     mmi_piece_rows(mmi_pieces(s->count, f->j.tokens) - 1 - local / a->G, f->j.tokens, s->count, &p.first, &p.last);
-    p.key_last = s->past + p.last;
     return p;
+}
+
+/* Where the keys of a part begin, and those of the part before end: at whole tiles. */
+static int64_t part_begin(const place *p, int64_t part)
+{
+    const int64_t seen = p->s->past + p->last;
+    return part < p->parts ? part * mmi_pieces(seen, MMI_TILE_KEYS) / p->parts * MMI_TILE_KEYS : seen;
 }
 
 /* The keys that a thread reads after a tile's: the next of the piece, or the first of the next piece. NULL: that is
@@ -108,69 +123,94 @@ static place place_of(const forward *f, int64_t piece)
 static const void *keys_after(const mmi_tile *t, const forward *f, const place *p, int64_t piece)
 {
     const int64_t key = t->first_key + t->keys, next = piece + 1;
-    if (key < p->key_last)
+    if (key < part_begin(p, p->part_end))
         return mmi_tile_key(f->j.a, p->s, key, p->g, f->j.a->k);
     if (f->run == 0 || next % f->run == 0 || next >= f->pieces)
         return NULL;
     place then = place_of(f, next);
-    return mmi_tile_key(f->j.a, then.s, then.key_first, then.g, f->j.a->k);
+    return mmi_tile_key(f->j.a, then.s, part_begin(&then, then.part), then.g, f->j.a->k);
 }
 
-/* A part's sums: out [R, D], m [R], l [R]. While attention runs, the panels of large products are nobody's. */
-static float *part_place(const forward *f, int64_t piece)
+static void clear(sums s, int64_t rows, int64_t D)
 {
-    return f->j.x->panels + piece * f->part_floats;
+    memset(s.out, 0, (size_t)(rows * D) * sizeof(float));
+    memset(s.l, 0, (size_t)rows * sizeof(float));
+    for (int64_t r = 0; r < rows; r++)
+        s.m[r] = -INFINITY;
 }
 
-static void keep_part(const mmi_tile *t, const forward *f, int64_t piece)
+static sums tile_sums(const mmi_tile *t)
 {
-    const int64_t R = t->rows, D = f->j.a->D;
-    float *to = part_place(f, piece);
-    memcpy(to, t->out, (size_t)(R * D) * sizeof(float));
-    memcpy(to + R * D, t->m, (size_t)R * sizeof(float));
-    memcpy(to + R * (D + 1), t->l, (size_t)R * sizeof(float));
+    return (sums){ t->out, t->m, t->l };
 }
 
-/* Nothing met yet. */
-static void begin_rows(mmi_tile *t, const mmi_tile_job *j, int64_t first, int64_t last)
+/* The sums of a part that is a piece. While attention runs, the panels of large products are nobody's. */
+static sums part_sums(const forward *f, int64_t piece, int64_t rows)
 {
-    t->first_query = first;
-    mmi_tile_begin(t, j, (last - first) * j->heads);
-    memset(t->out, 0, (size_t)(t->rows * j->a->D) * sizeof(float));
-    for (int64_t r = 0; r < t->rows; r++) {
-        t->m[r] = -INFINITY;
-        t->l[r] = 0;
+    float *at = f->j.x->panels + piece * f->part_floats;
+    return (sums){ at, at + rows * f->j.a->D, at + rows * (f->j.a->D + 1) };
+}
+
+/* Add a part's sums to those of the parts before. */
+static void join(const mmi_tile_job *j, sums all, sums part, int64_t rows)
+{
+    const mmi_kernels *k = &j->x->k;
+    const int64_t D = j->a->D;
+    for (int64_t r = 0; r < rows; r++) {
+        if (part.m[r] > all.m[r] + MMI_SOFTMAX_SLACK) {
+            float shrink = expf(all.m[r] - part.m[r]);
+            all.m[r] = part.m[r];
+            all.l[r] *= shrink;
+            k->scale(all.out + r * D, shrink, D);
+        }
+        float share = part.m[r] == all.m[r] ? 1 : expf(part.m[r] - all.m[r]);
+        all.l[r] += share * part.l[r];
+        k->axpy(all.out + r * D, share, part.out + r * D, D);
     }
 }
 
-/* The tile's sums are those of `n` parts from `first` on. */
-static void join_parts(mmi_tile *t, const forward *f, int64_t first, int64_t n)
+/* The tile's sums are those of a part then. */
+static void meet_part(mmi_tile *t, const forward *f, const place *p, int64_t part, int64_t piece)
 {
-    const int64_t R = t->rows, D = f->j.a->D;
-    for (int64_t i = first; i < first + n; i++)
-        for (int64_t r = 0; r < R; r++) {
-            float m = part_place(f, i)[R * D + r];
-            t->m[r] = m > t->m[r] ? m : t->m[r];
-        }
-    for (int64_t i = first; i < first + n; i++) {
-        const float *out = part_place(f, i), *m = out + R * D, *l = m + R;
-        for (int64_t r = 0; r < R; r++) {
-            float share = m[r] == t->m[r] ? 1 : expf(m[r] - t->m[r]);
-            t->l[r] += share * l[r];
-            f->j.x->k.axpy(t->out + r * D, share, out + r * D, D);
-        }
+    const int64_t end = part_begin(p, part + 1);
+    clear(tile_sums(t), t->rows, f->j.a->D);
+    for (t->first_key = part_begin(p, part); t->first_key < end; t->first_key += MMI_TILE_KEYS) {
+        t->keys = end - t->first_key < MMI_TILE_KEYS ? end - t->first_key : MMI_TILE_KEYS;
+        if (t->few)
+            t->next = keys_after(t, f, p, piece);
+        mmi_tile_scores(t, &f->j, p->s, p->g);
+        fold(t, &f->j, p->s, p->g);
     }
 }
 
-/* Keep the sums of a part. Whoever does the last one of its segment and key head has them all joined in the tile. */
-static bool part_is_last(mmi_tile *t, const forward *f, const place *p, int64_t piece)
+/* All parts, one after the other. What the way back needs of a tile has room for their sums. */
+static void meet_parts(mmi_tile *t, const forward *f, const place *p, int64_t piece)
 {
-    const int64_t index = p->s - f->j.a->segments, n = parts_of(f, p->s);
-    keep_part(t, f, piece);
+    const sums all = { t->dout, t->dp, t->dp + t->rows };
+    clear(all, t->rows, f->j.a->D);
+    for (int64_t part = 0; part < p->parts; part++) {
+        meet_part(t, f, p, part, piece);
+        join(&f->j, all, tile_sums(t), t->rows);
+    }
+    t->out = all.out;
+    t->m = all.m;
+    t->l = all.l;
+}
+
+/* A part that is a piece. Whoever does the last one of its segment and key head joins them all: true. */
+static bool meet_part_and_join(mmi_tile *t, const forward *f, const place *p, int64_t piece)
+{
+    const int64_t index = p->s - f->j.a->segments, rows = t->rows, D = f->j.a->D;
+    meet_part(t, f, p, p->part, piece);
+    const sums kept = part_sums(f, piece, rows);
+    memcpy(kept.out, t->out, (size_t)(rows * D) * sizeof(float));
+    memcpy(kept.m, t->m, (size_t)rows * sizeof(float));
+    memcpy(kept.l, t->l, (size_t)rows * sizeof(float));
     if (atomic_fetch_sub(&f->left[index * f->j.a->G + p->g], 1) > 1)
         return false;
-    begin_rows(t, &f->j, p->first, p->last);
-    join_parts(t, f, f->j.a->piece_first[index] + p->g * n, n);
+    clear(tile_sums(t), rows, D);
+    for (int64_t part = 0; part < p->parts; part++)
+        join(&f->j, tile_sums(t), part_sums(f, piece - p->part + part, rows), rows);
     return true;
 }
 
@@ -179,19 +219,19 @@ static void forward_piece(const forward *f, int64_t piece, int worker)
     const mmi_attention *a = f->j.a;
     const place p = place_of(f, piece);
     mmi_tile t = mmi_tile_place(&f->j, worker);
-    if (a->before && f->parts == 1)
+    if (a->before && !f->apart)
         a->before(a->arg, p.s, p.g);
-    begin_rows(&t, &f->j, p.first, p.last);
+    t.first_query = p.first;
+    mmi_tile_begin(&t, &f->j, (p.last - p.first) * f->j.heads);
     mmi_tile_load_queries(&t, &f->j, p.s, p.g, p.last - p.first);
-    for (t.first_key = p.key_first; t.first_key < p.key_last; t.first_key += MMI_TILE_KEYS) {
-        t.keys = p.key_last - t.first_key < MMI_TILE_KEYS ? p.key_last - t.first_key : MMI_TILE_KEYS;
-        if (t.few)
-            t.next = keys_after(&t, f, &p, piece);
-        mmi_tile_scores(&t, &f->j, p.s, p.g);
-        fold(&t, &f->j, p.s, p.g);
+    if (f->apart) {
+        if (!meet_part_and_join(&t, f, &p, piece))
+            return;
+    } else if (p.parts > 1) {
+        meet_parts(&t, f, &p, piece);
+    } else {
+        meet_part(&t, f, &p, 0, piece);
     }
-    if (f->parts > 1 && !part_is_last(&t, f, &p, piece))
-        return;
     finish(&t, f, p.s, p.g, p.last - p.first);
     if (a->after)
         a->after(a->arg, p.s, p.g);
@@ -228,52 +268,49 @@ bool mmi_attention_is_short(const mmi_attention *a)
     return true;
 }
 
-/* Choose how many parts keys are cut into at most: 1 where there are pieces enough, or none has many keys. */
-static void plan_parts(forward *f)
+/* Whether parts are to be pieces of their own: where there are any, too few pieces without, and room for their sums. */
+static bool are_apart(forward *f)
 {
     const mmi_attention *a = f->j.a;
-    int64_t seen = 0, rows = 0;
+    int64_t parts = 0, rows = 0;
     for (int64_t i = 0; i < a->segment_count; i++) {
         const mmi_segment *s = &a->segments[i];
-        seen = s->past + s->count > seen ? s->past + s->count : seen;
+        parts += a->G * parts_of(&f->j, s);
         rows = s->count * f->j.heads > rows ? s->count * f->j.heads : rows;
     }
-    const int64_t pieces = a->segment_count * a->G, most = pieces > 0 ? MMI_ENOUGH_PIECES / pieces : 1;
+    const int64_t pieces = a->segment_count * a->G;
     f->part_floats = rows * (a->D + 2);
-    const bool fits = MMI_ENOUGH_PIECES * f->part_floats <= mmi_gemm_panels();
-    f->parts = seen >= 2 * PART_KEYS && most > 1 && fits && mmi_attention_is_short(a) ? most : 1;
+    return pieces < MMI_ENOUGH_PIECES && parts > pieces && mmi_attention_is_short(a) &&
+           parts * f->part_floats <= mmi_gemm_panels();
 }
 
-static void forward_in_parts(forward *f)
+/* Number the pieces, all parts of a segment and key head one after the other. What is to be done before is done here:
+ * each of them needs it. */
+static void begin_parts(forward *f)
 {
     const mmi_attention *a = f->j.a;
-    atomic_int left[MMI_ENOUGH_PIECES];
     a->piece_first[0] = 0;
     for (int64_t i = 0; i < a->segment_count; i++) {
-        const int64_t n = parts_of(f, &a->segments[i]);
+        const int64_t n = parts_of(&f->j, &a->segments[i]);
         a->piece_first[i + 1] = a->piece_first[i] + a->G * n;
         for (int64_t g = 0; g < a->G; g++) {
-            atomic_init(&left[i * a->G + g], (int)n);
-            if (a->before)
+            atomic_init(&f->left[i * a->G + g], (int)n);
+            if (a->before && n > 0)
                 a->before(a->arg, &a->segments[i], g);
         }
     }
-    f->left = left;
     f->pieces = a->piece_first[a->segment_count];
-    f->group = 1;
-    f->run = mmi_pool_run_length(f->j.x->pool, f->pieces);
-    mmi_pool_run_neighbours(f->j.x->pool, f->pieces, forward_group, f);
 }
 
 void mmi_attention_forward(const mmi_exec *x, float *out, float *lse, const mmi_attention *a)
 {
-    forward f = { .j = mmi_tile_job_for(x, a), .out = out, .lse = lse };
-    plan_parts(&f);
-    if (f.parts > 1) {
-        forward_in_parts(&f);
-        return;
-    }
-    f.pieces = mmi_tile_number_pieces(a, f.j.tokens, 0);
+    atomic_int left[MMI_ENOUGH_PIECES];
+    forward f = { .j = mmi_tile_job_for(x, a), .out = out, .lse = lse, .left = left };
+    f.apart = are_apart(&f);
+    if (f.apart)
+        begin_parts(&f);
+    else
+        f.pieces = mmi_tile_number_pieces(a, f.j.tokens, 0);
     if (f.pieces == 0)
         return;
     f.group = group_of(x, a, f.pieces);

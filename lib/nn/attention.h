@@ -31,7 +31,8 @@ typedef struct mmi_attention {
     mmi_dropout dropout;  /* on the weights, after the softmax */
     bool rounded;         /* products of more than a few rows are of operands rounded to bf16 */
     /* Forward, where mmi_attention_is_short(): called for each segment and key head before its queries, keys and values
-     * are read, and after its part of out is there, on the thread that does it. NULL: nothing to do. */
+     * are read, and after its part of out is there, on a thread that does it or, before, on the caller's. NULL: nothing
+     * to do. */
     void (*before)(void *arg, const mmi_segment *segment, int64_t g);
     void (*after)(void *arg, const mmi_segment *segment, int64_t g);
     void *arg;

@@ -3,7 +3,8 @@
 #include "nn/attention.h"
 #include "nn/attention_tile.h"
 
-/* Queries meet keys in spans of so many tokens, halved until there are enough pieces. */
+/* Queries meet keys in spans of so many tokens at most, whole tiles of queries, halved until there are enough pieces.
+ */
 #define SPAN 512
 #define LEAST_SPAN 128
 
@@ -137,9 +138,12 @@ static void backward_piece(void *arg, int64_t piece, int worker)
 void mmi_attention_backward(const mmi_exec *x, float *dq, float *dk, float *dv, const float *dout, const float *out,
                             const float *lse, const mmi_attention *a)
 {
-    backward b = { mmi_tile_job_for(x, a), dq, dk, dv, dout, out, lse, SPAN, 0 };
-    while (b.span > LEAST_SPAN && mmi_tile_number_pieces(a, b.span, 0) < MMI_ENOUGH_PIECES)
-        b.span /= 2;
+    backward b = { mmi_tile_job_for(x, a), dq, dk, dv, dout, out, lse, 0, 0 };
+    int64_t tiles = SPAN / b.j.tokens;
+    while (tiles > 1 && tiles * b.j.tokens > LEAST_SPAN &&
+           mmi_tile_number_pieces(a, tiles * b.j.tokens, 0) < MMI_ENOUGH_PIECES)
+        tiles /= 2;
+    b.span = tiles * b.j.tokens;
     /* Each span of queries with its own keys, then each with those of the span before, and so on: in no run do two
      * pieces write the same dq, dk or dv, and scores are computed once. */
     for (int64_t pieces; (pieces = mmi_tile_number_pieces(a, b.span, b.apart)) > 0; b.apart++)

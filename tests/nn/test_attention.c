@@ -270,12 +270,12 @@ static const shape cached[] = {
     { 8, 2, 64, { 1, 2, 1 }, false, 400, { 399, 127, 128 } }, /* few rows, and more keys than they have in a tile */
     { 5, 1, 32, { 1, 1 }, true, 300, { 257, 20 } },
     { 4, 4, 96, { 1, 8, 5 }, true, 300, { 257, 120, 0 } },
-    { 8, 2, 64, { 1, 2 }, false, 1700, { 1698, 20 } }, /* so many keys that they are cut into parts, of some */
+    { 8, 2, 64, { 1, 2 }, false, 1700, { 1698, 20 } }, /* so many keys that they are met in parts, of some */
     { 3, 1, 5, { 1 }, true, 1100, { 1099 } },
     { 4, 4, 32, { 8, 1, 3 }, true, 1600, { 1535, 1500, 1024 } },
     { 6, 2, 10, { 30, 1 }, true, 1100, { 1070, 3 } },
-    { 8, 8, 3, { 1, 1 }, false, 1030, { 1029, 1029 } }, /* so many heads that they are not */
-    { 18, 9, 3, { 1, 1, 1 }, false, 1030, { 1029, 1, 1029 } },
+    { 8, 8, 3, { 1, 1 }, false, 1030, { 1029, 1029 } }, /* one after the other */
+    { 18, 9, 3, { 1, 1, 1 }, false, 1030, { 1029, 1, 1029 } }, /* so many heads that there are none */
 };
 enum { CACHED = sizeof cached / sizeof *cached };
 
@@ -477,6 +477,44 @@ START_TEST(short_segments_are_finished_before_and_after_by_whoever_does_them)
 }
 END_TEST
 
+static void backwards(void *user, int64_t pieces, mm_piece_fn piece, void *job)
+{
+    (void)user;
+    for (int64_t i = pieces - 1; i >= 0; i--)
+        piece(job, i, 0);
+}
+
+START_TEST(behind_a_long_text_a_sequence_has_the_same_bits_beside_any_others_and_in_any_order)
+{
+    static const shape s = { .H = 8, .G = 4, .D = 32, .lengths = { 1, 2, 1, 1, 1 }, .capacity = 2100,
+                             .past = { 1700, 2098, 5, 1023, 600 } };
+    static const int64_t together[] = { 5, 1, 3, 2 }; /* the parts of five are met one after the other, else apart */
+    test_rng rng = { 204 };
+    for (int32_t path = 0; path < 2 * mmi_path_count(); path++) {
+        attention a = prepare(&s, &rng);
+        mmi_exec x = exec_create(mmi_path_get(path / 2), 3, scratch_of(&s));
+        float *expected = NULL;
+        if (path % 2 == 1) {
+            mmi_pool_free(x.pool);
+            ck_ok(mmi_pool_create_on(backwards, NULL, 3, &x.pool));
+        }
+        for (int i = 0; i < 4; i++) {
+            mmi_attention given = as_given(&a);
+            given.segment_count = together[i];
+            mmi_attention_forward(&x, a.out, a.lse, &given);
+            if (i == 0) {
+                check_out(&a, x.k.name);
+                expected = take_copy(a.out, a.N * s.H * s.D);
+            }
+            const mmi_segment *last = &a.segment[together[i] - 1];
+            ck_assert_msg(same_bits(a.out, expected, (last->row + last->count) * s.H * s.D), "%s, %d", x.k.name, i);
+            memset(a.out, 0xFF, (size_t)(a.N * s.H * s.D) * sizeof *a.out);
+        }
+        exec_free(&x);
+    }
+}
+END_TEST
+
 START_TEST(a_segment_is_short_up_to_a_tile_of_queries)
 {
     mmi_segment segments[] = { { .count = 64 }, { .count = 1 } };
@@ -592,6 +630,7 @@ int main(void)
     tcase_add_test(tests, rows_that_see_masked_keys_only_stay_finite_both_ways);
     tcase_add_test(tests, large_scores_do_not_overflow);
     tcase_add_loop_test(tests, short_segments_are_finished_before_and_after_by_whoever_does_them, 0, 2);
+    tcase_add_test(tests, behind_a_long_text_a_sequence_has_the_same_bits_beside_any_others_and_in_any_order);
     tcase_add_test(tests, a_segment_is_short_up_to_a_tile_of_queries);
     tcase_add_test(tests, nothing_is_kept_for_backward_when_it_is_not_wanted);
     tcase_add_test(tests, scratch_memory_does_not_grow_with_the_length);

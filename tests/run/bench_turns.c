@@ -345,8 +345,8 @@ static int read_options(options *o, int argc, char **argv)
     o->what = argv[optind];
     if (!is(o, "train") && !is(o, "prefill") && !is(o, "decode") && !is(o, "batch") && !is(o, "generate"))
         die(o->what, "no such work");
-    if (!is(o, "decode") && !is(o, "batch"))
-        o->past = 0;
+    if (o->past > 0 && !is(o, "decode") && !is(o, "batch"))
+        die("-a", "is for decode and batch");
     return optind + 1;
 }
 
