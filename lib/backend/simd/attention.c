@@ -88,7 +88,7 @@ static ALWAYS_INLINE vf pairs_at(const unsigned char *array, int64_t p, int32_t 
 }
 
 /* n numbers, a multiple of 2 * VL. */
-static ALWAYS_INLINE void split(float *to, const float *from, int64_t n)
+static __attribute__((noinline)) void split(float *to, const float *from, int64_t n)
 {
     for (int64_t i = 0; i < n; i += 2 * VL) {
         vf a = vf_load(from + i), b = vf_load(from + i + VL);
