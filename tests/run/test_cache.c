@@ -461,6 +461,59 @@ START_TEST(sequences_draw_the_same_tokens_with_any_number_of_threads)
 }
 END_TEST
 
+/* The logits behind a long text and some more tokens, one by one, of the first of so many sequences: [AFTER, V]. */
+enum { LONG = 1100, AT_ONCE = 550, AFTER = 3 };
+static float *behind_a_long_text(mm_model *model, int32_t dtype, int32_t sequences, int32_t threads, const int32_t *ids)
+{
+    const int32_t V = vocab_of(model);
+    mm_context_options how = MM_CONTEXT_OPTIONS_INIT;
+    how.max_batch = sequences;
+    how.max_length = AT_ONCE;
+    how.max_context = LONG + AFTER;
+    how.threads = threads;
+    setting s = { .model = model };
+    ck_ok(mm_context_create(model, &how, &s.context));
+    ck_ok(mm_cache_create(model, sequences, LONG + AFTER, dtype, &s.cache));
+    int32_t *now = take(sequences * AT_ONCE, sizeof *now);
+    float *logits = take_floats((int64_t)AFTER * V, 0);
+    for (int32_t at = 0; at < LONG + AFTER;) {
+        const int32_t length = at < LONG ? AT_ONCE : 1;
+        for (int32_t i = 0; i < sequences; i++)
+            for (int32_t t = 0; t < length; t++)
+                now[i * length + t] = ids[(at + t + 7 * i) % LONG];
+        mm_output out;
+        feed(&s, s.cache, now, sequences, length, &out);
+        if (at >= LONG)
+            memcpy(logits + (size_t)(at - LONG) * (size_t)V, out.last_logits.data, (size_t)V * sizeof *logits);
+        at += length;
+    }
+    mm_cache_free(s.cache);
+    mm_context_free(s.context);
+    return logits;
+}
+
+START_TEST(behind_a_long_text_bits_are_the_same_on_any_threads_and_beside_other_sequences)
+{
+    static const char long_texts[] = "{\"model_type\":\"minimind\",\"hidden_size\":64,\"num_hidden_layers\":2,"
+                                     "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":32,"
+                                     "\"vocab_size\":67,\"intermediate_size\":96,\"max_position_embeddings\":2048}";
+    test_rng rng = { 910 };
+    mm_model *exact = model_of(long_texts, 5), *model;
+    ck_ok(mm_model_quantize(exact, MM_Q8_0, &model));
+    int32_t ids[LONG];
+    for (int i = 0; i < LONG; i++)
+        ids[i] = (int32_t)rng_between(&rng, 0, vocab_of(model) - 1);
+    const float *expected = behind_a_long_text(model, dtypes[_i], 1, 1, ids);
+    for (int32_t sequences = 1; sequences <= 8; sequences += 7) /* two, and sixteen key heads */
+        for (int32_t threads = 1; threads <= 3; threads++)
+            ck_assert_msg(same_bits(behind_a_long_text(model, dtypes[_i], sequences, threads, ids), expected,
+                                    AFTER * vocab_of(model)),
+                          "%s, %d sequences on %d threads", mm_dtype_name(dtypes[_i]), (int)sequences, (int)threads);
+    mm_model_free(model);
+    mm_model_free(exact);
+}
+END_TEST
+
 START_TEST(the_contexts_own_cache_is_of_the_dtype_that_was_asked_for)
 {
     mm_model *model = model_of(wide_heads, 3), *odd = tiny_model(0, 1);
@@ -509,6 +562,8 @@ int main(void)
     tcase_add_test(tests, a_damaged_file_is_told_from_a_cache);
     tcase_add_loop_test(tests, many_samples_of_one_prompt_are_each_what_they_are_alone, 0, DTYPES);
     tcase_add_loop_test(tests, sequences_draw_the_same_tokens_with_any_number_of_threads, 0, 2);
+    tcase_add_loop_test(tests, behind_a_long_text_bits_are_the_same_on_any_threads_and_beside_other_sequences, 0,
+                        DTYPES);
     tcase_add_test(tests, the_contexts_own_cache_is_of_the_dtype_that_was_asked_for);
     return run_suite(suite);
 }
