@@ -3,8 +3,7 @@
 #include "nn/attention.h"
 #include "nn/attention_tile.h"
 
-/* Queries meet keys in spans of so many tokens at most, whole tiles of queries, halved until there are enough pieces.
- */
+/* Queries meet keys in spans of so many tokens at most, whole tiles of queries, halved until pieces are enough. */
 #define SPAN 512
 #define LEAST_SPAN 128
 
@@ -12,8 +11,8 @@ typedef struct backward {
     mmi_tile_job j;
     float *dq, *dk, *dv;
     const float *dout, *out, *lse;
-    int64_t span;  /* tokens */
-    int64_t apart; /* queries lie so many spans behind the keys they meet */
+    int64_t span;   /* tokens */
+    int64_t behind; /* so many spans lie queries behind the keys they meet */
 } backward;
 
 /* s = p = exp(s - lse), then dp = the scores' gradient p * (dp - delta). Keys a row can't see get 0. */
@@ -82,7 +81,7 @@ static void load_backward_rows(mmi_tile *t, const backward *b, const mmi_segment
     int64_t D = a->D, width = a->H * D;
     mmi_tile_load_queries(t, &b->j, s, g, tokens);
     mmi_tile_load(t->dout, b->dout, width, &b->j, s, g, t->first_query, tokens);
-    if (b->apart > 0) /* they have met later keys */
+    if (b->behind > 0) /* they have met later keys */
         mmi_tile_load(t->out, b->dq, a->ldq, &b->j, s, g, t->first_query, tokens);
     else
         memset(t->out, 0, (size_t)(t->rows * D) * sizeof(float));
@@ -115,7 +114,7 @@ static void backward_queries(mmi_tile *t, const backward *b, const mmi_segment *
     mmi_tile_store(b->dq, b->j.a->ldq, t->out, &b->j, s, g, first, last - first);
 }
 
-/* A piece: one segment, one key head, one span of queries with the span of keys that lies `apart` spans before. */
+/* A piece: one segment, one key head, one span of queries with the span of keys that lies `behind` spans before. */
 static void backward_piece(void *arg, int64_t piece, int worker)
 {
     const backward *b = arg;
@@ -123,9 +122,9 @@ static void backward_piece(void *arg, int64_t piece, int worker)
     int64_t index = mmi_tile_segment_of(a, piece), local = piece - a->piece_first[index], g = local % a->G;
     const mmi_segment *s = &a->segments[index];
     int64_t first, last, key_first, key_last;
-    mmi_piece_rows(b->apart + local / a->G, b->span, s->count, &first, &last);
+    mmi_piece_rows(b->behind + local / a->G, b->span, s->count, &first, &last);
     mmi_piece_rows(local / a->G, b->span, s->count, &key_first, &key_last);
-    for (int64_t i = key_first; i < key_last && b->apart == 0; i++) {
+    for (int64_t i = key_first; i < key_last && b->behind == 0; i++) {
         memset(b->dk + (s->row + i) * a->ldk + g * a->head_stride, 0, (size_t)a->D * sizeof(float));
         memset(b->dv + (s->row + i) * a->ldk + g * a->head_stride, 0, (size_t)a->D * sizeof(float));
     }
@@ -146,6 +145,6 @@ void mmi_attention_backward(const mmi_exec *x, float *dq, float *dk, float *dv, 
     b.span = tiles * b.j.tokens;
     /* Each span of queries with its own keys, then each with those of the span before, and so on: in no run do two
      * pieces write the same dq, dk or dv, and scores are computed once. */
-    for (int64_t pieces; (pieces = mmi_tile_number_pieces(a, b.span, b.apart)) > 0; b.apart++)
+    for (int64_t pieces; (pieces = mmi_tile_number_pieces(a, b.span, b.behind)) > 0; b.behind++)
         mmi_pool_run(x->pool, pieces, backward_piece, &b);
 }
