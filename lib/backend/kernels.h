@@ -156,9 +156,10 @@ typedef struct mmi_kernels {
     /* --- Products with weights in blocks: K a multiple of 32 --- */
 
     /* Numbers [first, first + count), both multiples of 32, of a row of K numbers for gemm_blocks: K signed bytes q, K /
-     * 32 float32 scales, K / 32 int32 sums of a block's q (mmi_quantized_row() bytes, at a multiple of 4). A block's
-     * scale is its largest magnitude / 127, q to nearest, ties to even; the scale is NaN and q is 0 where the block
-     * holds a NaN or an infinity. */
+     * 32 float32 scales, K / 32 int32 -8 · Σ q of a block and K / 32 int32 -128 · Σ q (mmi_quantized_row() bytes, at a
+     * multiple of 4): weights of q4_0 and q8_0 that are made unsigned, w + 8 and w + 128, are made good by those. A
+     * block's scale is its largest magnitude / 127, q to nearest, ties to even; the scale is NaN and q is 0 where the
+     * block holds a NaN or an infinity. */
     void (*quantize)(void *row, int64_t K, const float *x, int64_t first, int64_t count);
     /* y[M, N] = x[M, K] · W[N, K]ᵀ; x by quantize(), row behind row, W q8_0 or q4_0 in strips (strips.h), from the
      * beginning of one. Within a block the sum is exact, in integers; over blocks, in their order, it is float32: sum =
@@ -191,7 +192,7 @@ typedef struct mmi_kernels {
 
 static inline int64_t mmi_quantized_row(int64_t K)
 {
-    return K + K / 32 * (int64_t)(sizeof(float) + sizeof(int32_t));
+    return K + K / 32 * (int64_t)(sizeof(float) + 2 * sizeof(int32_t));
 }
 
 /* Whether so many rows meet weights in blocks as bf16 numbers. */

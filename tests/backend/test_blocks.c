@@ -135,7 +135,7 @@ END_TEST
 typedef struct one_row {
     int8_t q[MMI_BLOCK];
     float scale;
-    int32_t total;
+    int32_t times_8, times_128;
 } one_row;
 
 START_TEST(zeros_and_the_tiniest_numbers_become_finite)

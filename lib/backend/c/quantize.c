@@ -109,16 +109,18 @@ void mmi_c_quantize(void *row, int64_t K, const float *x, int64_t first, int64_t
 {
     int8_t *numbers = row;
     float *scales = (float *)(void *)(numbers + K);
-    int32_t *totals = (int32_t *)(void *)(scales + K / MMI_BLOCK);
+    int32_t *times_8 = (int32_t *)(void *)(scales + K / MMI_BLOCK), *times_128 = times_8 + K / MMI_BLOCK;
     numbers += first;
     for (int64_t b = first / MMI_BLOCK; b < (first + count) / MMI_BLOCK; b++, x += MMI_BLOCK, numbers += MMI_BLOCK) {
         scales[b] = fabsf(extreme(x)) / 127.0f;
         float factor = inverse(scales[b]);
-        totals[b] = 0;
+        int32_t total = 0;
         for (int i = 0; i < MMI_BLOCK; i++) {
             numbers[i] = factor > 0 ? (int8_t)rintf(x[i] * factor) : 0;
-            totals[b] += numbers[i];
+            total += numbers[i];
         }
+        times_8[b] = -8 * total;
+        times_128[b] = -128 * total;
     }
 }
 

@@ -50,8 +50,14 @@ static ALWAYS_INLINE int32_t total_of(__m256i bytes)
     return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 1)));
 }
 
-/* One block, as kernels.h has it. */
-static ALWAYS_INLINE void quantize_block(unsigned char *numbers, float *scale_out, int32_t *total, const float *x)
+/* Where block after block of a row goes, as kernels.h has it. */
+typedef struct quantized {
+    unsigned char *numbers;
+    float *scales;
+    int32_t *times_8, *times_128;
+} quantized;
+
+static ALWAYS_INLINE void quantize_block(quantized to, const float *x)
 {
     __m256 v[4], most = _mm256_setzero_ps();
     for (int i = 0; i < 4; i++) {
@@ -64,9 +70,11 @@ static ALWAYS_INLINE void quantize_block(unsigned char *numbers, float *scale_ou
         scale = NAN;
         bytes = _mm256_setzero_si256();
     }
-    _mm256_storeu_si256((void *)numbers, bytes);
-    *scale_out = scale;
-    *total = total_of(bytes);
+    const int32_t total = total_of(bytes);
+    _mm256_storeu_si256((void *)to.numbers, bytes);
+    *to.scales = scale;
+    *to.times_8 = -8 * total;
+    *to.times_128 = -128 * total;
 }
 
 #define TOGETHER 4
@@ -87,7 +95,7 @@ static ALWAYS_INLINE __m128i sums_across(const __m256i v[TOGETHER])
 }
 
 /* TOGETHER blocks: their scales and totals are made side by side. False: one of them is not finite. */
-static ALWAYS_INLINE bool quantize_together(unsigned char *numbers, float *scales, int32_t *totals, const float *x)
+static ALWAYS_INLINE bool quantize_together(quantized to, const float *x)
 {
     const __m256i magnitude = _mm256_set1_epi32(0x7FFFFFFF); /* magnitudes are ordered as their bits are */
     __m256i most[TOGETHER], sums[TOGETHER];
@@ -105,7 +113,7 @@ static ALWAYS_INLINE bool quantize_together(unsigned char *numbers, float *scale
     __m128 scale = _mm_div_ps(_mm_castsi128_ps(largest), _mm_set1_ps(127.0f));
     __m128 factor = _mm_and_ps(_mm_cmpge_ps(scale, _mm_set1_ps(FLT_MIN)), _mm_div_ps(_mm_set1_ps(1.0f), scale));
     float factors[TOGETHER];
-    _mm_storeu_ps(scales, scale);
+    _mm_storeu_ps(to.scales, scale);
     _mm_storeu_ps(factors, factor);
     UNROLL
     for (int j = 0; j < TOGETHER; j++) {
@@ -113,27 +121,33 @@ static ALWAYS_INLINE bool quantize_together(unsigned char *numbers, float *scale
         for (int i = 0; i < 4; i++)
             v[i] = _mm256_loadu_ps(x + j * MMI_BLOCK + 8 * i);
         __m256i bytes = bytes_of(v, _mm256_set1_ps(factors[j]));
-        _mm256_storeu_si256((void *)(numbers + j * MMI_BLOCK), bytes);
+        _mm256_storeu_si256((void *)(to.numbers + j * MMI_BLOCK), bytes);
         sums[j] = sums_of_fours(bytes);
     }
-    _mm_storeu_si128((void *)totals, sums_across(sums));
+    const __m128i times_8 = _mm_slli_epi32(_mm_sub_epi32(_mm_setzero_si128(), sums_across(sums)), 3);
+    _mm_storeu_si128((void *)to.times_8, times_8);
+    _mm_storeu_si128((void *)to.times_128, _mm_slli_epi32(times_8, 4));
     return true;
+}
+
+static ALWAYS_INLINE quantized place_of(void *row, int64_t K, int64_t b)
+{
+    unsigned char *numbers = row;
+    float *scales = (float *)(void *)(numbers + K);
+    int32_t *times_8 = (int32_t *)(void *)(scales + K / MMI_BLOCK), *times_128 = times_8 + K / MMI_BLOCK;
+    return (quantized){ numbers + b * MMI_BLOCK, scales + b, times_8 + b, times_128 + b };
 }
 
 void SIMD(quantize)(void *row, int64_t K, const float *x, int64_t first, int64_t count)
 {
-    const int64_t blocks = count / MMI_BLOCK;
-    unsigned char *numbers = (unsigned char *)row + first;
-    float *scales = (float *)(void *)((unsigned char *)row + K) + first / MMI_BLOCK;
-    int32_t *totals = (int32_t *)(void *)(scales + K / MMI_BLOCK);
-    for (int64_t b = 0; b < blocks;) {
-        if (blocks - b >= TOGETHER &&
-            quantize_together(numbers + b * MMI_BLOCK, scales + b, totals + b, x + b * MMI_BLOCK)) {
+    for (int64_t b = first / MMI_BLOCK, end = b + count / MMI_BLOCK; b < end;) {
+        if (end - b >= TOGETHER && quantize_together(place_of(row, K, b), x)) {
             b += TOGETHER;
+            x += TOGETHER * MMI_BLOCK;
             continue;
         }
-        for (int64_t end = blocks - b < TOGETHER ? blocks : b + TOGETHER; b < end; b++)
-            quantize_block(numbers + b * MMI_BLOCK, scales + b, totals + b, x + b * MMI_BLOCK);
+        for (int64_t few = end - b < TOGETHER ? end : b + TOGETHER; b < few; b++, x += MMI_BLOCK)
+            quantize_block(place_of(row, K, b), x);
     }
 }
 

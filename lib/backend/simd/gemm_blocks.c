@@ -41,7 +41,7 @@ _Static_assert(MOST_SUMS >= STREAM_ROWS * STREAMS * STRIP_VECS, "the sums of the
  * for all of these rows where that takes instructions: of q4_0 from X_ROWS on, of q8_0 from LEAST_ROWS on, since fewer
  * lose more by reading memory without multiplying. */
 #define MOST_BLOCKS 16
-#define WIDENS(dtype) ((dtype) == MM_Q4_0 || BEGINS)
+#define WIDENS(dtype) ((dtype) == MM_Q4_0 || UNSIGNED_BYTES)
 #define LEAST_ROWS(dtype) ((dtype) == MM_Q4_0 ? X_ROWS : 4 * X_ROWS)
 #define WIDE_LINES (MMI_BLOCK / 4)
 typedef struct wide_block {
@@ -153,32 +153,14 @@ static ALWAYS_INLINE void add_step(vs s[MOST_SUMS], const vb w[MOST_SUMS], const
     }
 }
 
-/* What the sums of X_ROWS rows begin with in each block: made here and read as vectors of the same number, since the
- * units that multiply would have to make those. */
-typedef struct beginnings {
-    int32_t of[X_ROWS][MOST_BLOCKS];
-} beginnings;
-
-/* One copy of the code is enough. */
-static __attribute__((noinline)) void begin_blocks(beginnings *to, const part *t, int32_t dtype)
-{
-    const int64_t distance = mmi_quantized_row(t->K), blocks = t->K / MMI_BLOCK;
-    const unsigned char *totals = t->x + t->K + blocks * 4 + t->first * 4;
-    for (int i = 0; i < X_ROWS; i++, totals += distance)
-        for (int64_t b = 0; b < t->blocks; b++)
-            to->of[i][b] = vs_beginning(four_bytes(totals + b * 4), dtype);
-}
-
-/* sum [rows, strips, MMI_STRIP] += block b of `rows` rows of x · the strips', which are a panel or not; `begin` is NULL
- * or that of these rows. */
+/* sum [rows, strips, MMI_STRIP] += block b of `rows` rows of x · the strips', which are a panel or not. */
 static ALWAYS_INLINE void multiply_block(float *sum, const part *t, int64_t b, offsets at, const int rows,
-                                         const int strips, int32_t dtype, const bool panel, const bool wide,
-                                         const beginnings *begin)
+                                         const int strips, int32_t dtype, const bool panel, const bool wide)
 {
     const int vecs = strips * STRIP_VECS, lines = (int)mmi_strip_lines(dtype);
     const int64_t distance = mmi_quantized_row(t->K), blocks = t->K / MMI_BLOCK;
     const unsigned char *numbers = t->x + b * MMI_BLOCK;
-    const unsigned char *scales = t->x + t->K + b * 4, *totals = scales + blocks * 4;
+    const unsigned char *scales = t->x + t->K + b * 4, *sums = scales + (dtype == MM_Q4_0 ? 1 : 2) * blocks * 4;
     vs s[MOST_SUMS];
     if (!panel) { /* used last, but come first: see strips.h */
         UNROLL
@@ -189,8 +171,7 @@ static ALWAYS_INLINE void multiply_block(float *sum, const part *t, int64_t b, o
     for (int i = 0; i < rows; i++) {
         UNROLL
         for (int j = 0; j < vecs; j++)
-            s[i * vecs + j] =
-                vs_set(begin ? begin->of[i][b - t->first] : vs_beginning(four_bytes(totals + i * distance), dtype));
+            s[i * vecs + j] = vs_begin(sums + i * distance);
     }
     UNROLL
     for (int line = 0; line < lines; line++) {
@@ -224,7 +205,7 @@ static ALWAYS_INLINE void multiply_block(float *sum, const part *t, int64_t b, o
         UNROLL
         for (int j = 0; j < vecs; j++) {
             float *to = sum + (i * vecs + j) * VL;
-            vf exact = vs_end(s[i * vecs + j], four_bytes(totals + i * distance), dtype);
+            vf exact = vs_end(s[i * vecs + j], sums + i * distance, dtype);
             vf_store(to, vf_fma(vf_mul(w_scales[j], vf_set(scale)), exact, vf_load(to)));
         }
     }
@@ -255,10 +236,6 @@ static __attribute__((noinline)) void copy_sums(float *sum, const part *t, int r
 static ALWAYS_INLINE void multiply_part(part *t, const int rows, const int strips, int64_t apart, int64_t cols,
                                         int32_t dtype, const bool panel, const bool wide)
 {
-    beginnings begin;
-    const bool begins = BEGINS && panel && rows == X_ROWS;
-    if (begins)
-        begin_blocks(&begin, t, dtype);
     _Alignas(64) float sum[MOST_SUMS * VL];
     UNROLL
     for (int i = 0; i < rows * strips * STRIP_VECS; i++)
@@ -268,7 +245,7 @@ static ALWAYS_INLINE void multiply_part(part *t, const int rows, const int strip
     const int64_t blocks = t->K / MMI_BLOCK;
     for (int64_t b = t->first, end = b + t->blocks; b < end; b++) {
         const offsets at = offsets_of(b, blocks, dtype);
-        multiply_block(sum, t, b, at, rows, strips, dtype, panel, wide, begins ? &begin : NULL);
+        multiply_block(sum, t, b, at, rows, strips, dtype, panel, wide);
         if (panel)
             fetch_rest(&t->ahead, (int)mmi_strip_lines(dtype));
         else if (strips == 1) /* several are streams that the hardware follows */

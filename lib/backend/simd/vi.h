@@ -4,12 +4,12 @@
  *     vb                        4 · VL bytes of a strip's line (strips.h), or vb_set(): four of x, VL times
  *     vb_bytes(w)               a line of q8_0 as weights; vb_low(w), vb_high(w): one of q4_0, from either half of its
  *                               bytes
- *     vs_set(vs_beginning(total))   the sums of a block before its first numbers; 0 unless BEGINS
+ *     vs_begin(offset)          the sums of a block before its first numbers
  *     vs_dot(s, w, x)           add four products to each
- *     vs_end(s, total)          the exact sums as floats
+ *     vs_end(s, offset)         the exact sums as floats
  *
- * `total` is the sum of the block's numbers of x: weights that have been made larger, to be unsigned, give Σ (w +
- * offset) x = Σ w x + offset · Σ x. `dtype` is a constant wherever these are used. */
+ * Weights that have been made larger, to be unsigned, give Σ (w + 8) x = Σ w x + 8 · Σ x, or 128 for 8. `offset` is
+ * where the quantized row has what that is too much, with a minus. `dtype` is a constant wherever these are used. */
 #ifndef MMI_BACKEND_SIMD_VI_H
 #define MMI_BACKEND_SIMD_VI_H
 
@@ -54,10 +54,6 @@ static ALWAYS_INLINE vs vs_set(int32_t x)
 {
     return _mm512_set1_epi32(x);
 }
-static ALWAYS_INLINE vs vs_sub(vs a, vs b)
-{
-    return _mm512_sub_epi32(a, b);
-}
 static ALWAYS_INLINE vf vs_float(vs s)
 {
     return _mm512_cvtepi32_ps(s);
@@ -88,10 +84,6 @@ static ALWAYS_INLINE vs vs_set(int32_t x)
 {
     return _mm256_set1_epi32(x);
 }
-static ALWAYS_INLINE vs vs_sub(vs a, vs b)
-{
-    return _mm256_sub_epi32(a, b);
-}
 static ALWAYS_INLINE vf vs_float(vs s)
 {
     return _mm256_cvtepi32_ps(s);
@@ -100,7 +92,6 @@ static ALWAYS_INLINE vf vs_float(vs s)
 
 #if ISA_IS(vnni) || ISA_IS(avxvnni)
 
-#define WEIGHT_OFFSET(dtype) ((dtype) == MM_Q8_0 ? 128 : 8)
 #if ISA_IS(vnni)
 #define vb_xor _mm512_xor_si512
 #define vb_all _mm512_set1_epi8
@@ -117,19 +108,19 @@ static ALWAYS_INLINE vb vb_bytes(vb w)
 {
     return vb_xor(w, vb_all((char)0x80));
 }
-#define BEGINS 1
-static ALWAYS_INLINE int32_t vs_beginning(int32_t total, int32_t dtype)
+#define UNSIGNED_BYTES 1
+static ALWAYS_INLINE vs vs_begin(const void *offset)
 {
-    return -WEIGHT_OFFSET(dtype) * total;
+    return vs_set(four_bytes(offset));
 }
 static ALWAYS_INLINE vs vs_dot(vs s, vb w, vb x, int32_t dtype)
 {
     (void)dtype;
     return vs_add_fours(s, w, x);
 }
-static ALWAYS_INLINE vf vs_end(vs s, int32_t total, int32_t dtype)
+static ALWAYS_INLINE vf vs_end(vs s, const void *offset, int32_t dtype)
 {
-    (void)total, (void)dtype;
+    (void)offset, (void)dtype;
     return vs_float(s);
 }
 
@@ -138,16 +129,15 @@ static ALWAYS_INLINE vf vs_end(vs s, int32_t total, int32_t dtype)
 /* Without an instruction for it, two unsigned and two signed bytes make one sum of 16 bits. q8_0: with |w| as the
  * unsigned ones, and x taking the sign, two products are below 2^15, and are widened at once. q4_0: with w + 8, at most
  * 15, all 16 products of a block's lane (16 · 15 · 127 < 2^15) are added up first. */
-#define WEIGHT_OFFSET(dtype) ((dtype) == MM_Q8_0 ? 0 : 8)
 static ALWAYS_INLINE vb vb_bytes(vb w)
 {
     return w;
 }
-#define BEGINS 0
-static ALWAYS_INLINE int32_t vs_beginning(int32_t total, int32_t dtype)
+#define UNSIGNED_BYTES 0
+static ALWAYS_INLINE vs vs_begin(const void *offset)
 {
-    (void)total, (void)dtype;
-    return 0;
+    (void)offset;
+    return vs_set(0);
 }
 #if ISA_IS_AVX512
 static ALWAYS_INLINE vs vs_add(vs a, vs b)
@@ -206,11 +196,11 @@ static ALWAYS_INLINE vs vs_dot(vs s, vb w, vb x, int32_t dtype)
         return vs_add(s, vs_widen(vs_pairs(vb_abs(w), vb_sign(x, w))));
     return vs_add_halves(s, vs_pairs(w, x));
 }
-static ALWAYS_INLINE vf vs_end(vs s, int32_t total, int32_t dtype)
+static ALWAYS_INLINE vf vs_end(vs s, const void *offset, int32_t dtype)
 {
     if (dtype == MM_Q8_0)
         return vs_float(s);
-    return vs_float(vs_sub(vs_widen(s), vs_set(WEIGHT_OFFSET(dtype) * total)));
+    return vs_float(vs_add(vs_widen(s), vs_set(four_bytes(offset))));
 }
 
 #endif
@@ -249,11 +239,11 @@ static ALWAYS_INLINE vs vs_set(int32_t x)
 {
     return vdupq_n_s32(x);
 }
-#define BEGINS 0
-static ALWAYS_INLINE int32_t vs_beginning(int32_t total, int32_t dtype)
+#define UNSIGNED_BYTES 0
+static ALWAYS_INLINE vs vs_begin(const void *offset)
 {
-    (void)total, (void)dtype;
-    return 0;
+    (void)offset;
+    return vs_set(0);
 }
 static ALWAYS_INLINE vs vs_dot(vs s, vb w, vb x, int32_t dtype)
 {
@@ -265,9 +255,9 @@ static ALWAYS_INLINE vs vs_dot(vs s, vb w, vb x, int32_t dtype)
     return vaddq_s32(s, vpaddq_s32(low, vpaddlq_s16(vmull_high_s8(w, x))));
 #endif
 }
-static ALWAYS_INLINE vf vs_end(vs s, int32_t total, int32_t dtype)
+static ALWAYS_INLINE vf vs_end(vs s, const void *offset, int32_t dtype)
 {
-    (void)total, (void)dtype;
+    (void)offset, (void)dtype;
     return vcvtq_f32_s32(s);
 }
 
