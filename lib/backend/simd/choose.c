@@ -80,13 +80,28 @@ static ALWAYS_INLINE uint32_t between(vf x, vf low, vf high)
 #endif
 }
 
+/* Those of i to i + VL - 1 whose bits are set; how many. May write VL numbers. */
+static ALWAYS_INLINE int64_t put_indices(int32_t *at, int64_t i, uint32_t bits)
+{
+#if ISA_IS_AVX512
+    const __m512i first = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i all = _mm512_add_epi32(first, _mm512_set1_epi32((int32_t)i));
+    _mm512_storeu_si512(at, _mm512_maskz_compress_epi32((__mmask16)bits, all));
+    return __builtin_popcount(bits);
+#else
+    int64_t count = 0;
+    for (; bits; bits &= bits - 1)
+        at[count++] = (int32_t)i + __builtin_ctz(bits);
+    return count;
+#endif
+}
+
 int64_t SIMD(find)(int32_t *at, const float *x, float low, float high, int64_t n, int64_t most)
 {
     const vf from_here = vf_set(low), to_here = vf_set(high);
     int64_t count = 0, i = 0;
     for (; i + VL <= n && count <= most; i += VL)
-        for (uint32_t bits = between(vf_load(x + i), from_here, to_here); bits; bits &= bits - 1)
-            at[count++] = (int32_t)i + __builtin_ctz(bits);
+        count += put_indices(at + count, i, between(vf_load(x + i), from_here, to_here));
     for (; i < n && count <= most; i++)
         if (x[i] >= low && x[i] <= high)
             at[count++] = (int32_t)i;
