@@ -88,7 +88,7 @@ typedef struct mm_workload {
     int32_t max_length;     /**< tokens per sequence and pass */
     int32_t max_context;    /**< tokens per sequence with the cached ones; 0: max_length */
     int32_t outputs;        /**< MM_OUT_… */
-    int32_t threads;        /**< 0: one per processor */
+    int32_t threads;        /**< 0: as a context has them */
     int32_t optimizer;      /**< 1: with AdamW's two moments; 2: with Muon */
     int32_t cache_sequences; /**< sequences in the cache, 0: none */
     int32_t cache_capacity; /**< tokens per cached sequence */

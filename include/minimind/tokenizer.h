@@ -82,7 +82,7 @@ MM_API mm_status mm_encode(const mm_tokenizer *tokenizer, const char *text, size
  * Many texts to ids, across threads; each as mm_encode() would do it alone.
  *
  * @param texts     [count], of lengths[i] bytes each.
- * @param threads   At most so many; 0: one per processor.
+ * @param threads   At most so many; 0: as many as a context has (mm_context_options.threads).
  * @param ids       Room for `capacity` ids, those of all texts one after another; NULL with capacity 0 only counts.
  * @param starts    [count + 1], set: the ids of text i are ids[starts[i]] … ids[starts[i + 1] - 1]. Also set when they did
  *                  not fit.

@@ -8,8 +8,9 @@
 #include <unistd.h>
 
 #include "base/files.h"
+#include "base/quota.h"
 
-int mmi_processor_count(void)
+static int allowed_processors(void)
 {
 #ifdef CPU_COUNT
     cpu_set_t set;
@@ -18,6 +19,12 @@ int mmi_processor_count(void)
 #endif
     long n = sysconf(_SC_NPROCESSORS_ONLN);
     return n > 0 ? (int)n : 1;
+}
+
+int mmi_processor_count(void)
+{
+    const int allowed = allowed_processors(), quota = mmi_processor_quota("");
+    return quota > 0 && quota < allowed ? quota : allowed;
 }
 
 double mmi_spent_on_thread(void)

@@ -2,7 +2,7 @@
 #ifndef MMI_BASE_PROCESSOR_H
 #define MMI_BASE_PROCESSOR_H
 
-/* Processors this process may run on. */
+/* Processors this process may run on, but no more than it is given time of (quota.h). */
 int mmi_processor_count(void);
 
 /* The one that this thread is on at this moment, from 0; -1 where the system does not say. */
