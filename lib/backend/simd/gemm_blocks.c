@@ -160,7 +160,7 @@ static ALWAYS_INLINE void multiply_block(float *sum, const part *t, int64_t b, o
     const int vecs = strips * STRIP_VECS, lines = (int)mmi_strip_lines(dtype);
     const int64_t distance = mmi_quantized_row(t->K), blocks = t->K / MMI_BLOCK;
     const unsigned char *numbers = t->x + b * MMI_BLOCK;
-    const unsigned char *scales = t->x + t->K + b * 4, *sums = scales + (dtype == MM_Q4_0 ? 1 : 2) * blocks * 4;
+    const unsigned char *scales = t->x + t->K + b * 4, *offset = scales + (dtype == MM_Q4_0 ? 1 : 2) * blocks * 4;
     vs s[MOST_SUMS];
     if (!panel) { /* used last, but come first: see strips.h */
         UNROLL
@@ -171,7 +171,7 @@ static ALWAYS_INLINE void multiply_block(float *sum, const part *t, int64_t b, o
     for (int i = 0; i < rows; i++) {
         UNROLL
         for (int j = 0; j < vecs; j++)
-            s[i * vecs + j] = vs_begin(sums + i * distance);
+            s[i * vecs + j] = vs_begin(offset + i * distance);
     }
     UNROLL
     for (int line = 0; line < lines; line++) {
@@ -205,7 +205,7 @@ static ALWAYS_INLINE void multiply_block(float *sum, const part *t, int64_t b, o
         UNROLL
         for (int j = 0; j < vecs; j++) {
             float *to = sum + (i * vecs + j) * VL;
-            vf exact = vs_end(s[i * vecs + j], sums + i * distance, dtype);
+            vf exact = vs_end(s[i * vecs + j], offset + i * distance, dtype);
             vf_store(to, vf_fma(vf_mul(w_scales[j], vf_set(scale)), exact, vf_load(to)));
         }
     }

@@ -2,8 +2,8 @@
  * four of a row of x, one 32-bit sum per row of W. vf.h has the floats.
  *
  *     vb                        4 · VL bytes of a strip's line (strips.h), or vb_set(): four of x, VL times
- *     vb_bytes(w)               a line of q8_0 as weights; vb_low(w), vb_high(w): one of q4_0, from either half of its
- *                               bytes
+ *     vb_bytes(w)               a line of q8_0 as weights, for which it is changed if UNSIGNED_BYTES; vb_low(w),
+ *                               vb_high(w): one of q4_0, from either half of its bytes
  *     vs_begin(offset)          the sums of a block before its first numbers
  *     vs_dot(s, w, x)           add four products to each
  *     vs_end(s, offset)         the exact sums as floats
