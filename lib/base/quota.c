@@ -18,14 +18,14 @@
 typedef struct lines {
     int fd;
     size_t from, to; /* of what has been read */
-    char read[PATH_MAX];
+    char text[PATH_MAX];
 } lines;
 
 static bool open_lines(lines *l, const char *root, const char *path)
 {
     char full[PATH_MAX];
     const int length = snprintf(full, sizeof full, "%s%s", root, path);
-    l->fd = length >= 0 && (size_t)length < sizeof full ? open(full, O_RDONLY | O_CLOEXEC) : -1;
+    l->fd = length >= 0 && (size_t)length < sizeof full ? open(full, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
     l->from = l->to = 0;
     return l->fd >= 0;
 }
@@ -33,26 +33,27 @@ static bool open_lines(lines *l, const char *root, const char *path)
 /* Move what is left to the beginning and read on behind it; false at the end, and where there is no room. */
 static bool read_more(lines *l)
 {
-    memmove(l->read, l->read + l->from, l->to - l->from);
+    memmove(l->text, l->text + l->from, l->to - l->from);
     l->to -= l->from;
     l->from = 0;
-    const size_t room = sizeof l->read - 1 - l->to;
-    const ssize_t got = room > 0 ? read(l->fd, l->read + l->to, room) : 0;
+    const size_t room = sizeof l->text - 1 - l->to;
+    const ssize_t got = room > 0 ? read(l->fd, l->text + l->to, room) : 0;
     l->to += got > 0 ? (size_t)got : 0;
     return got > 0;
 }
 
-/* The next line, or NULL. Of one that is too long, as other file systems' may be, there are several. */
+/* The next line, or NULL. Of one that is too long there are several: that is another file system's, whose options come
+ * last and have no spaces, so that none of them looks like a mount. */
 static char *next_line(lines *l)
 {
     char *end;
-    while (!(end = memchr(l->read + l->from, '\n', l->to - l->from)) && read_more(l)) {}
-    char *line = l->read + l->from;
+    while (!(end = memchr(l->text + l->from, '\n', l->to - l->from)) && read_more(l)) {}
+    char *line = l->text + l->from;
     if (!end && l->from == l->to)
         return NULL;
     if (!end)
-        end = l->read + l->to;
-    l->from = (size_t)(end - l->read) + (end < l->read + l->to);
+        end = l->text + l->to;
+    l->from = (size_t)(end - l->text) + (end < l->text + l->to);
     *end = '\0'; /* there is room for one behind all that is read */
     return line;
 }
@@ -143,15 +144,25 @@ static int smaller(int a, int b)
     return a == 0 || (b > 0 && b < a) ? b : a;
 }
 
-/* The smallest of a group and all above it, up to where the hierarchy is mounted. `top` is the group that is mounted
- * there, not the topmost one in a container that sees the names of its host. */
+/* A path that begins with "/..", the component, is outside of what a namespace shows. */
+static bool goes_up(const char *path)
+{
+    return strncmp(path, "/..", 3) == 0 && (path[3] == '/' || path[3] == '\0');
+}
+
+/* The smallest of a group and all above it, up to where the hierarchy is mounted, which may be from a group of its own
+ * on: with `top` "/docker/abc" at `mount`, the group "/docker/abc/in" is `mount`/in, and `mount` the last one above it.
+ * A mount from another group on says nothing about this one. Only a `top` of nothing but "/.." is above it for sure,
+ * and what lies between them has no name here. */
 static int quota_up(const char *root, const char *mount, const char *top, const char *group, bool v2)
 {
     char directory[PATH_MAX];
     const size_t shared = strcmp(top, "/") == 0 ? 0 : strlen(top);
     const bool below = strncmp(group, top, shared) == 0 && (group[shared] == '/' || group[shared] == '\0');
-    const bool inside = below && strncmp(group + shared, "/..", 3) != 0; /* what is outside has no name here */
-    const int length = snprintf(directory, sizeof directory, "%s%s", mount, inside ? group + shared : "");
+    const bool above = strspn(top, "/.") == strlen(top);
+    if (below ? goes_up(group + shared) : !above)
+        return 0;
+    const int length = snprintf(directory, sizeof directory, "%s%s", mount, below ? group + shared : "");
     int least = 0;
     if (length < 0 || (size_t)length >= sizeof directory)
         return 0;
@@ -179,19 +190,21 @@ static void unescape(char *text)
     *to = '\0';
 }
 
-/* "ID PARENT DEVICE TOP MOUNT OPTIONS … - TYPE SOURCE OPTIONS" */
+/* "ID PARENT DEVICE TOP MOUNT OPTIONS … - TYPE SOURCE OPTIONS"; the source may be empty. (In /proc/self/cgroup names
+ * are as they are, here spaces and the like are escaped.) */
 static int quota_of_mount(const char *root, const groups *g, char *line)
 {
-    char *rest = NULL, *word = strtok_r(line, " ", &rest), *fields[5] = { NULL }, *end[3] = { NULL };
+    char *rest = NULL, *word = strtok_r(line, " ", &rest), *fields[5] = { NULL }, *last[3] = { NULL };
     for (int i = 0; word && i < 5; i++, word = strtok_r(NULL, " ", &rest))
         fields[i] = word;
     while (word && strcmp(word, "-") != 0)
         word = strtok_r(NULL, " ", &rest);
     for (int i = 0; word && i < 3; i++)
-        end[i] = word = strtok_r(NULL, " ", &rest);
-    if (!end[2])
+        last[i] = word = strtok_r(NULL, " ", &rest);
+    if (!last[1])
         return 0;
-    const bool v2 = strcmp(end[0], "cgroup2") == 0, v1 = strcmp(end[0], "cgroup") == 0 && is_among(end[2], "cpu");
+    const char *type = last[0], *options = last[2] ? last[2] : last[1];
+    const bool v2 = strcmp(type, "cgroup2") == 0, v1 = strcmp(type, "cgroup") == 0 && is_among(options, "cpu");
     const char *group = v2 ? g->v2 : g->v1;
     if (!(v1 || v2) || *group == '\0')
         return 0;

@@ -1,8 +1,10 @@
 /* What control groups leave a process, from files as Linux has them, and as it should not have them. */
+#define _POSIX_C_SOURCE 200809L /* mkfifo */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/files.h"
 #include "base/quota.h"
@@ -77,8 +79,8 @@ static const situation situations[] = {
         { "/sys/fs/cgroup/a/b/c/cpu.max", "900000 100000\n" },
         { "/sys/fs/cgroup/a/other/cpu.max", "100000 100000\n" },
         { "/sys/fs/cpu.max", "100000 100000\n" } } },
-    { "a group that is named from outside",
-      5,
+    { "a group outside of what is seen",
+      0,
       { { GROUP, "0::/../../x\n" }, { MOUNTS, V2_MOUNT }, { "/sys/fs/cgroup/cpu.max", "500000 100000\n" } } },
     { "version 1",
       2,
@@ -104,13 +106,38 @@ static const situation situations[] = {
         { V1_AT "/in/cpu.cfs_period_us", "10000\n" },
         { V1_AT "/docker/abc/cpu.cfs_quota_us", "1\n" } } },
     { "a name that begins alike",
-      6,
+      0,
       { { GROUP, "4:cpu:/docker/abcd\n" },
         { MOUNTS, "32 31 0:29 /docker/abc " V1_AT " ro - cgroup cgroup rw,cpu\n" },
         { V1_AT "/cpu.cfs_quota_us", "60\n" },
         { V1_AT "/cpu.cfs_period_us", "10\n" },
         { V1_AT "d/cpu.cfs_quota_us", "1\n" },
         { V1_AT "d/cpu.cfs_period_us", "1\n" } } },
+    { "another group's mount",
+      4,
+      { { GROUP, "0::/user.slice/s.scope\n" },
+        { MOUNTS, V2_MOUNT "40 24 0:30 /docker/abc /mnt/abc rw - cgroup2 cgroup2 rw\n" },
+        { "/mnt/abc/cpu.max", "100000 100000\n" },
+        { "/sys/fs/cgroup/user.slice/cpu.max", "400000 100000\n" } } },
+    { "a mount from above what is seen",
+      3,
+      { { GROUP, "0::/\n" },
+        { MOUNTS, "35 24 0:30 /../.. /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n" },
+        { "/sys/fs/cgroup/cpu.max", "300000 100000\n" } } },
+    { "a name that begins with two dots",
+      2,
+      { { GROUP, "0::/..foo\n" }, { MOUNTS, V2_MOUNT }, { "/sys/fs/cgroup/..foo/cpu.max", "200000 100000\n" } } },
+    { "a mount without a source",
+      2,
+      { { GROUP, "0::/\n" },
+        { MOUNTS, "63 43 0:38 / /sys/fs/cgroup rw,relatime - cgroup2  rw\n" },
+        { "/sys/fs/cgroup/cpu.max", "200000 100000\n" } } },
+    { "a mount without a source, version 1",
+      2,
+      { { GROUP, "4:cpu:/\n" },
+        { MOUNTS, "63 43 0:38 / " V1_AT " rw,relatime - cgroup  rw,cpu\n" },
+        { V1_AT "/cpu.cfs_quota_us", "200000\n" },
+        { V1_AT "/cpu.cfs_period_us", "100000\n" } } },
     { "both versions",
       3,
       { { GROUP, "4:cpu,cpuacct:/\n0::/u\n" },
@@ -167,6 +194,22 @@ START_TEST(a_quota_beyond_all_processors_is_no_overflow)
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         const entry entries[] = { { GROUP, "0::/\n" }, { MOUNTS, V2_MOUNT }, { "/sys/fs/cgroup/cpu.max", texts[i] } };
         ck_assert_int_eq(quota_with(entries, 3), INT_MAX);
+    }
+}
+END_TEST
+
+/* Nothing waits for what is no file. */
+START_TEST(a_pipe_or_a_directory_is_no_quota)
+{
+    for (int pipe = 0; pipe < 2; pipe++) {
+        const entry entries[] = { { GROUP, "0::/\n" }, { MOUNTS, V2_MOUNT }, { "/sys/fs/cgroup/x", "" } };
+        char root[320], path[400];
+        snprintf(root, sizeof root, "%s", scratch_directory());
+        for (int i = 0; i < 3; i++)
+            put(root, &entries[i]);
+        snprintf(path, sizeof path, "%s/sys/fs/cgroup/cpu.max", root);
+        ck_assert_int_eq(pipe ? mkfifo(path, 0600) : mkdir(path, 0700), 0);
+        ck_assert_int_eq(mmi_processor_quota(root), 0);
     }
 }
 END_TEST
@@ -244,6 +287,7 @@ int main(void)
                         (int)(sizeof situations / sizeof *situations));
     tcase_add_test(tests, what_is_no_quota_limits_nothing);
     tcase_add_test(tests, a_quota_beyond_all_processors_is_no_overflow);
+    tcase_add_test(tests, a_pipe_or_a_directory_is_no_quota);
     tcase_add_test(tests, lines_of_another_form_are_passed_over);
     tcase_add_test(tests, long_lines_are_no_harm);
 #endif
