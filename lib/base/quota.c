@@ -21,10 +21,11 @@ typedef struct lines {
     char text[PATH_MAX];
 } lines;
 
-static bool open_lines(lines *l, const char *root, const char *path)
+/* Of `directory`/`name`. That there is none is no error here, and leaves no message. */
+static bool open_lines(lines *l, const char *root, const char *directory, const char *name)
 {
     char full[PATH_MAX];
-    const int length = snprintf(full, sizeof full, "%s%s", root, path);
+    const int length = snprintf(full, sizeof full, "%s%s/%s", root, directory, name);
     l->fd = length >= 0 && (size_t)length < sizeof full ? open(full, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
     l->from = l->to = 0;
     return l->fd >= 0;
@@ -79,7 +80,7 @@ static void find_groups(groups *g, const char *root)
 {
     lines l;
     g->v1[0] = g->v2[0] = '\0';
-    if (!open_lines(&l, root, "/proc/self/cgroup"))
+    if (!open_lines(&l, root, "/proc/self", "cgroup"))
         return;
     for (char *line; (line = next_line(&l));) {
         char *controllers = strchr(line, ':'), *path = controllers ? strchr(controllers + 1, ':') : NULL;
@@ -114,9 +115,7 @@ static int processors(int64_t quota, int64_t period)
 /* The first line of a file in a directory, as words; how many of two. */
 static int read_words(lines *l, const char *root, const char *directory, const char *name, char *words[2])
 {
-    char path[PATH_MAX];
-    const int length = snprintf(path, sizeof path, "%s/%s", directory, name);
-    if (length < 0 || (size_t)length >= sizeof path || !open_lines(l, root, path))
+    if (!open_lines(l, root, directory, name))
         return 0;
     char *rest = NULL, *line = next_line(l);
     int count = 0;
@@ -162,14 +161,13 @@ static int quota_up(const char *root, const char *mount, const char *top, const 
     const bool above = strspn(top, "/.") == strlen(top);
     if (below ? goes_up(group + shared) : !above)
         return 0;
-    const int length = snprintf(directory, sizeof directory, "%s%s", mount, below ? group + shared : "");
+    const bool deeper = below && strcmp(group + shared, "/") != 0;
     int least = 0;
-    if (length < 0 || (size_t)length >= sizeof directory)
-        return 0;
-    for (char *end = directory + length; end; end = strrchr(directory, '/')) {
+    /* of a path that is too long for a system call the groups above still count */
+    snprintf(directory, sizeof directory, "%s%s", mount, deeper ? group + shared : "");
+    for (char *end = directory + strlen(directory); end && end >= directory + strlen(mount);
+         end = strrchr(directory, '/')) {
         *end = '\0';
-        if (strlen(directory) < strlen(mount))
-            break;
         least = smaller(least, quota_of(root, directory, v2));
     }
     return least;
@@ -219,7 +217,7 @@ int mmi_processor_quota(const char *root)
     lines mounts;
     int least = 0;
     find_groups(&g, root);
-    if ((g.v1[0] == '\0' && g.v2[0] == '\0') || !open_lines(&mounts, root, "/proc/self/mountinfo"))
+    if ((g.v1[0] == '\0' && g.v2[0] == '\0') || !open_lines(&mounts, root, "/proc/self", "mountinfo"))
         return 0;
     for (char *line; (line = next_line(&mounts));)
         least = smaller(least, quota_of_mount(root, &g, line));
