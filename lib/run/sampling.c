@@ -1,5 +1,6 @@
 #include "run/sampling.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
@@ -28,10 +29,9 @@ mm_status mmi_sampling_check(const mm_sampling *s)
     return MM_OK;
 }
 
-/* Logits are no NaN: mmi_sample() has looked. `at` is scratch. */
-static int32_t argmax(const mmi_kernels *k, const float *logits, int64_t V, int32_t *at)
+/* Of logits [V], whose largest is `most`, the first. `at` is scratch. */
+static int32_t argmax(const mmi_kernels *k, const float *logits, int64_t V, float most, int32_t *at)
 {
-    float most = k->largest(logits, V);
     k->find(at, logits, most, most, V, 0);
     return at[0];
 }
@@ -39,6 +39,7 @@ static int32_t argmax(const mmi_kernels *k, const float *logits, int64_t V, int3
 static mmi_candidate candidate(float logit, int64_t id)
 {
     uint32_t bits, sign = UINT32_C(1) << 31;
+    logit += 0.0f; /* no -0, which would come after 0 */
     memcpy(&bits, &logit, sizeof bits);
     bits = bits & sign ? ~bits : bits | sign; /* ordered as the logits are */
     return (mmi_candidate)bits << 32 | (uint32_t)~id;
@@ -102,44 +103,46 @@ static int64_t likeliest(mmi_candidate *c, int64_t n, const float *p, int64_t mo
     return kept;
 }
 
-/* Logits, none above 0, are sorted into bins by the upper bits of their magnitude: 32 bins for each power of two from
- * 2^-11 to 2^7. The first one has all that lie closer to 0, the last one all others. */
-#define BIN_SHIFT 18
-#define FIRST_BIN ((127 - 11) << (23 - BIN_SHIFT))
-#define LAST_BIN ((127 + 7) << (23 - BIN_SHIFT))
-#define BINS (LAST_BIN - FIRST_BIN + 1)
-
-/* Minus the largest magnitude below the bin's upper end. */
-static float least_in(int32_t bin)
-{
-    if (bin >= BINS - 1)
-        return -INFINITY;
-    uint32_t bits = ((uint32_t)(bin + FIRST_BIN + 1) << BIN_SHIFT) - 1;
-    float magnitude;
-    memcpy(&magnitude, &bits, sizeof bits);
-    return -magnitude;
-}
-
-static float largest_in(int32_t bin)
-{
-    return bin > 0 ? nextafterf(least_in(bin - 1), -INFINITY) : INFINITY;
-}
-
 /* What a draw looks at. */
 typedef struct choice {
     const mmi_kernels *k;
-    const float *logits; /* [V], the likeliest one 0 */
-    float *p;            /* [V], as they are likely, but they weigh `sum` together */
-    float sum;
+    const float *logits; /* [V] */
+    float most;          /* the largest of them */
+    float temperature;
+    float *p; /* [V], as they are likely, but the likeliest is 1 and they weigh `sum` together */
+    double sum;
     int64_t V;
     mmi_candidate *candidates; /* [V] */
     int32_t *at;               /* [V] */
 } choice;
 
+/* Logits are sorted into bins by the upper bits of how far they lie below the largest, in temperatures: 32 bins for
+ * each power of two from 2^-11 to 2^7. The first one has all that lie closer, the last one all others. */
+#define BIN_SHIFT 18
+#define FIRST_BIN ((127 - 11) << (23 - BIN_SHIFT))
+#define LAST_BIN ((127 + 7) << (23 - BIN_SHIFT))
+#define BINS (LAST_BIN - FIRST_BIN + 1)
+
+static float least_in(const choice *c, int32_t bin)
+{
+    if (bin >= BINS - 1)
+        return -INFINITY;
+    uint32_t bits = ((uint32_t)(bin + FIRST_BIN + 1) << BIN_SHIFT) - 1;
+    float below;
+    memcpy(&below, &bits, sizeof bits);
+    /* the product is exact, so that no compiler makes two different limits of one bin */
+    return (float)((double)c->most - (double)below * (double)c->temperature);
+}
+
+static float largest_in(const choice *c, int32_t bin)
+{
+    return bin > 0 ? nextafterf(least_in(c, bin - 1), -INFINITY) : INFINITY;
+}
+
 /* The logits in bins [first, last] become candidates; how many. */
 static int64_t take_bins(const choice *c, int32_t first, int32_t last)
 {
-    int64_t n = c->k->find(c->at, c->logits, least_in(last), largest_in(first), c->V, c->V);
+    int64_t n = c->k->find(c->at, c->logits, least_in(c, last), largest_in(c, first), c->V, c->V);
     for (int64_t i = 0; i < n; i++)
         c->candidates[i] = candidate(c->logits[c->at[i]], c->at[i]);
     return n;
@@ -154,7 +157,7 @@ typedef struct weighed {
 /* The bin of the last one among the likeliest `most`, and among as few as weigh `share`; the last bin where there are
  * not so many. *weight: of all before it. It is looked for from `guess` on, in steps of `step` that double, and then by
  * halving. */
-static int32_t last_bin_of(const mmi_kernels *k, weighed w, int64_t most, double share, int32_t guess, int32_t step,
+static int32_t last_bin_of(const choice *c, weighed w, int64_t most, double share, int32_t guess, int32_t step,
                            double *weight)
 {
     int32_t before = -1, bin = BINS - 1, next = guess;
@@ -162,7 +165,7 @@ static int32_t last_bin_of(const mmi_kernels *k, weighed w, int64_t most, double
     for (; bin - before > 1; step *= 2) {
         int32_t at = next > before && next < bin ? next : (before + bin) / 2;
         int64_t count;
-        double sum = k->weigh_from(w.p, w.logits, least_in(at), w.n, &count);
+        double sum = c->k->weigh_from(w.p, w.logits, least_in(c, at), w.n, &count);
         if (count >= most || sum >= share) {
             bin = at;
             next = at - step;
@@ -188,9 +191,9 @@ static int32_t last_bin(const choice *c, int64_t most, double share, double *wei
         p[i] = c->p[i * EVERY];
     }
     weighed some = { logits, p, n }, all = { c->logits, c->p, c->V };
-    double part = c->k->weigh_from(p, logits, -INFINITY, n, &count) / (double)c->sum;
-    int32_t guess = last_bin_of(c->k, some, most / EVERY + 1, share * part, BINS / 2, BINS, weight);
-    return last_bin_of(c->k, all, most, share, guess, 1, weight);
+    double part = c->k->weigh_from(p, logits, -INFINITY, n, &count) / c->sum;
+    int32_t guess = last_bin_of(c, some, most / EVERY + 1, share * part, BINS / 2, BINS, weight);
+    return last_bin_of(c, all, most, share, guess, 1, weight);
 }
 
 /* Where few tokens have most of the weight, those that top-p keeps are among them: all that weigh less than half a
@@ -198,8 +201,8 @@ static int32_t last_bin(const choice *c, int64_t most, double share, double *wei
  */
 static int64_t keep_among_few(const choice *c, float top_p)
 {
-    const float least = c->sum * (1 - top_p) / (2 * (float)c->V);
-    double weight = 0, share = (double)top_p * (double)c->sum;
+    const float least = (float)c->sum * (1 - top_p) / (2 * (float)c->V);
+    double weight = 0, share = (double)top_p * c->sum;
     int64_t n = c->k->find(c->at, c->p, least, INFINITY, c->V, c->V / 16);
     if (n > c->V / 16)
         return 0;
@@ -243,24 +246,20 @@ static int64_t last_kept(const choice *c, const mm_sampling *s)
     } else {
         n = keep_among_few(c, s->top_p);
         if (n == 0)
-            n = keep_among_many(c, (double)s->top_p * (double)c->sum);
+            n = keep_among_many(c, (double)s->top_p * c->sum);
     }
     return (uint32_t)~least_of(c->candidates, n);
 }
 
-/* What is not kept loses what it weighs; `top` is the likeliest. What the others weigh. */
-static double keep(const choice *c, const mm_sampling *s, int32_t top)
+/* What is not kept loses what it weighs. What the others weigh. */
+static double keep(const choice *c, const mm_sampling *s)
 {
     bool all = s->top_p == 1 && (s->top_k == 0 || s->top_k >= c->V);
     int64_t last = all ? c->V - 1 : last_kept(c, s), begin = last + 1;
     float least = all ? -INFINITY : c->logits[last];
-    double wanted_p = (double)s->min_p * (double)c->p[top];
-    float least_p = (float)wanted_p;
-    if ((double)least_p < wanted_p)
-        least_p = nextafterf(least_p, INFINITY);
-    /* of equal ones the lower ids come first */
-    return c->k->keep_from(c->p, c->logits, least, least_p, begin) +
-           c->k->keep_from(c->p + begin, c->logits + begin, nextafterf(least, INFINITY), least_p, c->V - begin);
+    /* of equal ones the lower ids come first; the likeliest weighs 1, so min-p is itself a weight */
+    return c->k->keep_from(c->p, c->logits, least, s->min_p, begin) +
+           c->k->keep_from(c->p + begin, c->logits + begin, nextafterf(least, INFINITY), s->min_p, c->V - begin);
 }
 
 #define LANES 8 /* so that no step waits for the one before */
@@ -305,38 +304,34 @@ static void penalize(float *logits, int64_t V, const unsigned char *seen, float 
             logits[i] = logits[i] > 0 ? logits[i] / penalty : logits[i] * penalty;
 }
 
-/* What each logit lies below the likeliest, divided by the temperature: none is then too small. False: the penalty took
- * the likeliest beyond a float. */
-static bool heat(float *hot, const float *logits, int64_t V, int32_t top, float temperature)
-{
-    float most = logits[top];
-    for (int64_t i = 0; i < V; i++)
-        hot[i] = (logits[i] - most) / temperature + 0.0f; /* no -0, which would come after 0 */
-    return isfinite(most);
-}
-
 int32_t mmi_sample(const mmi_kernels *k, const float *logits, int64_t V, const mm_sampling *s,
                    const unsigned char *seen, double uniform, float *work, mmi_candidate *candidates, float *logprob)
 {
-    float lse = k->logsumexp(logits, V), lowest = -INFINITY;
-    const float *from = logits;
+    choice c = { .k = k, .logits = logits, .temperature = s->temperature, .p = work + V, .V = V };
+    c.candidates = candidates;
+    c.at = (int32_t *)(void *)(candidates + V);
+    c.most = k->largest(logits, V);
+    c.sum = k->softmax_weights(c.p, logits, c.most, 1, V);
+    const float lse = c.most + (float)log(c.sum);
     if (!isfinite(lse))
         return -1;
-    if (s->repetition_penalty != 1) {
+    const bool penalized = s->repetition_penalty != 1;
+    if (penalized) {
         memcpy(work, logits, (size_t)V * sizeof *work);
         penalize(work, V, seen, s->repetition_penalty);
-        from = work;
-    }
-    choice c = { .k = k, .logits = work, .p = work + V, .V = V, .candidates = candidates };
-    c.at = (int32_t *)(void *)(candidates + V);
-    int32_t id = argmax(k, from, V, c.at);
-    if (s->temperature > 0) {
-        if (!heat(work, from, V, id, s->temperature))
+        c.logits = work;
+        c.most = k->largest(work, V);
+        if (!isfinite(c.most))
             return -1;
-        memcpy(c.p, work, (size_t)V * sizeof *work);
-        c.sum = k->softmax_tile(c.p, &lowest, V);
-        double weight = keep(&c, s, id);
+    }
+    int32_t id;
+    if (s->temperature > 0) {
+        if (penalized || s->temperature != 1)
+            c.sum = k->softmax_weights(c.p, c.logits, c.most, fminf(1 / s->temperature, FLT_MAX), V);
+        double weight = keep(&c, s);
         id = walk(c.p, V, uniform * weight);
+    } else {
+        id = argmax(k, c.logits, V, c.most, c.at);
     }
     *logprob = logits[id] - lse;
     return id;

@@ -254,6 +254,54 @@ START_TEST(logsumexp_of_infinities_and_nan)
 }
 END_TEST
 
+START_TEST(softmax_weights_agree_with_double_precision_at_any_temperature)
+{
+    static const float factors[] = { 1, 0.3f, 7, 1e-30f, FLT_MAX };
+    test_rng rng = { 5 };
+    EACH_TABLE (k)
+        for (int at = 0; at < awkward_count + 1; at++)
+            for (size_t f = 0; f < sizeof factors / sizeof *factors; f++) {
+                int64_t n = at < awkward_count ? awkward[at] : 6401;
+                float *x = edge_random(0, n, &rng, 10), *p = edge_floats(1, n), largest = -INFINITY;
+                double sum = 0;
+                for (int64_t i = 0; i < n; i++) {
+                    x[i] = i % 7 == 3 ? -INFINITY : x[i];
+                    largest = x[i] > largest ? x[i] : largest;
+                }
+                const float a = factors[f];
+                const double got = k->softmax_weights(p, x, largest, a, n);
+                for (int64_t i = 0; i < n; i++) {
+                    double power = (double)a * ((double)x[i] - largest), want = exp(power);
+                    ck_near(p[i], want, want > 0 ? want * (4 + fabs(power)) * 2 * ROUNDING + 1e-44 : 1e-44, k,
+                            "exp(a (x - most))", i);
+                    sum += want;
+                }
+                ck_near(got, sum, sum * ((double)n / 8 + 100) * ROUNDING + (double)n * 0x1p-149, k, "sum", n);
+                edge_check();
+            }
+}
+END_TEST
+
+START_TEST(softmax_weights_of_nothing_or_of_numbers_that_are_none_are_none)
+{
+    static const float bad[] = { NAN, INFINITY };
+    EACH_TABLE (k)
+        for (int64_t n = 1; n < 40; n++) {
+            float x[40], p[40];
+            for (int64_t i = 0; i < n; i++)
+                x[i] = -INFINITY;
+            expect(isnan(k->softmax_weights(p, x, k->largest(x, n), 1, n)), "%s: all -inf", k->name);
+            for (size_t b = 0; b < 2; b++)
+                for (int64_t at = 0; at < n; at++) {
+                    for (int64_t i = 0; i < n; i++)
+                        x[i] = i == at ? bad[b] : -2;
+                    expect(isnan(k->softmax_weights(p, x, k->largest(x, n), 1, n)), "%s: %g at %d of %d", k->name,
+                           (double)bad[b], (int)at, (int)n);
+                }
+        }
+}
+END_TEST
+
 START_TEST(softmax_tile_continues_a_running_softmax)
 {
     test_rng rng = { 4 };
@@ -318,6 +366,8 @@ int main(void)
     tcase_add_test(tests, exp_of_the_extremes);
     tcase_add_test(tests, logsumexp_and_softmax_agree_with_double_precision);
     tcase_add_test(tests, logsumexp_of_infinities_and_nan);
+    tcase_add_test(tests, softmax_weights_agree_with_double_precision_at_any_temperature);
+    tcase_add_test(tests, softmax_weights_of_nothing_or_of_numbers_that_are_none_are_none);
     tcase_add_test(tests, softmax_tile_continues_a_running_softmax);
     tcase_add_test(tests, softmax_tile_with_masked_and_broken_scores);
     suite_add_tcase(suite, tests);

@@ -233,6 +233,10 @@ START_TEST(of_equally_likely_tokens_the_lower_ids_are_kept)
     d.s.top_k = 0;
     d.s.top_p = 0.613f;
     ck_distribution(&d, "ties and top-p");
+    for (int i = 0; i < 20; i++)
+        d.logits[i] = i == 3 ? -0.0f : i == 7 ? 0 : -1; /* -0 is no less than 0 */
+    d.s.top_k = 1;
+    ck_distribution(&d, "-0 and 0");
 }
 END_TEST
 

@@ -20,6 +20,16 @@ void mmi_c_softmax_scaled(float *x, float lse, float a, int64_t n)
         x[i] = a * expf(x[i] - lse);
 }
 
+double mmi_c_softmax_weights(float *p, const float *x, float most, float a, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        p[i] = expf(a * (x[i] - most));
+        sum += (double)p[i];
+    }
+    return sum;
+}
+
 float mmi_c_softmax_tile(float *s, float *m, int64_t n)
 {
     float row = mmi_c_largest(s, n);

@@ -22,6 +22,7 @@ void mmi_kernels_init_c(mmi_kernels *k)
         .activate_backward = mmi_c_activate_backward,
         .logsumexp = mmi_c_logsumexp,
         .softmax_scaled = mmi_c_softmax_scaled,
+        .softmax_weights = mmi_c_softmax_weights,
         .softmax_tile = mmi_c_softmax_tile,
         .largest = mmi_c_largest,
         .weigh_from = mmi_c_weigh_from,

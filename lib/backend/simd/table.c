@@ -28,6 +28,7 @@ void SIMD(kernels_init)(mmi_kernels *k)
     k->activate_backward = SIMD(activate_backward);
     k->logsumexp = SIMD(logsumexp);
     k->softmax_scaled = SIMD(softmax_scaled);
+    k->softmax_weights = SIMD(softmax_weights);
     k->softmax_tile = SIMD(softmax_tile);
     k->largest = SIMD(largest);
     k->weigh_from = SIMD(weigh_from);
