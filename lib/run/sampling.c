@@ -76,9 +76,17 @@ static int64_t split(mmi_candidate *c, int64_t n, const float *p, double *weight
     return likelier;
 }
 
-static mmi_candidate median(mmi_candidate a, mmi_candidate b, mmi_candidate c)
+/* One of c [n] that is likely to be in the middle of them moves to its front: the median of three, from anywhere, since
+ * splitting leaves equal logits in orders of which no fixed places are a fair sample. *state is of the generator. */
+static void choose_pivot(mmi_candidate *c, int64_t n, uint64_t *state)
 {
-    return (a > b) == (b > c) ? b : (b > a) == (a > c) ? a : c;
+    mmi_candidate *three[3];
+    for (int i = 0; i < 3; i++) {
+        *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        three[i] = c + ((*state >> 32) * (uint64_t)n >> 32);
+    }
+    const mmi_candidate x = *three[0], y = *three[1], z = *three[2];
+    swap(c, three[(x > y) == (y > z) ? 1 : (y > x) == (x > z) ? 0 : 2]);
 }
 
 /* The likeliest of c [n] move to its front: at most `most`, in no order, and as few as weigh `share` with the *weight
@@ -86,13 +94,12 @@ static mmi_candidate median(mmi_candidate a, mmi_candidate b, mmi_candidate c)
 static int64_t likeliest(mmi_candidate *c, int64_t n, const float *p, int64_t most, double share, double *weight)
 {
     int64_t kept = 0;
+    uint64_t state = 1;
     while (kept < n && kept < most && *weight < share) {
         mmi_candidate *part = c + kept;
-        int64_t left = n - kept, last = left - 1, middle = left / 2;
-        mmi_candidate pivot = median(part[0], part[middle], part[last]);
-        swap(part, part + (pivot == part[middle] ? middle : pivot == part[last] ? last : 0));
         double likelier;
-        int64_t count = split(part, left, p, &likelier);
+        choose_pivot(part, n - kept, &state);
+        int64_t count = split(part, n - kept, p, &likelier);
         if (kept + count >= most || *weight + likelier >= share) {
             n = kept + count; /* what is sought is among them */
         } else {
@@ -131,7 +138,8 @@ static float least_in(const choice *c, int32_t bin)
     float below;
     memcpy(&below, &bits, sizeof bits);
     /* the product is exact, so that no compiler makes two different limits of one bin */
-    return (float)((double)c->most - (double)below * (double)c->temperature);
+    const double limit = (double)c->most - (double)below * (double)c->temperature;
+    return limit < -(double)FLT_MAX ? -INFINITY : (float)limit;
 }
 
 static float largest_in(const choice *c, int32_t bin)
@@ -326,7 +334,7 @@ int32_t mmi_sample(const mmi_kernels *k, const float *logits, int64_t V, const m
     }
     int32_t id;
     if (s->temperature > 0) {
-        if (penalized || s->temperature != 1)
+        if (penalized || s->temperature != 1) /* less than 2^-128 is taken for that */
             c.sum = k->softmax_weights(c.p, c.logits, c.most, fminf(1 / s->temperature, FLT_MAX), V);
         double weight = keep(&c, s);
         id = walk(c.p, V, uniform * weight);
