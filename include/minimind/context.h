@@ -233,8 +233,8 @@ MM_API mm_status mm_expert_load(const mm_context *context, int64_t layer, double
 /** Where a backward pass starts. With none of the three pointers it starts from the loss. */
 typedef struct mm_backward_options {
     size_t struct_size;      /**< sizeof(mm_backward_options) */
-    double loss_scale;       /**< the gradients are those of loss_scale · loss */
-    double aux_scale;        /**< … plus aux_scale · aux_loss */
+    double loss_scale;       /**< the gradients are those of loss_scale · loss; finite */
+    double aux_scale;        /**< … plus aux_scale · aux_loss; finite */
     double normalizer;       /**< the loss is loss_sum / normalizer; 0: the batch's own count. For accumulation and
                                   ranks, give the count of all */
     const float *d_logits;   /**< [B, T, V] or NULL: gradient of the caller's own loss by the logits */

@@ -141,7 +141,7 @@ mm_status mmi_adapter_measure(mmi_adapter_cost *out, const mmi_layout *layout, c
         status = check_targets(layout, o.targets);
     if (status != MM_OK)
         return status;
-    mmi_adapter_cost cost = { .rank = o.rank, .dropout = o.dropout };
+    mmi_adapter_cost cost = { .rank = o.rank, .targets = o.targets, .dropout = o.dropout };
     mmi_tensor t;
     for (int64_t i = 0; (i = next_target(layout, i, o.targets, &t)) < layout->count; i++) {
         cost.pairs++;
@@ -159,6 +159,7 @@ mmi_adapter_cost mmi_adapter_cost_of(const mm_adapter *adapter)
 {
     mmi_adapter_cost cost = { .pairs = adapter->pairs,
                               .rank = adapter->options.rank,
+                              .targets = adapter->options.targets,
                               .dropout = adapter->options.dropout };
     for (int64_t i = 0; i < adapter->pairs; i++) {
         mmi_tensor t;
@@ -174,11 +175,11 @@ mmi_adapter_cost mmi_adapter_cost_of(const mm_adapter *adapter)
     return cost;
 }
 
-bool mmi_adapter_targets(const mmi_layout *layout, int64_t index, const mm_adapter_options *options)
+bool mmi_adapter_targets(const mmi_layout *layout, int64_t index, const char *targets)
 {
     mmi_tensor t;
     mmi_layout_tensor(layout, index, &t);
-    return is_target(layout, index, &t, options->targets ? options->targets : DEFAULT_TARGETS);
+    return is_target(layout, index, &t, targets);
 }
 
 /* --- Making one --- */

@@ -40,7 +40,8 @@ mm_status mmi_adapter_write_config(const mm_adapter *adapter, const char *path);
 /* What an adapter with these options takes for a layout, and the sizes that a context with it needs. */
 typedef struct mmi_adapter_cost {
     int64_t pairs, rank;
-    int64_t widest; /* inputs of the widest matrix */
+    int64_t widest;      /* inputs of the widest matrix */
+    const char *targets; /* the options' own, or the default */
     double dropout;
     size_t handle, arena;
 } mmi_adapter_cost;
@@ -52,8 +53,8 @@ mmi_adapter_cost mmi_adapter_cost_of(const mm_adapter *adapter);
 /* An adapter whose arena is zeroed. */
 mm_status mmi_adapter_new(mm_adapter **out, mm_model *model, const mm_adapter_options *options);
 
-/* Whether checked options ask for an adapter beside tensor `index`. */
-bool mmi_adapter_targets(const mmi_layout *layout, int64_t index, const mm_adapter_options *options);
+/* Whether an adapter with these targets has a pair beside tensor `index`. */
+bool mmi_adapter_targets(const mmi_layout *layout, int64_t index, const char *targets);
 
 /* A matrix of a layer, and not its router. */
 bool mmi_adapter_can_target(const mmi_tensor *tensor);

@@ -134,7 +134,8 @@ static mm_status check_shape(const mmi_arch *a)
                                     "%lld", (long long)a->H, (long long)a->G);
     if (a->D == a->C / a->H && a->C % a->H != 0)
         return mmi_fail(MM_ERR_ARG, "hidden_size is %lld: it must be a multiple of num_attention_heads, which is %lld, "
-                                    "unless head_dim is given", (long long)a->C, (long long)a->H);
+                                    "unless head_dim is another number than %lld", (long long)a->C, (long long)a->H,
+                        (long long)a->D);
     if (a->H > SIDE_MOST / a->D)
         return mmi_fail(MM_ERR_ARG, "num_attention_heads is %lld and head_dim %lld: their product may be at most %d",
                         (long long)a->H, (long long)a->D, SIDE_MOST);

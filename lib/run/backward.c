@@ -12,6 +12,9 @@ static mm_status check_options(const mm_context *ctx, const mm_backward_options 
         return mmi_fail(MM_ERR_STATE, "there is no forward pass in MM_TRAIN mode to go back over");
     if (o->d_logits && o->d_logprobs)
         return mmi_fail(MM_ERR_ARG, "d_logits and d_logprobs can't be given together");
+    if (!isfinite(o->loss_scale) || !isfinite(o->aux_scale))
+        return mmi_fail(MM_ERR_ARG, "loss_scale is %g and aux_scale %g, both must be finite", o->loss_scale,
+                        o->aux_scale);
     if (!(o->normalizer >= 0 && isfinite(o->normalizer)))
         return mmi_fail(MM_ERR_ARG, "normalizer is %g, must be finite and not negative", o->normalizer);
     if (!ctx->pass.has_targets && o->d_logprobs)

@@ -221,14 +221,15 @@ static void show(const mm_context *ctx, const mmi_pass *pass, mm_output *out)
 
 mm_status mm_forward(mm_context *ctx, const mm_batch *batch, mm_output *out)
 {
-    if (!ctx || !batch || !out)
-        return mmi_fail(MM_ERR_ARG, "mm_forward: context, batch or out is NULL");
     mm_batch b = MM_BATCH_INIT;
     mm_output o = MM_OUTPUT_INIT;
-    mm_status status = mmi_options_read(&b, sizeof b, batch, "mm_batch");
-    if (status == MM_OK) /* a result that can't be given is found out before the work, not after */
-        status = mmi_result_write(out, &o, sizeof o, "mm_output");
+    /* a result that can't be given is found out before the work, and what another pass showed is gone */
+    mm_status status = mmi_result_write(out, &o, sizeof o, "mm_output");
     if (status != MM_OK)
+        return status;
+    if (!ctx || !batch)
+        return mmi_fail(MM_ERR_ARG, "mm_forward: context or batch is NULL");
+    if ((status = mmi_options_read(&b, sizeof b, batch, "mm_batch")) != MM_OK)
         return status;
     if (b.outputs == 0) {
         b.outputs = ctx->limits.outputs;

@@ -146,7 +146,9 @@ typedef struct parameters {
     double matrices, learning, adapter; /* per token; learning: matrices that are trained */
 } parameters;
 
-static mm_status count_parameters(parameters *out, const mmi_layout *layout, const mmi_arch *a, const mm_workload *w)
+/* `adapter` is what w->adapter asks for. */
+static mm_status count_parameters(parameters *out, const mmi_layout *layout, const mmi_arch *a, const mm_workload *w,
+                                  const mmi_adapter_cost *adapter)
 {
     const mmi_trained trained = { .layout = layout, .patterns = w->trainable };
     mm_status status = mmi_trained_check(&trained);
@@ -159,8 +161,8 @@ static mm_status count_parameters(parameters *out, const mmi_layout *layout, con
         out->matrices += active;
         if (!w->adapter && mmi_trained_learns(&trained, i))
             out->learning += active;
-        if (w->adapter && mmi_adapter_targets(layout, i, w->adapter))
-            out->adapter += share_of(&t, a) * (double)(t.shape[0] + t.shape[1]) * w->adapter->rank;
+        if (w->adapter && mmi_adapter_targets(layout, i, adapter->targets))
+            out->adapter += share_of(&t, a) * (double)(t.shape[0] + t.shape[1]) * (double)adapter->rank;
     }
     return MM_OK;
 }
@@ -171,7 +173,7 @@ mm_status mm_estimate_flops(const mm_config *config, const mm_workload *workload
     mmi_arch a;
     mmi_limits limits;
     parameters p = { 0 };
-    mmi_adapter_cost cost;
+    mmi_adapter_cost cost = { 0 };
     mm_status status = read_workload(&w, &a, &limits, config, workload);
     if (status != MM_OK)
         return status;
@@ -179,9 +181,9 @@ mm_status mm_estimate_flops(const mm_config *config, const mm_workload *workload
     mmi_layout_create(&layout, &a);
     if (w.adapter && (status = mmi_adapter_measure(&cost, &layout, w.adapter)) != MM_OK)
         return status;
-    if ((status = count_parameters(&p, &layout, &a, &w)) != MM_OK)
+    if ((status = count_parameters(&p, &layout, &a, &w, &cost)) != MM_OK)
         return status;
-    double attention = 2.0 * (double)(a.L * a.H * a.D) * (double)(w.max_length + 1);
+    double attention = 2.0 * (double)(a.L * a.H * a.D) * ((double)w.max_length + 1);
     mm_flops f = MM_FLOPS_INIT;
     f.forward = 2 * (p.matrices + p.adapter) + attention;
     f.backward = 2 * (p.matrices + p.learning) + 4 * p.adapter + 2 * attention;

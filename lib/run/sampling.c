@@ -147,13 +147,19 @@ static float largest_in(const choice *c, int32_t bin)
     return bin > 0 ? nextafterf(least_in(c, bin - 1), -INFINITY) : INFINITY;
 }
 
-/* The logits in bins [first, last] become candidates; how many. */
-static int64_t take_bins(const choice *c, int32_t first, int32_t last)
+/* Tokens whose x is in [low, high] become candidates; how many, or more than `most`. */
+static int64_t take(const choice *c, const float *x, float low, float high, int64_t most)
 {
-    int64_t n = c->k->find(c->at, c->logits, least_in(c, last), largest_in(c, first), c->V, c->V);
-    for (int64_t i = 0; i < n; i++)
+    int64_t n = c->k->find(c->at, x, low, high, c->V, most);
+    for (int64_t i = 0; i < n && n <= most; i++)
         c->candidates[i] = candidate(c->logits[c->at[i]], c->at[i]);
     return n;
+}
+
+/* Those in bins [first, last]. One copy of the code is enough. */
+static __attribute__((noinline)) int64_t take_bins(const choice *c, int32_t first, int32_t last)
+{
+    return take(c, c->logits, least_in(c, last), largest_in(c, first), c->V);
 }
 
 /* Tokens that a bin is looked for among. */
@@ -211,11 +217,9 @@ static int64_t keep_among_few(const choice *c, float top_p)
 {
     const float least = (float)c->sum * (1 - top_p) / (2 * (float)c->V);
     double weight = 0, share = (double)top_p * c->sum;
-    int64_t n = c->k->find(c->at, c->p, least, INFINITY, c->V, c->V / 16);
+    int64_t n = take(c, c->p, least, INFINITY, c->V / 16);
     if (n > c->V / 16)
         return 0;
-    for (int64_t i = 0; i < n; i++)
-        c->candidates[i] = candidate(c->logits[c->at[i]], c->at[i]);
     n = likeliest(c->candidates, n, c->p, n, share, &weight);
     return weight >= share ? n : 0;
 }

@@ -78,7 +78,11 @@ static mm_status check_hidden(int64_t *rows, const mm_value_head *head, const mm
                         mm_dtype_name(hidden->dtype), hidden->rank, (long long)hidden->shape[2], (long long)head->C);
     if (hidden->reserved[0] != 0 || hidden->reserved[1] != 0)
         return mmi_fail(MM_ERR_ARG, "%s: hidden's reserved words are set, both must be 0", what);
-    *rows = hidden->shape[0] * hidden->shape[1];
+    const int64_t B = hidden->shape[0], T = hidden->shape[1], most = INT64_MAX / (int64_t)sizeof(float) / head->C;
+    if (B < 1 || T < 1 || T > most / B)
+        return mmi_fail(MM_ERR_ARG, "%s: hidden is [%lld, %lld, %lld], which is empty or more than can be addressed",
+                        what, (long long)B, (long long)T, (long long)head->C);
+    *rows = B * T;
     return MM_OK;
 }
 
@@ -92,7 +96,7 @@ static double dot(const float *a, const float *b, int64_t n)
 
 mm_status mm_value_head_forward(mm_value_head *head, const mm_view *hidden, float *values)
 {
-    int64_t N;
+    int64_t N = 0;
     mm_status status = check_hidden(&N, head, hidden, "mm_value_head_forward");
     if (status == MM_OK && !values)
         status = mmi_fail(MM_ERR_ARG, "mm_value_head_forward: values is NULL");
@@ -107,7 +111,7 @@ mm_status mm_value_head_forward(mm_value_head *head, const mm_view *hidden, floa
 mm_status mm_value_head_backward(mm_value_head *head, const mm_view *hidden, const float *d_values, double scale,
                                  float *d_hidden)
 {
-    int64_t N;
+    int64_t N = 0;
     mm_status status = check_hidden(&N, head, hidden, "mm_value_head_backward");
     if (status == MM_OK && !d_values)
         status = mmi_fail(MM_ERR_ARG, "mm_value_head_backward: d_values is NULL");

@@ -402,7 +402,7 @@ START_TEST(combinations_that_make_no_model_are_refused)
         { "'model_type':'llama','hidden_size':50,'num_attention_heads':4,'num_hidden_layers':1,'vocab_size':9,"
           "'intermediate_size':9", "hidden_size is 50: it must be a multiple of num_attention_heads", MM_ERR_ARG },
         { "'model_type':'llama','hidden_size':50,'num_attention_heads':4,'num_hidden_layers':1,'vocab_size':9,"
-          "'intermediate_size':9,'head_dim':12", "hidden_size is 50", MM_ERR_ARG },
+          "'intermediate_size':9,'head_dim':12", "unless head_dim is another number than 12", MM_ERR_ARG },
         { "'model_type':'llama','hidden_size':3,'num_attention_heads':4,'num_hidden_layers':1,'vocab_size':9,"
           "'intermediate_size':9", "hidden_size is 3", MM_ERR_ARG },
         { MINIMIND3 ",'head_dim':25", "head_dim is 25: with rotary positions it must be even", MM_ERR_ARG },

@@ -127,6 +127,13 @@ START_TEST(arithmetic_counts_the_adapter_and_frozen_matrices_once_on_the_way_bac
     double numbers = (double)mm_adapter_count_params(adapter);
     ck_assert(lora.forward == full.forward + 2 * numbers);
     ck_assert(lora.backward == frozen.backward + 4 * numbers);
+    /* of a program that knew no more of these options than their size */
+    size_t *first = take(1, sizeof *first);
+    *first = sizeof *first;
+    w.adapter = (const mm_adapter_options *)(const void *)first;
+    mm_flops older = MM_FLOPS_INIT;
+    ck_ok(mm_estimate_flops(config, &w, &older));
+    ck_assert(older.total == lora.total);
     mm_adapter_free(adapter);
     mm_model_free(model);
     mm_config_free(config);

@@ -111,6 +111,28 @@ START_TEST(batches_out_of_range_are_refused)
 }
 END_TEST
 
+START_TEST(nothing_is_shown_after_any_failure)
+{
+    bench t = bench_of();
+    mm_batch unset = t.good, wrong = t.good;
+    unset.struct_size = 0;
+    wrong.ids = NULL;
+    const struct {
+        mm_context *context;
+        const mm_batch *batch;
+    } calls[] = { { t.context, &unset }, { t.context, &wrong }, { t.context, NULL }, { NULL, &t.good } };
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        ck_ok(mm_forward(t.context, &t.good, &t.out));
+        ck_assert(t.out.last_logits.data && t.out.loss > 0);
+        ck_status(mm_forward(calls[i].context, calls[i].batch, &t.out), MM_ERR_ARG);
+        ck_assert_msg(!t.out.last_logits.data && t.out.loss == 0, "call %d", (int)i);
+    }
+    ck_status(mm_forward(t.context, &t.good, NULL), MM_ERR_ARG);
+    ck_unchanged(&t);
+    free_bench(&t);
+}
+END_TEST
+
 START_TEST(caches_that_do_not_fit_are_refused)
 {
     bench t = bench_of();
@@ -213,6 +235,17 @@ START_TEST(backward_options_that_contradict_are_refused)
         o.normalizer = normalizers[i];
         ck_status(mm_backward(t.context, &o), MM_ERR_ARG);
         ck_error_mentions("normalizer");
+    }
+    static const double scales[] = { -INFINITY, INFINITY, NAN };
+    for (int i = 0; i < 3; i++) {
+        o = good;
+        o.loss_scale = scales[i];
+        ck_status(mm_backward(t.context, &o), MM_ERR_ARG);
+        ck_error_mentions("loss_scale");
+        o = good;
+        o.aux_scale = scales[i];
+        ck_status(mm_backward(t.context, &o), MM_ERR_ARG);
+        ck_error_mentions("aux_scale");
     }
     o = good;
     o.struct_size = 7;
@@ -476,6 +509,7 @@ int main(void)
     TCase *tests;
     Suite *suite = plain_suite("run/bad_input", &tests);
     tcase_add_test(tests, batches_out_of_range_are_refused);
+    tcase_add_test(tests, nothing_is_shown_after_any_failure);
     tcase_add_test(tests, caches_that_do_not_fit_are_refused);
     tcase_add_test(tests, a_context_for_evaluation_does_not_train);
     tcase_add_test(tests, backward_without_a_pass_to_go_back_over_is_refused);

@@ -128,6 +128,22 @@ static mm_workload workload_of(int32_t mode, int32_t length, int32_t checkpointi
 
 /* Taken, not only estimated: 512, 1024, … 8192 tokens. What each further token takes stays the same but for how large blocks are
  * rounded up. */
+START_TEST(arithmetic_of_the_longest_rows_is_counted)
+{
+    mm_config *config = NULL;
+    mm_workload w = MM_WORKLOAD_INIT;
+    mm_flops longest = MM_FLOPS_INIT, half = MM_FLOPS_INIT;
+    ck_ok(mm_config_create(NULL, &config));
+    ck_ok(mm_config_set_int(config, "max_position_embeddings", INT32_MAX));
+    w.max_length = INT32_MAX / 2;
+    ck_ok(mm_estimate_flops(config, &w, &half));
+    w.max_length = INT32_MAX;
+    ck_ok(mm_estimate_flops(config, &w, &longest));
+    ck_assert_msg(longest.attention == 2 * half.attention, "%g, and %g", longest.attention, half.attention);
+    mm_config_free(config);
+}
+END_TEST
+
 START_TEST(memory_taken_is_linear_in_the_length)
 {
     mm_model *model = model_of(long_models[_i], 1);
@@ -180,6 +196,7 @@ int main(void)
     TCase *tests;
     Suite *suite = plain_suite("run/estimates", &tests);
     tcase_add_loop_test(tests, counts_and_estimates_are_exact_for_random_configs, 0, 5);
+    tcase_add_test(tests, arithmetic_of_the_longest_rows_is_counted);
     tcase_add_loop_test(tests, memory_taken_is_linear_in_the_length, 0, LONG_MODELS);
     tcase_add_loop_test(tests, a_run_over_8192_tokens_stays_within_the_estimate, 0, LONG_MODELS);
     return run_suite(suite);

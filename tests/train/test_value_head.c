@@ -258,6 +258,16 @@ START_TEST(a_head_held_wrong_is_named)
     ck_error_mentions("MM_OUT_HIDDEN");
     ck_status(mm_value_head_forward(head, &narrow, values), MM_ERR_ARG);
     ck_error_mentions("width");
+    static const int64_t shapes[][2] = { { 0, 3 }, { 3, 0 }, { -1, 3 }, { 3, -1 }, { -3, -3 }, { INT64_MAX, 2 },
+                                         { INT64_MAX / 64, 64 } };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        mm_view odd = view;
+        odd.shape[0] = shapes[i][0];
+        odd.shape[1] = shapes[i][1];
+        ck_status(mm_value_head_forward(head, &odd, values), MM_ERR_ARG);
+        ck_error_mentions("hidden is");
+        ck_status(mm_value_head_backward(head, &odd, values, 1, NULL), MM_ERR_ARG);
+    }
     ck_status(mm_value_head_backward(head, &view, NULL, 1, NULL), MM_ERR_ARG);
     ck_status(mm_value_head_backward(head, &view, values, NAN, NULL), MM_ERR_ARG);
     ck_status(mm_value_head_step(head, NULL), MM_ERR_ARG);
