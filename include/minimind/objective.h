@@ -124,7 +124,8 @@ MM_API mm_status mm_distill(const mm_distill_options *options, int64_t rows, int
  * @param advantages  [rows], set.
  * @param rewards     [rows]; consecutive runs of `group` rows belong together.
  *
- * @return MM_OK; MM_ERR_ARG, rows is no multiple of group; MM_ERR_NUMERIC, a reward is not finite (the message says which). Since: 0.1
+ * @return MM_OK; MM_ERR_ARG, rows is no multiple of group; MM_ERR_NUMERIC, a reward is not finite (the message says which),
+ *         or their variance is not. Since: 0.1
  */
 MM_API mm_status mm_group_advantages(double *advantages, const double *rewards, int64_t rows, int64_t group);
 
@@ -205,7 +206,8 @@ MM_API void mm_gae_options_init(mm_gae_options *options, size_t struct_size);
  * @param advantages  [rows, length], set; 0 where the mask is.
  * @param returns     [rows, length] R, set: what the values should have been; 0 where the mask is.
  *
- * @return MM_OK; MM_ERR_ARG; MM_ERR_NUMERIC, a reward or a value that counts is not finite (the message says which). Since: 0.1
+ * @return MM_OK; MM_ERR_ARG; MM_ERR_NUMERIC, a reward or a value that counts is not finite (the message says which), or
+ *         what they come to is not. Since: 0.1
  */
 MM_API mm_status mm_gae(const mm_gae_options *options, int64_t rows, int64_t length, const double *rewards,
                         const float *values, const int32_t *mask, double *advantages, double *returns);

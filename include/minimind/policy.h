@@ -68,7 +68,7 @@ typedef struct mm_policy_training {
                                  itself, without it. Not used where beta is 0 */
     double beta;            /**< as in mm_policy_options and mm_ppo_options */
     double epsilon;         /**< as in both, of GRPO and PPO */
-    double epsilon_high;    /**< as in mm_policy_options, of CISPO */
+    double epsilon_high;    /**< as in mm_policy_options, of CISPO; finite */
     double gamma;           /**< as in mm_gae_options, of PPO, as are the next four */
     double lambda;          /**< as in mm_gae_options */
     double value_clip;      /**< as in mm_ppo_options */

@@ -121,6 +121,14 @@ static mm_status fill_packed(mm_loader *l, bool *any)
     return MM_OK;
 }
 
+void mmi_fill_take_back(mm_loader *l, const mm_loader_position *at, const mm_loader_stats *stats)
+{
+    l->at = *at;
+    l->stats = *stats;
+    l->room.open = NULL;
+    l->astray = true;
+}
+
 mm_status mmi_fill(mm_loader *l, bool *ended)
 {
     mm_loader_position before = l->at;
@@ -131,10 +139,7 @@ mm_status mmi_fill(mm_loader *l, bool *ended)
     bool alone = l->recipe.options.world == 1;
     mm_status status = mmi_fill_packs(l) ? fill_packed(l, &any) : alone ? fill_alone(l) : fill_share(l);
     if (status != MM_OK) {
-        l->at = before;
-        l->stats = counted;
-        l->room.open = NULL;
-        l->astray = true;
+        mmi_fill_take_back(l, &before, &counted);
         return status;
     }
     *ended = mmi_fill_packs(l) ? !any : alone ? l->room.filled == 0 : before.row == l->places;

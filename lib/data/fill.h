@@ -38,4 +38,7 @@ mmi_places mmi_fill_places(const mm_loader *l);
  */
 mm_status mmi_fill(mm_loader *l, bool *ended);
 
+/* To where the loader was, and to what it had counted, before a batch that could not be given. */
+void mmi_fill_take_back(mm_loader *l, const mm_loader_position *at, const mm_loader_stats *stats);
+
 #endif

@@ -212,6 +212,7 @@ static mm_status next_batch(mm_loader *l, mm_batch *batch)
     mm_batch result = MM_BATCH_INIT;
     bool ended = false;
     mm_loader_position before = l->at;
+    mm_loader_stats counted = l->stats;
     mm_status status = mmi_fill(l, &ended);
     if (status != MM_OK)
         return status;
@@ -220,9 +221,7 @@ static mm_status next_batch(mm_loader *l, mm_batch *batch)
         mmi_batch_finish(&result, &l->room, &l->recipe);
     status = mmi_result_write(batch, &result, sizeof result, "mm_batch");
     if (status != MM_OK) {
-        l->at = before;
-        l->astray = true;
-        l->room.open = NULL;
+        mmi_fill_take_back(l, &before, &counted);
         return status;
     }
     l->stats.batches += !ended;
@@ -246,6 +245,7 @@ static mm_status next_prompts(mm_loader *l, mm_prompts *prompts)
     mm_prompts result = MM_PROMPTS_INIT;
     bool ended = false;
     mm_loader_position before = l->at;
+    mm_loader_stats counted = l->stats;
     mm_status status = mmi_fill(l, &ended);
     if (status != MM_OK)
         return status;
@@ -253,8 +253,7 @@ static mm_status next_prompts(mm_loader *l, mm_prompts *prompts)
     result.at_end = ended;
     status = mmi_result_write(prompts, &result, sizeof result, "mm_prompts");
     if (status != MM_OK) {
-        l->at = before;
-        l->astray = true;
+        mmi_fill_take_back(l, &before, &counted);
         return status;
     }
     l->stats.batches += !ended;
@@ -349,7 +348,8 @@ mm_status mm_loader_seek(mm_loader *l, const mm_loader_position *position)
     mm_status status = mmi_options_read(&p, sizeof p, position, "mm_loader_position");
     if (status != MM_OK)
         return status;
-    if (p.epoch < 0 || p.epoch > UINT32_MAX || p.row < 0 || p.row > l->places || p.offset < 0 || p.skipped < 0)
+    if (p.epoch < 0 || p.epoch > UINT32_MAX || p.row < 0 || p.row > l->places || p.offset < 0 || p.skipped < 0 ||
+        p.skipped > INT64_MAX / 2) /* it goes on from there */
         return mmi_fail(
             MM_ERR_ARG, "loader: no such place: epoch %lld, row %lld of %lld, offset %lld, %lld lines passed over",
             (long long)p.epoch, (long long)p.row, (long long)l->places, (long long)p.offset, (long long)p.skipped);

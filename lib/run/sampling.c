@@ -89,8 +89,8 @@ static void choose_pivot(mmi_candidate *c, int64_t n, uint64_t *state)
     swap(c, three[(x > y) == (y > z) ? 1 : (y > x) == (x > z) ? 0 : 2]);
 }
 
-/* The likeliest of c [n] move to its front: at most `most`, in no order, and as few as weigh `share` with the *weight
- * of others, to which they are added. How many. */
+/* The likeliest of c [n] move to its front: at most `most`, in no order but that the least likely is last, and as few
+ * as weigh `share` with the *weight of others, to which they are added. How many. */
 static int64_t likeliest(mmi_candidate *c, int64_t n, const float *p, int64_t most, double share, double *weight)
 {
     int64_t kept = 0;
@@ -233,14 +233,6 @@ static int64_t keep_among_many(const choice *c, double share)
     return likeliest(c->candidates, n, c->p, n, share, &weight);
 }
 
-static mmi_candidate least_of(const mmi_candidate *c, int64_t n)
-{
-    mmi_candidate least = c[0];
-    for (int64_t i = 1; i < n; i++)
-        least = c[i] < least ? c[i] : least;
-    return least;
-}
-
 /* The last of those that top-k and top-p keep. */
 static int64_t last_kept(const choice *c, const mm_sampling *s)
 {
@@ -260,7 +252,7 @@ static int64_t last_kept(const choice *c, const mm_sampling *s)
         if (n == 0)
             n = keep_among_many(c, (double)s->top_p * c->sum);
     }
-    return (uint32_t)~least_of(c->candidates, n);
+    return (uint32_t)~c->candidates[n - 1];
 }
 
 /* What is not kept loses what it weighs. What the others weigh. */
@@ -287,7 +279,7 @@ static double weight_of(const float *p, int64_t n)
     return weight[0];
 }
 
-#define STRIDE (8 * LANES) /* tokens that are passed together */
+#define STRIDE (32 * LANES) /* tokens that are passed together */
 
 /* The token at `left` of what all weigh, in the order of their ids. */
 static int32_t walk(const float *p, int64_t V, double left)

@@ -23,6 +23,9 @@ mm_status mm_group_advantages(double *advantages, const double *rewards, int64_t
             mean += rewards[i] / (double)group;
         for (int64_t i = first; i < first + group; i++)
             variance += (rewards[i] - mean) * (rewards[i] - mean) / (double)group;
+        if (!isfinite(variance))
+            return mmi_fail(MM_ERR_NUMERIC, "mm_group_advantages: rewards[%lld] to [%lld] lie too far apart",
+                            (long long)first, (long long)(first + group - 1));
         for (int64_t i = first; i < first + group; i++)
             advantages[i] = (rewards[i] - mean) / (sqrt(variance) + 1e-4);
     }

@@ -90,6 +90,9 @@ mm_status mm_gae(const mm_gae_options *options, int64_t rows, int64_t length, co
         gae_row(&o, length, rewards + i, values + i, mask + i, advantages + i, returns + i);
     if (o.normalize)
         normalize(advantages, mask, rows * length);
+    for (int64_t i = 0; i < rows * length; i++)
+        if (!isfinite(advantages[i]) || !isfinite(returns[i]))
+            return mmi_fail(MM_ERR_NUMERIC, "mm_gae: rewards are too large to be added up");
     return MM_OK;
 }
 

@@ -105,11 +105,12 @@ void mmi_parallel_give_up(mm_trainer *t, mm_status status)
 
 /* --- Sums of a few values --- */
 
-/* A communicator's failure may come without a story. */
+/* A communicator's failure may come without a story, or as what all ranks would know of if it were a run's. */
 static mm_status told(mm_status status, const char *what)
 {
     if (status == MM_OK)
         return MM_OK;
+    status = status == MM_ERR_NUMERIC ? MM_ERR_IO : status;
     return *mm_last_error() ? status : mmi_fail(status, "the communicator's %s failed", what);
 }
 

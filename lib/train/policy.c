@@ -50,8 +50,8 @@ static mm_status check_numbers(const mm_policy_training *o)
         status = mmi_objective_weight(what, weights[i].name, weights[i].value);
     if (status != MM_OK)
         return status;
-    if (!(o->epsilon_high > 0))
-        return mmi_fail(MM_ERR_ARG, "%s: epsilon_high is %g, must be above 0", what, o->epsilon_high);
+    if (!(o->epsilon_high > 0) || !isfinite(o->epsilon_high))
+        return mmi_fail(MM_ERR_ARG, "%s: epsilon_high is %g, must be finite and above 0", what, o->epsilon_high);
     if (!(o->gamma >= 0 && o->gamma <= 1) || !(o->lambda >= 0 && o->lambda <= 1))
         return mmi_fail(MM_ERR_ARG, "%s: gamma is %g and lambda %g, both must be from 0 to 1", what, o->gamma,
                         o->lambda);

@@ -61,6 +61,9 @@ mm_status mm_report_progress(mm_report *report, const mm_train_progress *progres
     mm_train_progress p = MM_TRAIN_PROGRESS_INIT;
     mm_memory_usage memory = MM_MEMORY_USAGE_INIT;
     mm_status status = mmi_options_read(&p, sizeof p, progress, "mm_train_progress");
+    if (status == MM_OK && (p.metric_count < 0 || (p.metric_count > 0 && !p.metrics)))
+        status = mmi_fail(MM_ERR_ARG, "mm_report_progress: metric_count is %lld%s", (long long)p.metric_count,
+                          p.metrics ? "" : ", metrics is NULL");
     if (status == MM_OK)
         status = mm_memory_get_usage(&memory);
     if (status != MM_OK)

@@ -184,6 +184,7 @@ static mm_status write_metrics(mmi_appender *file, mmi_json *line)
 static mm_status end_line(mm_report *r, mmi_json *line, mm_status status)
 {
     uint64_t size = r && line ? r->metrics.size : 0;
+    const size_t tracks = r ? r->tracks.count : 0;
     if (status == MM_OK)
         status = mmi_tracks_reserve(&r->tracks, line);
     if (status == MM_OK && r->metrics.open)
@@ -195,6 +196,8 @@ static mm_status end_line(mm_report *r, mmi_json *line, mm_status status)
     }
     if (status == MM_OK)
         mmi_tracks_take(&r->tracks, line);
+    else if (r)
+        mmi_tracks_cut(&r->tracks, tracks);
     mmi_json_free(line);
     return status;
 }
@@ -241,8 +244,9 @@ mm_status mm_report_scalar(mm_report *r, int64_t step, const char *name, double 
 mm_status mm_report_vector(mm_report *r, int64_t step, const char *name, const double *values, int32_t count)
 {
     static const char who[] = "mm_report_vector";
-    if (count < 1 || !values)
-        return mmi_fail(MM_ERR_ARG, "%s: %s", who, count < 1 ? "count is less than 1" : "values is NULL");
+    if (count < 1 || count > MMI_VECTOR_SIZE || !values)
+        return mmi_fail(MM_ERR_ARG, "%s: count is %d, must be from 1 to %d%s", who, count, MMI_VECTOR_SIZE,
+                        values ? "" : "; values is NULL");
     return mmi_report_values(who, r, step, NULL, NULL, 0, &(mmi_report_vectors){ &name, values, 1, count });
 }
 

@@ -1,3 +1,4 @@
+#include <float.h>
 #include <math.h>
 
 #include <minimind/optim.h>
@@ -41,8 +42,8 @@ static mm_status check(int64_t step, int64_t total, int64_t warmup, double lr, c
     if (step < 0 || total < 0 || warmup < 0)
         return mmi_fail(MM_ERR_ARG, "the schedule: step %lld, total %lld and warmup %lld can't be negative",
                         (long long)step, (long long)total, (long long)warmup);
-    if (!(lr >= 0) || !isfinite(lr))
-        return mmi_fail(MM_ERR_ARG, "the schedule: lr is %g, it must be a number from 0 up", lr);
+    if (!(lr >= 0) || lr > DBL_MAX / 2) /* a rule may begin above it */
+        return mmi_fail(MM_ERR_ARG, "the schedule: lr is %g, it must be from 0 up, and at most %g", lr, DBL_MAX / 2);
     return MM_OK;
 }
 

@@ -159,9 +159,15 @@ mm_status mmi_tracks_reserve(mmi_tracks *t, mmi_json *line)
     for (void *i = mmi_json_first(line); i && status == MM_OK; i = mmi_json_next(line, i))
         if (!is_own(mmi_json_key(i)))
             status = reserve_member(t, mmi_json_key(i), mmi_json_value(i));
-    while (status != MM_OK && t->count > before) /* what a refused line would have begun does not stay */
-        free_track(&t->items[--t->count]);
+    if (status != MM_OK)
+        mmi_tracks_cut(t, before);
     return status;
+}
+
+void mmi_tracks_cut(mmi_tracks *t, size_t count)
+{
+    while (t->count > count)
+        free_track(&t->items[--t->count]);
 }
 
 /* Every second one goes, and from now on every second one that comes. */

@@ -48,6 +48,9 @@ mm_status mmi_track_check_name(const char *name);
 mm_status mmi_tracks_reserve(mmi_tracks *tracks, mmi_json *line);
 void mmi_tracks_take(mmi_tracks *tracks, mmi_json *line);
 
+/* What a line would have begun that was not taken does not stay: `count` there were before. */
+void mmi_tracks_cut(mmi_tracks *tracks, size_t count);
+
 /* NULL if there is none. */
 mmi_track *mmi_tracks_find(const mmi_tracks *tracks, const char *name);
 

@@ -270,7 +270,7 @@ START_TEST(places_that_are_not_there_are_refused)
     use_text("{\"text\": \"abc\"}\n{\"text\": \"d\"}\n");
     mm_loader *padded = make_loader(MM_ROWS_PAD, 1, 8, 0), *packed = make_loader(MM_ROWS_PACK, 1, 8, 0);
     static const int64_t wrong[][4] = { { -1, 0, 0, 0 }, { 1LL << 33, 0, 0, 0 }, { 0, -1, 0, 0 }, { 0, 3, 0, 0 },
-                                        { 0, 1, -1, 0 }, { 0, 0, 0, -1 },        { 0, 0, 1, 0 } };
+                                        { 0, 1, -1, 0 }, { 0, 0, 0, -1 },        { 0, 0, 1, 0 },  { 0, 0, 0, INT64_MAX } };
     mm_loader_position p = MM_LOADER_POSITION_INIT;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         p.epoch = wrong[i][0];
@@ -337,6 +337,9 @@ START_TEST(bad_lines_are_passed_over_and_counted_when_asked)
         ck_ok(mm_loader_create(dataset, tokenizer, &options, &loader));
         mm_loader_position p = MM_LOADER_POSITION_INIT;
         mm_batch b = MM_BATCH_INIT;
+        mm_batch unset = { 0 };
+        for (int i = 0; i < 5; i++)
+            ck_status(mm_loader_next(loader, &unset), MM_ERR_ARG); /* which counts nothing */
         for (int epoch = 1; epoch <= 3; epoch++) {
             int rows = 0;
             do {
@@ -349,6 +352,10 @@ START_TEST(bad_lines_are_passed_over_and_counted_when_asked)
             ck_assert_int_eq(p.epoch, epoch);
             ck_assert_int_eq(p.row, 0);
         }
+        mm_loader_stats stats = MM_LOADER_STATS_INIT;
+        ck_ok(mm_loader_get_stats(loader, &stats));
+        ck_assert_int_eq(stats.bad_lines, p.skipped);
+        ck_assert_int_eq(stats.rows, 9);
         mm_loader_free(loader);
     }
 }

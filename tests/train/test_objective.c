@@ -205,6 +205,10 @@ START_TEST(a_teacher_or_a_reward_held_wrong_is_named)
     in.rewards[3] = INFINITY;
     ck_status(mm_group_advantages(advantages, in.rewards, ROWS, GROUP), MM_ERR_NUMERIC);
     ck_error_mentions("rewards[3]");
+    in.rewards[3] = -1.7e308; /* what lies between is no number */
+    in.rewards[4] = 1.7e308;
+    ck_status(mm_group_advantages(advantages, in.rewards, ROWS, ROWS), MM_ERR_NUMERIC);
+    ck_error_mentions("apart");
     in.logprobs[0] = NAN;
     in.mask[0] = 1;
     mm_policy_result p = MM_POLICY_RESULT_INIT;

@@ -608,6 +608,57 @@ START_TEST(a_communicator_that_does_not_fit_is_refused)
 }
 END_TEST
 
+/* A link whose functions all fail with a status that means something else in a run. */
+static int aborted;
+static mm_status fail_numbers(void *user, float *data, int64_t count)
+{
+    (void)user, (void)data, (void)count;
+    return mm_set_last_error(MM_ERR_NUMERIC, "the link is gone");
+}
+static mm_status fail_doubles(void *user, double *data, int64_t count)
+{
+    (void)data;
+    return fail_numbers(user, NULL, count);
+}
+static mm_status fail_bytes(void *user, void *data, size_t size, int32_t root)
+{
+    (void)data, (void)size, (void)root;
+    return fail_numbers(user, NULL, 0);
+}
+static mm_status fail_meeting(void *user)
+{
+    return fail_numbers(user, NULL, 0);
+}
+static mm_status count_abort(void *user, const char *story)
+{
+    (void)user, (void)story;
+    aborted++;
+    return MM_OK;
+}
+
+START_TEST(a_communicator_that_fails_in_any_way_is_given_up)
+{
+    tiny_run run;
+    plan p = plan_of(MM_ROWS_PAD);
+    mm_comm comm = MM_COMM_INIT;
+    tiny_options o = p.options;
+    aborted = 0;
+    comm.size = 2;
+    comm.all_reduce = fail_numbers;
+    comm.all_reduce_f64 = fail_doubles;
+    comm.broadcast = fail_bytes;
+    comm.barrier = fail_meeting;
+    comm.abort = count_abort;
+    o.trainer.comm = &comm;
+    o.loader.world = 2;
+    ck_ok(tiny_try(&run, &o));
+    ck_assert_int_ne(mm_trainer_run(run.trainer), MM_OK);
+    ck_error_mentions("the link is gone");
+    ck_assert_int_ge(aborted, 1);
+    tiny_end(&run);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("train/parallel");
@@ -630,6 +681,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, ranks_of_different_runs_are_told_what_differs);
     tcase_add_test(tc, when_a_rank_is_killed_the_others_stop_and_the_checkpoint_is_whole);
     tcase_add_test(tc, a_communicator_that_does_not_fit_is_refused);
+    tcase_add_test(tc, a_communicator_that_fails_in_any_way_is_given_up);
     tcase_set_timeout(tc, 120);
     suite_add_tcase(suite, tc);
     return suite;

@@ -444,6 +444,7 @@ START_TEST(training_held_wrong_is_named)
     WRONG(beta, -1, "beta");
     WRONG(epsilon, 1, "epsilon");
     WRONG(epsilon_high, 0, "epsilon_high");
+    WRONG(epsilon_high, INFINITY, "epsilon_high"); /* no checkpoint could hold it */
     WRONG(gamma, 2, "gamma");
     WRONG(lambda, NAN, "lambda");
     WRONG(value_clip, NAN, "value_clip");

@@ -264,6 +264,12 @@ START_TEST(an_advantage_held_wrong_is_named)
     in.rewards[9] = INFINITY;
     ck_status(try_gae(&in, &o), MM_ERR_NUMERIC);
     ck_error_mentions("[1][2]");
+    for (int i = 0; i < ROWS * T; i++) {
+        in.rewards[i] = in.mask[i] ? 1.7e308 : 0; /* what they come to is no number */
+        in.values[i] = 0;
+    }
+    ck_status(try_gae(&in, &o), MM_ERR_NUMERIC);
+    ck_error_mentions("too large");
     in.mask[9] = 3;
     ck_status(try_gae(&in, &o), MM_ERR_ARG);
     ck_error_mentions("mask[1][2]");

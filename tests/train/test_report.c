@@ -554,7 +554,9 @@ START_TEST(a_full_disk_is_a_status_and_every_line_stays_whole)
     ck_assert_int_eq((int64_t)track->curves[0].count, step - 1); /* as if the call had not been made */
     ck_assert_int_eq(lines(), (int)step - 1);
     ck_status(mm_report_scalar(report, step, "loss", 1), MM_ERR_IO);
+    ck_status(mm_report_text(report, step, "rate", "a text", 6), MM_ERR_IO);
     setrlimit(RLIMIT_FSIZE, &limit);
+    ck_assert_uint_eq(report->tracks.count, 1); /* what "rate" is has not been said yet */
     ck_ok(mm_report_scalar(report, step, "loss", 0.25)); /* there is room again */
     ck_assert_int_eq(step_of((int)step - 1), step);
     ck_ok(mm_report_flush(report));
@@ -625,6 +627,15 @@ START_TEST(misuse_is_refused)
     ck_status(mm_report_vector(NULL, 1, "v", one, 2), MM_ERR_ARG);
     double many[MMI_VECTOR_SIZE + 1] = { 0 };
     ck_status(mm_report_vector(report, 1, "v", many, MMI_VECTOR_SIZE + 1), MM_ERR_ARG);
+    ck_status(mm_report_vector(report, 1, "v", many, INT32_MAX), MM_ERR_ARG); /* which aren't read */
+    mm_train_progress progress = MM_TRAIN_PROGRESS_INIT;
+    const mm_train_metric metric = { "accuracy", 1 };
+    progress.metric_count = 2;
+    ck_status(mm_report_progress(report, &progress), MM_ERR_ARG);
+    ck_error_mentions("metrics");
+    progress.metrics = &metric;
+    progress.metric_count = -1;
+    ck_status(mm_report_progress(report, &progress), MM_ERR_ARG);
     ck_status(mm_report_text(report, 1, "t", NULL, 3), MM_ERR_ARG);
     ck_status(mm_report_text(report, 1, "t", "x", ((size_t)1 << 20) + 1), MM_ERR_ARG);
     ck_status(mm_report_fact(report, "a", NULL), MM_ERR_ARG);

@@ -100,6 +100,7 @@ START_TEST(bad_arguments_are_refused)
     ck_status(mm_schedule_lr(1, 0, 1, 0, -1, &out), MM_ERR_ARG);
     ck_status(mm_schedule_lr(1, 0, 1, 0, NAN, &out), MM_ERR_ARG);
     ck_status(mm_schedule_lr(1, 0, 1, 0, INFINITY, &out), MM_ERR_ARG);
+    ck_status(mm_schedule_lr(1, 0, 1, 0, 1.79e308, &out), MM_ERR_ARG); /* 1.1 times of it is what the rule begins with */
     ck_status(mm_schedule_lr(1, 0, 1, 0, 1, NULL), MM_ERR_ARG);
     ck_assert(out == 7);
     for (int32_t rule = 0; rule < 6; rule++) {
