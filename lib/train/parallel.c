@@ -105,25 +105,16 @@ void mmi_parallel_give_up(mm_trainer *t, mm_status status)
 
 /* --- Sums of a few values --- */
 
-/* A communicator's failure may come without a story, or as what all ranks would know of if it were a run's. */
-static mm_status told(mm_status status, const char *what)
-{
-    if (status == MM_OK)
-        return MM_OK;
-    status = status == MM_ERR_NUMERIC ? MM_ERR_IO : status;
-    return *mm_last_error() ? status : mmi_fail(status, "the communicator's %s failed", what);
-}
-
 static mm_status sum(const mmi_parallel *p, double *values, int64_t count)
 {
     mm_set_last_error(MM_OK, "");
-    return told(p->comm.all_reduce_f64(p->comm.user, values, count), "all_reduce_f64");
+    return mmi_comm_told(p->comm.all_reduce_f64(p->comm.user, values, count), "all_reduce_f64");
 }
 
 static mm_status broadcast(const mmi_parallel *p, void *data, size_t size)
 {
     mm_set_last_error(MM_OK, "");
-    return told(p->comm.broadcast(p->comm.user, data, size, 0), "broadcast");
+    return mmi_comm_told(p->comm.broadcast(p->comm.user, data, size, 0), "broadcast");
 }
 
 mm_status mmi_parallel_sum(const mm_trainer *t, double *values, int64_t count)
@@ -318,7 +309,24 @@ static uint64_t hash_tensors(const mmi_tensor_list *list)
     return mmi_hash_end(&hash);
 }
 
-/* Where a rank's tensors are others than rank 0's, they come from there. */
+/* Where a rank's tensors are others than rank 0's, they come from there. Each by way of `room`, which holds the
+ * largest: what a communicator that fails leaves behind is no weights. `*taken`: how many there are now. */
+static mm_status level_each(const mmi_parallel *p, const mmi_tensor_list *list, void *room, size_t *taken)
+{
+    for (*taken = 0; *taken < list->count; ++*taken) {
+        float *data = (float *)list->entries[*taken].data;
+        size_t size = (size_t)list->entries[*taken].elements * sizeof(float);
+        if (p->comm.rank == 0)
+            memcpy(room, data, size);
+        mm_status status = broadcast(p, room, size);
+        if (status != MM_OK)
+            return status;
+        if (p->comm.rank != 0)
+            memcpy(data, room, size);
+    }
+    return MM_OK;
+}
+
 static mm_status level(const mmi_parallel *p, const mmi_tensor_list *list)
 {
     uint64_t own = hash_tensors(list), theirs = own;
@@ -330,8 +338,14 @@ static mm_status level(const mmi_parallel *p, const mmi_tensor_list *list)
         return status;
     if (p->comm.rank == 0)
         mmi_log(MM_LOG_INFO, "the weights of %.0f ranks are not those of rank 0, which sends its own", differing);
-    for (size_t i = 0; i < list->count && status == MM_OK; i++)
-        status = broadcast(p, (void *)list->entries[i].data, (size_t)list->entries[i].elements * sizeof(float));
+    size_t largest = 0, taken = 0;
+    for (size_t i = 0; i < list->count; i++)
+        largest = (size_t)list->entries[i].elements > largest ? (size_t)list->entries[i].elements : largest;
+    void *room = mmi_alloc(largest, sizeof(float));
+    status = room ? level_each(p, list, room, &taken) : mmi_fail_memory(largest * sizeof(float), "rank 0's weights");
+    mmi_free(room);
+    if (status != MM_OK && taken > 0 && p->comm.rank != 0)
+        mmi_fail_within(status, "%zu of %zu tensors are rank 0's now, the others this rank's own", taken, list->count);
     return status;
 }
 
@@ -339,10 +353,10 @@ static mm_status level_all(mm_trainer *t)
 {
     mmi_tensor_list list = { 0 };
     mm_status status = mmi_checkpoint_tensors(&list, t);
-    if (status == MM_OK)
+    if (status == MM_OK) {
         status = level(t->parallel, &list);
-    if (status == MM_OK)
-        mmi_trainer_written(t);
+        mmi_trainer_written(t); /* in part, if that failed */
+    }
     mmi_tensors_free(&list);
     return status;
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/memory.h"
+#include "base/status.h"
 #include "base/thread.h"
 
 typedef struct span {
@@ -22,12 +23,20 @@ struct mmi_reducer {
     char story[512];
 };
 
+mm_status mmi_comm_told(mm_status status, const char *function)
+{
+    if (status == MM_OK)
+        return MM_OK;
+    status = status == MM_ERR_NUMERIC ? MM_ERR_IO : status;
+    return *mm_last_error() ? status : mmi_fail(status, "the communicator's %s failed", function);
+}
+
 /* Outside the monitor: one span. */
 static void reduce(mmi_reducer *r, span s)
 {
     char story[sizeof r->story] = "";
-    mm_set_last_error(MM_OK, "the communicator's all_reduce failed"); /* unless it says more itself */
-    mm_status status = r->comm->all_reduce(r->comm->user, s.data, s.count);
+    mm_set_last_error(MM_OK, "");
+    mm_status status = mmi_comm_told(r->comm->all_reduce(r->comm->user, s.data, s.count), "all_reduce");
     if (status != MM_OK)
         snprintf(story, sizeof story, "%s", mm_last_error());
     mmi_monitor_enter(r->monitor);

@@ -7,6 +7,11 @@
 
 #include <minimind/comm.h>
 
+/* What a communicator's function returned, as its caller goes on with it: a failure may come without a story, and as
+ * MM_ERR_NUMERIC, which all ranks would know of if it were a run's own. Nothing is told (mm_set_last_error(MM_OK, ""))
+ * before the call. */
+mm_status mmi_comm_told(mm_status status, const char *function);
+
 typedef struct mmi_reducer mmi_reducer;
 
 /* `room`: spans that may wait at a time. `comm` is borrowed; nobody else uses it between a post and the wait behind it.
