@@ -56,7 +56,10 @@ MM_API int32_t mm_tokenizer_find(const mm_tokenizer *tokenizer, const char *cont
 /** 1 if `id` is an added token marked special, else 0. Since: 0.1 */
 MM_API int32_t mm_tokenizer_is_special(const mm_tokenizer *tokenizer, int32_t id);
 
-/** Which added tokens mm_encode() recognises in the text. */
+/**
+ * Which added tokens mm_encode() recognises in the text. One that it doesn't recognise is text like any other, and no merge
+ * makes a special token of it; only where a file marks a single byte's own token special, that byte is this token.
+ */
 enum {
     MM_SPLIT_ALL = 0,        /**< all, as upstream does */
     MM_SPLIT_NO_SPECIAL = 1, /**< not those marked special: for text from outside */
@@ -161,8 +164,8 @@ typedef struct mm_tokenizer_train_options {
     mm_text_fn next_text;              /**< where the text comes from */
     mm_progress_fn on_progress;        /**< NULL for none */
     void *user;                        /**< handed to both */
-    const char *const *special_tokens; /**< [special_count]; they take the first ids. NULL: MiniMind's three,
-                                            <|endoftext|> <|im_start|> <|im_end|> */
+    const char *const *special_tokens; /**< [special_count]; they take the first ids, and no pair is merged that spells one.
+                                            NULL: MiniMind's three, <|endoftext|> <|im_start|> <|im_end|> */
     int32_t special_count;             /**< of special_tokens */
     int32_t vocab_size;                /**< at most so many ids, special tokens and the 256 bytes included */
     int64_t min_frequency;             /**< pairs seen less often are not merged; at least 1 */
@@ -178,8 +181,9 @@ MM_API void mm_tokenizer_train_options_init(mm_tokenizer_train_options *options,
  *
  * @param out  Yours: pair it with mm_tokenizer_free().
  *
- * @return MM_OK (also when the text ran out of pairs early); MM_ERR_ARG, a size out of range, a special token twice or
- *         empty, or text that is not UTF-8; MM_ERR_MEMORY; MM_ERR_CANCELLED. Since: 0.1
+ * @return MM_OK (also when the text ran out of pairs early); MM_ERR_ARG, a size out of range, a special token twice, empty,
+ *         or what tokenizer.json writes for another byte ("Ġ" for a space), or text that is not UTF-8; MM_ERR_MEMORY;
+ *         MM_ERR_CANCELLED. Since: 0.1
  */
 MM_API mm_status mm_tokenizer_train(const mm_tokenizer_train_options *options, mm_tokenizer **out);
 

@@ -12,7 +12,8 @@ enum {
     MMI_STREAM_DROPOUT = 3,
     MMI_STREAM_SAMPLE = 4,
     MMI_STREAM_ADAPTER = 5,        /* A of an adapter */
-    MMI_STREAM_ADAPTER_DROPOUT = 6
+    MMI_STREAM_ADAPTER_DROPOUT = 6,
+    MMI_STREAM_SECRET = 7          /* the one seed that nobody gives, secret.c's */
 };
 #define MMI_STREAM(purpose, number) (((uint64_t)(purpose) << 32) | (uint32_t)(number))
 

@@ -18,14 +18,16 @@ bool mmi_added_insert(mmi_added *tree, const char *content, size_t size, int32_t
     if (!mmi_grow(&tree->nodes, &tree->room, tree->count + size + 1, sizeof *tree->nodes))
         return false;
     if (tree->count == 0)
-        tree->nodes[tree->count++] = (mmi_added_node){ 0, 0, -1, 0, false };
+        tree->nodes[tree->count++] = (mmi_added_node){ .id = -1 };
     uint32_t node = 0;
     for (size_t i = 0; i < size; i++) {
         unsigned char byte = (unsigned char)content[i];
         uint32_t child = child_of(tree, node, byte);
         if (child == 0) {
             child = (uint32_t)tree->count++;
-            tree->nodes[child] = (mmi_added_node){ 0, tree->nodes[node].child, -1, byte, false };
+            tree->nodes[child] = (mmi_added_node){
+                .sibling = tree->nodes[node].child, .depth = (uint32_t)i + 1, .id = -1, .byte = byte
+            };
             tree->nodes[node].child = child;
             if (node == 0)
                 tree->first[byte] = child;
@@ -43,24 +45,64 @@ void mmi_added_free(mmi_added *tree)
     *tree = (mmi_added){ 0 };
 }
 
+/* From `node` on by `byte`: the longest beginning that the text ends with now. */
+static uint32_t step(const mmi_added *tree, uint32_t node, unsigned char byte)
+{
+    uint32_t child = child_of(tree, node, byte);
+    while (child == 0 && node != 0) {
+        node = tree->nodes[node].shorter;
+        child = child_of(tree, node, byte);
+    }
+    return child;
+}
+
+/* What a node's `shorter` leads to is less deep, and finished before. */
+static void finish_node(mmi_added *tree, uint32_t parent, uint32_t number)
+{
+    mmi_added_node *node = &tree->nodes[number];
+    node->shorter = parent == 0 ? 0 : step(tree, tree->nodes[parent].shorter, node->byte);
+    for (int special = 0; special < 2; special++)
+        node->found[special] =
+            node->id >= 0 && (special || !node->special) ? number : tree->nodes[node->shorter].found[special];
+}
+
+bool mmi_added_finish(mmi_added *tree)
+{
+    if (tree->count == 0)
+        return true;
+    uint32_t *queue = mmi_alloc(tree->count, sizeof *queue); /* by depth */
+    if (!queue)
+        return false;
+    size_t filled = 1;
+    queue[0] = 0;
+    for (size_t i = 0; i < filled; i++)
+        for (uint32_t child = tree->nodes[queue[i]].child; child != 0; child = tree->nodes[child].sibling) {
+            finish_node(tree, queue[i], child);
+            queue[filled++] = child;
+        }
+    mmi_free(queue);
+    return true;
+}
+
 int32_t mmi_added_find(size_t *start, size_t *end, const mmi_added *tree, const char *text, size_t length, size_t from,
                        bool with_special)
 {
-    for (size_t i = from; i < length; i++) {
-        uint32_t node = tree->first[(unsigned char)text[i]];
-        int32_t id = -1;
-        for (size_t j = i + 1; node != 0; j++) {
-            const mmi_added_node *here = &tree->nodes[node];
-            if (here->id >= 0 && (with_special || !here->special)) {
-                id = here->id;
-                *start = i;
-                *end = j;
-            }
-            node = j < length ? child_of(tree, node, (unsigned char)text[j]) : 0;
-        }
-        if (id >= 0)
-            return id;
-    }
+    uint32_t node = 0;
+    int32_t id = -1;
     *start = *end = length;
-    return -1;
+    for (size_t i = from; i < length; i++) {
+        node = node == 0 ? tree->first[(unsigned char)text[i]] : step(tree, node, (unsigned char)text[i]);
+        if (node == 0 && id < 0)
+            continue;
+        size_t begun = i + 1 - tree->nodes[node].depth;
+        if (id >= 0 && begun > *start)
+            break; /* nothing that starts there, or before, can follow */
+        const mmi_added_node *found = &tree->nodes[tree->nodes[node].found[with_special]];
+        if (found->depth > 0 && i + 1 - found->depth <= *start) {
+            id = found->id;
+            *start = i + 1 - found->depth;
+            *end = i + 1;
+        }
+    }
+    return id;
 }

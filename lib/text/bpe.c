@@ -1,6 +1,6 @@
-/* Learning merges. Nothing is counted twice: each pair knows how often it occurs and in which words, and a merge
- * touches only the words that hold its pair. The most frequent pair comes from a heap whose counts may be out of date
- * on the high side; they are put right when they reach the top. */
+/* Learning merges. Nothing is counted twice: each pair knows how often it occurs and where, and a merge touches nothing
+ * but those places and their neighbours. The most frequent pair comes from a heap whose counts may be out of date on
+ * the high side; they are put right when they reach the top. */
 #include "text/bpe.h"
 
 #include <string.h>
@@ -44,13 +44,18 @@ mm_status mmi_bpe_begin(mmi_bpe *bpe, const char *const *special_tokens, size_t 
         if (id != i)
             return mmi_fail(MM_ERR_ARG, "special_tokens[%zu] and [%u] are both \"%s\"", i, (unsigned)id, token);
     }
+    bpe->special_count = special_count;
     unsigned char order[256];
     mmi_byte_chars_order(order);
     for (size_t i = 0; i < 256; i++) {
         char text[2];
-        if (!mmi_strings_add(&bpe->tokens, &id, text, mmi_byte_char(text, order[i])))
+        size_t size = mmi_byte_char(text, order[i]);
+        if (!mmi_strings_add(&bpe->tokens, &id, text, size))
             return mmi_fail_memory(sizeof text, "a token");
-        bpe->byte_ids[order[i]] = (int32_t)id; /* a special token's, if that is one byte's character */
+        bpe->byte_ids[order[i]] = (int32_t)id; /* a special token's, if that is this byte as it stands */
+        if (id < special_count && size > 1)
+            return mmi_fail(MM_ERR_ARG, "special_tokens[%u] is \"%s\", which is how the byte 0x%02X is written",
+                            (unsigned)id, special_tokens[id], order[i]);
     }
     return MM_OK;
 }
@@ -63,8 +68,10 @@ void mmi_bpe_free(mmi_bpe *bpe)
     *bpe = (mmi_bpe){ 0 };
 }
 
+/* A word's symbols lie in cells, as many as it has bytes. A symbol of n bytes has n cells: the first holds its id, and
+ * if there are more, the second and the last hold -n, and those between are negative too. */
 typedef struct word {
-    size_t at; /* into symbols */
+    size_t at; /* into cells */
     uint32_t size;
     int64_t count;
 } word;
@@ -72,13 +79,13 @@ typedef struct word {
 typedef struct pair {
     int32_t left, right;
     int64_t count;
-    uint32_t places; /* its list of words: the number of a place, or NOWHERE */
+    uint32_t places; /* its list: the number of a place, or NOWHERE */
     bool risen;      /* counted up by the merge at hand */
 } pair;
 
-/* A word that holds a pair, or held it once. */
+/* Where a pair stands, or stood once: its left symbol's first cell in a word. */
 typedef struct place {
-    uint32_t word, next;
+    uint32_t word, at, next;
 } place;
 #define NOWHERE UINT32_MAX
 
@@ -88,9 +95,8 @@ typedef struct candidate {
 } candidate;
 
 typedef struct learner {
-    int32_t *symbols;
+    int32_t *cells;
     word *words;
-    size_t word_count;
     mmi_pairs map; /* to a pair's number */
     pair *pairs;
     size_t pair_count, pairs_room;
@@ -105,7 +111,7 @@ typedef struct learner {
 
 static void learner_free(learner *l)
 {
-    mmi_free(l->symbols);
+    mmi_free(l->cells);
     mmi_free(l->words);
     mmi_pairs_free(&l->map);
     mmi_free(l->pairs);
@@ -148,27 +154,24 @@ static candidate pop(learner *l)
     return top;
 }
 
-/* Note that the pair stands in word `w`. A word being rewritten is noted once, however often it gains the pair. */
-static bool note_place(learner *l, pair *p, uint32_t w)
+static bool note_place(learner *l, pair *p, uint32_t w, uint32_t at)
 {
-    if (p->places != NOWHERE && l->places[p->places].word == w)
-        return true;
-    uint32_t at = l->free_places;
-    if (at != NOWHERE) {
-        l->free_places = l->places[at].next;
+    uint32_t number = l->free_places;
+    if (number != NOWHERE) {
+        l->free_places = l->places[number].next;
     } else {
         if (l->place_count >= NOWHERE - 1 ||
             !mmi_grow(&l->places, &l->places_room, l->place_count + 1, sizeof *l->places))
             return false;
-        at = (uint32_t)l->place_count++;
+        number = (uint32_t)l->place_count++;
     }
-    l->places[at] = (place){ w, p->places };
-    p->places = at;
+    l->places[number] = (place){ w, at, p->places };
+    p->places = number;
     return true;
 }
 
-/* One more of a pair in word `w`. */
-static bool gain(learner *l, int32_t left, int32_t right, uint32_t w)
+/* One more of a pair, at cell `at` of word `w`. */
+static bool gain(learner *l, int32_t left, int32_t right, uint32_t w, uint32_t at)
 {
     uint32_t number = mmi_pairs_add(&l->map, left, right, (uint32_t)l->pair_count);
     if (number == MMI_NO_PAIR)
@@ -186,7 +189,7 @@ static bool gain(learner *l, int32_t left, int32_t right, uint32_t w)
         l->risen[l->risen_count++] = number;
         p->risen = true;
     }
-    return note_place(l, p, w);
+    return note_place(l, p, w, at);
 }
 
 static void lose(learner *l, int32_t left, int32_t right, uint32_t w)
@@ -200,7 +203,7 @@ static bool queue_risen(learner *l)
     for (size_t i = 0; i < l->risen_count; i++) {
         pair *p = &l->pairs[l->risen[i]];
         p->risen = false;
-        if (!push(l, (candidate){ p->count, l->risen[i] }))
+        if (p->count > 0 && !push(l, (candidate){ p->count, l->risen[i] })) /* 0: it came and went */
             return false;
     }
     l->risen_count = 0;
@@ -209,51 +212,81 @@ static bool queue_risen(learner *l)
 
 static bool start(learner *l, const mmi_bpe *bpe, const mmi_words *words)
 {
-    l->word_count = words->strings.count;
-    l->symbols = mmi_alloc(words->strings.used, sizeof *l->symbols);
-    l->words = mmi_alloc(l->word_count, sizeof *l->words);
-    if (!l->symbols || !l->words)
+    size_t word_count = words->strings.count;
+    l->cells = mmi_alloc(words->strings.used, sizeof *l->cells);
+    l->words = mmi_alloc(word_count, sizeof *l->words);
+    if (!l->cells || !l->words)
         return false;
     for (size_t i = 0; i < words->strings.used; i++)
-        l->symbols[i] = bpe->byte_ids[(unsigned char)words->strings.bytes[i]];
-    for (size_t w = 0; w < l->word_count; w++) {
+        l->cells[i] = bpe->byte_ids[(unsigned char)words->strings.bytes[i]];
+    for (size_t w = 0; w < word_count; w++) {
         const mmi_string *s = &words->strings.items[w];
         l->words[w] = (word){ s->at, s->size, words->counts[w] };
-        for (size_t i = 0; i + 1 < s->size; i++)
-            if (!gain(l, l->symbols[s->at + i], l->symbols[s->at + i + 1], (uint32_t)w))
+        for (uint32_t i = 0; i + 1 < s->size; i++)
+            if (!gain(l, l->cells[s->at + i], l->cells[s->at + i + 1], (uint32_t)w, i))
                 return false;
     }
     return queue_risen(l);
 }
 
-/* Replace the pair in word `w` from left to right. Pairs that lose a side are counted down once each, pairs with the
- * new symbol are counted up. What stands left of s[made] is the new word, from s[i] on the old one; s[i - 1] is always
- * old. */
-static bool rewrite(learner *l, uint32_t w, mmi_merge m)
+/* Where the symbol behind that at `at` begins, and the one before. */
+static uint32_t behind(const int32_t *cells, uint32_t at, uint32_t size)
 {
-    int32_t *s = l->symbols + l->words[w].at;
-    size_t n = l->words[w].size, made = 0;
-    bool after_merge = false;
-    for (size_t i = 0; i < n;) {
-        bool here = i + 1 < n && s[i] == m.left && s[i + 1] == m.right;
-        if (here && i > 0 && !after_merge) /* behind a merge it was counted down already */
-            lose(l, s[i - 1], s[i], w);
-        if (here)
-            lose(l, s[i], s[i + 1], w);
-        if (here && i + 2 < n)
-            lose(l, s[i + 1], s[i + 2], w);
-        int32_t symbol = here ? m.result : s[i];
-        if (made > 0 && (here || after_merge) && !gain(l, s[made - 1], symbol, w))
+    return at + 1 < size && cells[at + 1] < 0 ? at + (uint32_t)-cells[at + 1] : at + 1;
+}
+
+static uint32_t before(const int32_t *cells, uint32_t at)
+{
+    return cells[at - 1] < 0 ? at - (uint32_t)-cells[at - 1] : at - 1;
+}
+
+static bool stands_at(const int32_t *cells, uint32_t at, uint32_t size, const mmi_merge *m)
+{
+    uint32_t right = behind(cells, at, size);
+    return cells[at] == m->left && right < size && cells[right] == m->right;
+}
+
+/* The pair stands at `at`: pairs that lose a side are counted down, those with the new symbol up. */
+static bool merge_at(learner *l, uint32_t w, uint32_t at, const mmi_merge *m)
+{
+    const uint32_t size = l->words[w].size;
+    int32_t *cells = l->cells + l->words[w].at;
+    uint32_t right = behind(cells, at, size), end = behind(cells, right, size);
+    lose(l, m->left, m->right, w);
+    cells[at] = m->result;
+    cells[right] = -1;
+    cells[at + 1] = cells[end - 1] = -(int32_t)(end - at);
+    if (at > 0) {
+        uint32_t left = before(cells, at);
+        lose(l, cells[left], m->left, w);
+        if (!gain(l, cells[left], m->result, w, left))
             return false;
-        s[made++] = symbol;
-        i += here ? 2 : 1;
-        after_merge = here;
     }
-    l->words[w].size = (uint32_t)made;
+    if (end < size) {
+        lose(l, m->right, cells[end], w);
+        if (!gain(l, m->result, cells[end], w, at))
+            return false;
+    }
     return true;
 }
 
-static bool rewrite_all(learner *l, uint32_t number, mmi_merge m)
+/* A run of one symbol is merged from its left end on, wherever in it the place is. */
+static bool merge_run(learner *l, place p, const mmi_merge *m)
+{
+    const uint32_t size = l->words[p.word].size;
+    const int32_t *cells = l->cells + l->words[p.word].at;
+    uint32_t at = p.at;
+    if (!stands_at(cells, at, size, m))
+        return true;
+    while (m->left == m->right && at > 0 && cells[before(cells, at)] == m->left)
+        at = before(cells, at);
+    for (; at < size && stands_at(cells, at, size, m); at = behind(cells, at, size))
+        if (!merge_at(l, p.word, at, m))
+            return false;
+    return true;
+}
+
+static bool merge_everywhere(learner *l, uint32_t number, const mmi_merge *m)
 {
     uint32_t at = l->pairs[number].places;
     l->pairs[number].places = NOWHERE;
@@ -261,7 +294,7 @@ static bool rewrite_all(learner *l, uint32_t number, mmi_merge m)
         place here = l->places[at];
         l->places[at].next = l->free_places;
         l->free_places = at;
-        if (!rewrite(l, here.word, m))
+        if (!merge_run(l, here, m))
             return false;
         at = here.next;
     }
@@ -310,9 +343,11 @@ static bool merge_pair(mmi_bpe *bpe, learner *l, uint32_t number)
         !mmi_grow(&bpe->merge_counts, &bpe->counts_room, bpe->merge_count + 1, sizeof *bpe->merge_counts) ||
         !add_token(bpe, m.left, m.right, &m.result))
         return false;
+    if (m.result < (int32_t)bpe->special_count)
+        return true;
     bpe->merges[bpe->merge_count] = m;
     bpe->merge_counts[bpe->merge_count++] = p.count;
-    return rewrite_all(l, number, m);
+    return merge_everywhere(l, number, &m);
 }
 
 mm_status mmi_bpe_learn(mmi_bpe *bpe, const mmi_words *words, size_t vocab_size, int64_t min_frequency,

@@ -3,10 +3,11 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/secret.h"
 
 static bool grow(mmi_pairs *map)
 {
-    mmi_pairs larger = { NULL, map->count, map->bits == 0 ? 6 : map->bits + 1 };
+    mmi_pairs larger = { NULL, map->count, map->bits == 0 ? 6 : map->bits + 1, { mmi_secret(0), mmi_secret(1) } };
     size_t slot_count = (size_t)1 << larger.bits;
     larger.slots = mmi_alloc(slot_count, sizeof *larger.slots);
     if (!larger.slots)

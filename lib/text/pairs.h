@@ -18,12 +18,13 @@ typedef struct mmi_pairs {
     mmi_pair *slots; /* [1 << bits], at most half of them in use */
     size_t count;
     unsigned bits;
+    uint64_t keys[2]; /* of its hash, from mmi_secret() */
 } mmi_pairs;
 
 static inline size_t mmi_pairs_slot(const mmi_pairs *map, int32_t left, int32_t right)
 {
-    uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-    size_t mask = ((size_t)1 << map->bits) - 1, slot = (size_t)(key * 0x9E3779B97F4A7C15u >> (64 - map->bits));
+    uint64_t hash = map->keys[0] * (uint32_t)left + map->keys[1] * (uint32_t)right; /* multilinear, as in strings.c */
+    size_t mask = ((size_t)1 << map->bits) - 1, slot = (size_t)(hash >> (64 - map->bits));
     while (map->slots[slot].value != MMI_NO_PAIR && (map->slots[slot].left != left || map->slots[slot].right != right))
         slot = (slot + 1) & mask;
     return slot;

@@ -1,28 +1,49 @@
 #include "text/strings.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/secret.h"
 
-static uint64_t mix(uint64_t h, uint64_t word)
+/* Multilinear hashing: the upper half of key[0] + Σ key[i + 1] · word[i], of 64 bits. With random keys two strings
+ * agree in it with a probability of 2^-32, whatever they are (Lemire and Kaser, "Strongly universal string hashing is
+ * fast", 2014). So many words of 32 bits at a time; a longer string is hashed with the hash of what stands before. */
+#define WORDS 32
+
+static uint64_t keys[WORDS + 3];
+static pthread_once_t keys_once = PTHREAD_ONCE_INIT;
+
+static void make_keys(void)
 {
-    h = (h ^ word) * 0x9E3779B97F4A7C15u;
-    return h ^ h >> 29;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        keys[i] = mmi_secret(i);
 }
 
-static uint32_t hash(const char *text, size_t size)
+/* At most WORDS * 4 bytes behind those with the hash `before`. */
+static uint32_t hash_part(const char *text, size_t size, uint32_t before)
 {
-    uint64_t h = size, word;
-    size_t i = 0;
-    for (; i + sizeof word <= size; i += sizeof word) {
-        memcpy(&word, text + i, sizeof word);
-        h = mix(h, word);
+    uint64_t h = keys[0] + keys[1] * (uint32_t)size + keys[2] * before;
+    const uint64_t *key = keys + 3;
+    uint32_t word;
+    for (; size >= sizeof word; size -= sizeof word, text += sizeof word) {
+        memcpy(&word, text, sizeof word);
+        h += *key++ * word;
     }
     word = 0;
-    for (size_t shift = 0; i < size; i++, shift += 8)
-        word |= (uint64_t)(unsigned char)text[i] << shift;
-    h = mix(h, word);
-    return (uint32_t)(h >> 32 ^ h);
+    for (size_t i = 0; i < size; i++)
+        word |= (uint32_t)(unsigned char)text[i] << 8 * i;
+    return (uint32_t)((h + *key * word) >> 32);
+}
+
+/* Once a set has slots there are keys. */
+static uint32_t hash(const char *text, size_t size)
+{
+    const size_t part = WORDS * sizeof(uint32_t) - 1; /* its last word isn't whole, so it has a key */
+    uint32_t h = 0;
+    for (; size > part; size -= part, text += part)
+        h = hash_part(text, part, h);
+    return hash_part(text, size, h);
 }
 
 /* The slot that holds the string, or the empty one where it would go. */
@@ -50,6 +71,7 @@ static bool grow_slots(mmi_strings *set)
     uint32_t *slots = mmi_calloc(slot_count, sizeof *slots);
     if (!slots)
         return false;
+    pthread_once(&keys_once, make_keys);
     for (size_t i = 0; i < set->count; i++) {
         size_t slot = set->items[i].hash & mask;
         while (slots[slot] != 0)

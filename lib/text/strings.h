@@ -1,4 +1,5 @@
-/* A set of strings numbered in the order they came: string to number by hash, number to string by index. */
+/* A set of strings numbered in the order they came: string to number by hash, number to string by index. The hashes are
+ * this process's own (mmi_secret()): no text makes strings collide more than chance does. */
 #ifndef MMI_TEXT_STRINGS_H
 #define MMI_TEXT_STRINGS_H
 

@@ -145,6 +145,25 @@ static mm_status add_whole(mm_tokenizer *t, int32_t id, const char *bytes, size_
     return MM_OK;
 }
 
+/* A special token never comes out of merges, whatever a file says: text that is not to have any has none. (Where they
+ * are looked for in the text, there is nothing left to merge into one.) */
+static mm_status bar_special(mm_tokenizer *t)
+{
+    mmi_merges *m = &t->merges;
+    mmi_pairs kept = { 0 };
+    for (size_t i = 0; i < m->count; i++) {
+        const mmi_merge *merge = &m->items[i];
+        if (!(t->tokens[merge->result].kind & MMI_TOKEN_SPECIAL) &&
+            mmi_pairs_add(&kept, merge->left, merge->right, (uint32_t)i) == MMI_NO_PAIR) {
+            mmi_pairs_free(&kept);
+            return mmi_fail_memory(sizeof(mmi_pair), "a merge");
+        }
+    }
+    mmi_pairs_free(&m->ranks);
+    m->ranks = kept;
+    return MM_OK;
+}
+
 /* Most words of a text are tokens. Those that their merges lead to can be looked up at once; a token that its own bytes
  * don't merge into is left out. */
 static mm_status find_whole(mm_tokenizer *t)
@@ -182,7 +201,7 @@ static mm_status plant_added(mm_tokenizer *t)
         if (!mmi_added_insert(&t->added, text, size, id, (t->tokens[id].kind & MMI_TOKEN_SPECIAL) != 0))
             return mmi_fail_memory(size, "an added token");
     }
-    return MM_OK;
+    return mmi_added_finish(&t->added) ? MM_OK : mmi_fail_memory(t->added.count, "added tokens");
 }
 
 mm_status mmi_tokenizer_finish(mm_tokenizer *t)
@@ -190,6 +209,8 @@ mm_status mmi_tokenizer_finish(mm_tokenizer *t)
     mm_status status = make_bytes(t);
     if (status == MM_OK)
         status = find_bytes(t);
+    if (status == MM_OK)
+        status = bar_special(t);
     if (status == MM_OK)
         status = find_whole(t);
     if (status == MM_OK)

@@ -16,6 +16,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/secret.h"
 #include "train/comm_socket.h"
 
 #define PROTOCOL 1
@@ -210,17 +211,12 @@ static mm_status receive_all(hall *h)
 
 /* --- Rank 0 --- */
 
+/* Another one each time, in a process's children too. */
 static uint64_t new_run(void)
 {
     struct timespec t;
-    uint64_t number = 0;
     clock_gettime(CLOCK_REALTIME, &t);
-    FILE *f = fopen("/dev/urandom", "rb");
-    if (f && fread(&number, sizeof number, 1, f) != 1)
-        number = 0;
-    if (f)
-        fclose(f);
-    number ^= (uint64_t)t.tv_nsec << 32 ^ (uint64_t)t.tv_sec ^ (uint64_t)getpid() << 16;
+    uint64_t number = mmi_secret((uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec) ^ (uint64_t)getpid();
     return number != 0 ? number : 1;
 }
 

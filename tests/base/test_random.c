@@ -1,10 +1,14 @@
 /* The source of randomness: its published answers, and that what is built on it is what it claims to be. */
+#define _POSIX_C_SOURCE 200809L
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 #include "base/random.h"
+#include "base/secret.h"
 #include "support.h"
 
 /* Known answers of Philox4x32-10: all zeros, all ones, the digits of pi. */
@@ -155,6 +159,37 @@ START_TEST(permutations_differ_by_seed_and_stream_and_mix_well)
 }
 END_TEST
 
+/* What a process that hasn't asked yet gets, and whether it gets it again. */
+static void ask_another_process(uint64_t out[3])
+{
+    int ends[2];
+    ck_assert_int_eq(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        uint64_t own[3] = { mmi_secret(0), mmi_secret(1), mmi_secret(0) };
+        _exit(write(ends[1], own, sizeof own) == (ssize_t)sizeof own ? 0 : 1);
+    }
+    int how;
+    ck_assert_int_gt(child, 0);
+    ck_assert_int_eq(read(ends[0], out, 3 * sizeof *out), 3 * (ssize_t)sizeof *out);
+    ck_assert_int_eq(waitpid(child, &how, 0), child);
+    ck_assert(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+START_TEST(each_process_has_secrets_of_its_own)
+{
+    uint64_t one[3], other[3];
+    ask_another_process(one);
+    ask_another_process(other);
+    ck_assert_uint_eq(one[0], one[2]);
+    ck_assert_uint_ne(one[0], one[1]);
+    ck_assert_uint_ne(one[0], other[0]);
+    ck_assert_uint_ne(one[1], other[1]);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("base/random");
@@ -167,6 +202,7 @@ static Suite *make_suite(void)
     tcase_add_test(c, permute_visits_every_index_once);
     tcase_add_test(c, permutations_of_large_ranges_stay_inside_and_have_no_repeats);
     tcase_add_test(c, permutations_differ_by_seed_and_stream_and_mix_well);
+    tcase_add_test(c, each_process_has_secrets_of_its_own);
     suite_add_tcase(suite, c);
     return suite;
 }

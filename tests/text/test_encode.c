@@ -78,6 +78,95 @@ START_TEST(the_split_mode_says_which_added_tokens_are_seen)
 }
 END_TEST
 
+/* The first of `count` tokens in text[from, length), looked for at each byte. */
+static int32_t look_for(size_t *start, size_t *end, char tokens[][8], int count, int specials, const char *text,
+                        size_t length, size_t from)
+{
+    int32_t id = -1;
+    *start = *end = length;
+    for (size_t i = from; i < length && id < 0; i++)
+        for (int k = specials; k < count; k++) {
+            size_t size = strlen(tokens[k]);
+            if (size > length - i || memcmp(text + i, tokens[k], size) != 0 || (id >= 0 && i + size <= *end))
+                continue;
+            id = k;
+            *start = i;
+            *end = i + size;
+        }
+    return id;
+}
+
+START_TEST(added_tokens_are_found_as_by_looking_at_each_byte)
+{
+    test_rng rng = { 12 };
+    for (int round = 0; round < 4000; round++) {
+        mmi_added tree = { 0 };
+        char tokens[9][8], text[64];
+        int count = 0, kinds = rng_between(&rng, 1, 2), specials = rng_between(&rng, 0, 3);
+        for (int k = rng_between(&rng, 0, 9); k > 0; k--) {
+            int size = rng_between(&rng, 1, 7), same = 0;
+            for (int i = 0; i < size; i++)
+                tokens[count][i] = (char)('a' + rng_between(&rng, 0, kinds));
+            tokens[count][size] = '\0';
+            for (int i = 0; i < count; i++)
+                same += strcmp(tokens[i], tokens[count]) == 0;
+            if (same == 0) {
+                ck_assert(mmi_added_insert(&tree, tokens[count], (size_t)size, count, count < specials));
+                count++;
+            }
+        }
+        ck_assert(mmi_added_finish(&tree));
+        size_t length = (size_t)rng_between(&rng, 0, 63);
+        for (size_t i = 0; i < length; i++)
+            text[i] = (char)('a' + rng_between(&rng, 0, kinds));
+        for (int with_special = 0; with_special < 2; with_special++)
+            for (size_t at = 0, start, end, other, other_end; at < length; at = end) {
+                int32_t id = mmi_added_find(&start, &end, &tree, text, length, at, with_special);
+                ck_assert_int_eq(id, look_for(&other, &other_end, tokens, count, with_special ? 0 : specials, text,
+                                              length, at));
+                ck_assert_uint_eq(start, other);
+                ck_assert_uint_eq(end, other_end);
+            }
+        mmi_added_free(&tree);
+    }
+}
+END_TEST
+
+/* Fails if a special token is among the text's ids, or the ids don't give the text. */
+static void check_none_special(const mm_tokenizer *t, const char *text, int32_t split)
+{
+    char back[256];
+    size_t count, size;
+    int32_t *ids = encode_alloc(t, text, strlen(text), split, &count);
+    for (size_t i = 0; i < count; i++)
+        ck_assert_int_eq(mm_tokenizer_is_special(t, ids[i]), 0);
+    ck_ok(mm_decode(t, ids, count, 1, back, sizeof back, &size));
+    ck_assert_str_eq(back, text);
+    free(ids);
+}
+
+START_TEST(no_merge_makes_a_special_token)
+{
+    char token[200], *json = small_json(), *marked;
+    mm_tokenizer *t = small_tokenizer();
+    snprintf(token, sizeof token, "\"added_tokens\": [ {\"id\": %d, \"content\": \"at\", \"special\": true},",
+             (int)mm_tokenizer_find(t, "at"));
+    ck_assert_int_ge(mm_tokenizer_find(t, "at"), 259);
+    ck_assert_int_ge(mm_tokenizer_find(t, "Ġcat"), 259);
+    mm_tokenizer_free(t);
+    marked = replaced(json, "\"added_tokens\": [", token);
+    ck_ok(mm_tokenizer_load_memory(marked, strlen(marked), &t));
+    ck_assert_int_eq(mm_tokenizer_is_special(t, mm_tokenizer_find(t, "at")), 1);
+    ENCODES_TO(t, "at", MM_SPLIT_ALL, "at");
+    ENCODES_TO(t, "at", MM_SPLIT_NO_SPECIAL, "a", "t");
+    check_none_special(t, "the cat sat at that mat", MM_SPLIT_NO_SPECIAL);
+    check_none_special(t, "the cat sat at that mat", MM_SPLIT_NONE);
+    mm_tokenizer_free(t);
+    free(marked);
+    free(json);
+}
+END_TEST
+
 START_TEST(decoding_what_was_encoded_gives_the_text)
 {
     mm_tokenizer *t = small_tokenizer();
@@ -342,6 +431,8 @@ static Suite *make_suite(void)
     TCase *tests = tcase_create("encode");
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, the_leftmost_longest_added_token_is_taken);
+    tcase_add_test(tests, added_tokens_are_found_as_by_looking_at_each_byte);
+    tcase_add_test(tests, no_merge_makes_a_special_token);
     tcase_add_test(tests, the_split_mode_says_which_added_tokens_are_seen);
     tcase_add_test(tests, decoding_what_was_encoded_gives_the_text);
     tcase_add_test(tests, merging_follows_the_rule_for_random_merge_lists);

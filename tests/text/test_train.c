@@ -3,8 +3,9 @@
 #include "text/bpe.h"
 
 /* The rule as it is written, counting everything anew for each merge: symbols of each word, then the best pair. */
+#define LONGEST 600
 typedef struct plain_word {
-    int32_t symbols[64];
+    int32_t symbols[LONGEST];
     int size;
     int64_t count;
 } plain_word;
@@ -55,7 +56,7 @@ static void check_by_rule(const mmi_bpe *bpe, const mmi_words *counted, int64_t 
     for (size_t w = 0; w < n; w++) {
         size_t size;
         const char *text = mmi_strings_get(&counted->strings, w, &size);
-        ck_assert_uint_le(size, 64);
+        ck_assert_uint_le(size, LONGEST);
         words[w].size = (int)size;
         words[w].count = counted->counts[w];
         for (size_t i = 0; i < size; i++)
@@ -98,6 +99,33 @@ START_TEST(learning_follows_the_rule_on_random_words)
         ck_ok(mmi_bpe_learn(&bpe, &words, vocab_size, min_frequency, NULL, NULL));
         ck_assert_uint_le(bpe.tokens.count, vocab_size);
         check_by_rule(&bpe, &words, min_frequency, vocab_size);
+        mmi_bpe_free(&bpe);
+        mmi_words_free(&words);
+    }
+}
+END_TEST
+
+START_TEST(learning_follows_the_rule_in_words_without_an_end)
+{
+    test_rng rng = { 9 };
+    for (int round = 0; round < 6; round++) {
+        mmi_words words = { 0 };
+        mmi_bpe bpe = { 0 };
+        char text[LONGEST];
+        int kinds = rng_between(&rng, 1, 4);
+        for (int w = 0; w < 2; w++) { /* runs of up to 30 of a letter in the first, none in the second */
+            size_t size = (size_t)rng_between(&rng, LONGEST / 2, LONGEST);
+            for (size_t i = 0; i < size;) {
+                char letter = (char)('a' + rng_between(&rng, 0, kinds));
+                for (int run = w == 0 ? rng_between(&rng, 1, 30) : 1; run > 0 && i < size; run--)
+                    text[i++] = letter;
+            }
+            ck_assert(mmi_words_add(&words, text, size));
+        }
+        ck_ok(mmi_bpe_begin(&bpe, NULL, 0));
+        ck_ok(mmi_bpe_learn(&bpe, &words, 256 + 60, 1, NULL, NULL));
+        ck_assert_uint_ge(bpe.merge_count, 20);
+        check_by_rule(&bpe, &words, 1, 256 + 60);
         mmi_bpe_free(&bpe);
         mmi_words_free(&words);
     }
@@ -241,8 +269,9 @@ START_TEST(special_tokens_take_the_first_ids_and_are_not_looked_for_in_the_text)
     ck_assert_int_eq(mm_tokenizer_find(t, "<s>"), 0);
     ck_assert_int_eq(mm_tokenizer_is_special(t, 2), 1);
     ck_assert_int_ge(mm_tokenizer_find(t, "Ġ<"), 0); /* learnt as text */
-    /* A token that is spelled like a special one, or like a byte, is that one: a vocabulary has each string once. */
-    ck_assert_int_eq(mm_tokenizer_find(t, "he"), 1);
+    ck_assert_int_eq(mm_tokenizer_find(t, "he"), 1); /* and never learnt, though each "the" has it; only "th" is */
+    ck_assert_int_ge(mm_tokenizer_find(t, "th"), 0);
+    /* A special token that is a byte is that byte's token too: a vocabulary has each string once. */
     ck_assert_int_eq(mm_tokenizer_find(t, "!"), 2);
     const char *directory = scratch_directory();
     ck_ok(mm_tokenizer_save(t, directory));
@@ -252,6 +281,8 @@ START_TEST(special_tokens_take_the_first_ids_and_are_not_looked_for_in_the_text)
     int32_t *others = encode_alloc(again, "the <s>!", 8, MM_SPLIT_NONE, &b);
     ck_assert_uint_eq(a, b);
     ck_assert_mem_eq(ids, others, a * sizeof *ids);
+    for (size_t i = 0; i < a; i++)
+        ck_assert_int_eq(mm_tokenizer_is_special(t, ids[i]), ids[i] == 2);
     free(ids);
     free(others);
     mm_tokenizer_free(again);
@@ -324,7 +355,7 @@ static int32_t give_up(void *user, const char **text, size_t *length)
 START_TEST(bad_options_and_text_are_refused)
 {
     static const char *const twice[] = { "<s>", "<s>" }, *const empty[] = { "" }, *const broken[] = { "\xC0" };
-    static const char *const missing[] = { NULL };
+    static const char *const missing[] = { NULL }, *const stand_ins[] = { " ", "Ġ" };
     one_text one = { "abc", 3, 0 };
     mm_tokenizer *t = NULL;
     mm_tokenizer_train_options options;
@@ -360,6 +391,9 @@ START_TEST(bad_options_and_text_are_refused)
     options.special_count = 2;
     ck_status(mm_tokenizer_train(&options, &t), MM_ERR_ARG);
     ck_error_mentions("<s>");
+    options.special_tokens = stand_ins;
+    ck_status(mm_tokenizer_train(&options, &t), MM_ERR_ARG);
+    ck_error_mentions("special_tokens[1] is \"Ġ\", which is how the byte 0x20 is written");
     options.special_tokens = NULL;
     options.special_count = 0;
     one = (one_text){ "ab\xFFz", 4, 0 };
@@ -423,6 +457,7 @@ static Suite *make_suite(void)
     TCase *tests = tcase_create("train");
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, learning_follows_the_rule_on_random_words);
+    tcase_add_test(tests, learning_follows_the_rule_in_words_without_an_end);
     tcase_add_test(tests, a_run_counts_its_pair_at_every_place);
     tcase_add_test(tests, the_corpus_gives_the_same_merges_whole_and_by_lines);
     tcase_add_test(tests, the_same_text_gives_the_same_tokenizer_whatever_the_order_of_its_lines);
