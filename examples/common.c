@@ -62,7 +62,7 @@ static const option_row shared[] = {
     { "lora-targets", TEXT, &o.lora_targets, "NAMES which projections, * for all, minimind for MiniMind's (the attention's)" },
     { "seed", COUNT, &o.seed, "N" },
     { "dtype", TEXT, &o.dtype, "NAME  what products round their operands to: float32, bfloat16 or float16" },
-    { "threads", COUNT, &o.threads, "N     0 for one per processor" },
+    { "threads", COUNT, &o.threads, "N     0 for one per core" },
     { "kernels", TEXT, &o.kernels, "NAME  how to compute (the fastest here)" },
     { "Checkpoints and reports", HEADING, NULL, NULL },
     { "save-dir", TEXT, &o.save_dir, "DIR   the model comes to DIR/NAME, checkpoints and report to DIR/NAME.run" },

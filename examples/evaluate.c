@@ -49,7 +49,7 @@ static const char usage[] =
     "  --form NAME       of loss: pad, pad3 or pack: how rows are laid out, as the model was trained (pad3)\n"
     "  --pack            the same as --form pack\n"
     "  --template NAME   of conversations: minimind2, minimind3 or minillm (the tokenizer's own)\n"
-    "  --threads N       0: one per processor (0)\n"
+    "  --threads N       0: one per core (0)\n"
     "  --verbose         tell about every row";
 
 static struct {

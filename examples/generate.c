@@ -47,7 +47,7 @@ static const char usage[] = "usage: generate --model DIR (--prompt TEXT | --prom
                             "  --repetition-penalty X  above 1, what was said becomes less likely (1)\n"
                             "  --seed N                the same seed gives the same text (0)\n"
                             "  --dtype NAME            weights in f32, bf16, q8_0 or q4_0 (as stored)\n"
-                            "  --threads N             0: one per processor (0)\n"
+                            "  --threads N             0: one per core (0)\n"
                             "  --kernels NAME          a kernel path, such as c or avx2 (the fastest)\n"
                             "  --stats                 tokens per second, on standard error";
 

@@ -9,7 +9,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 usage="usage: examples/quickstart.sh [OPTION...]
 
   --seconds N      how long to pretrain (120); what follows takes as long again
-  --threads N      0: one per processor (0)
+  --threads N      0: one per core (0)
   --out DIR        where corpus, tokenizer and model go (out/quickstart)
   --build-dir DIR  where to build (build)
   --no-build       use the build that is there

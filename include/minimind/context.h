@@ -72,9 +72,9 @@ typedef struct mm_context_options {
     int32_t max_length;  /**< tokens per sequence and pass, at least 1 */
     int32_t max_context; /**< tokens per sequence with the cached ones; 0: max_length */
     int32_t outputs;     /**< MM_OUT_… that may be asked for; 0: MM_OUT_LOSS in training, MM_OUT_LAST_LOGITS else */
-    int32_t threads;     /**< 0: one per processor that the process may run on, or fewer where its control groups (Linux's
-                              cgroups, as containers have them) give it the time of fewer, rounded up; 1: the caller's
-                              alone. Contexts that run side by side share the processors: give each its part, or both
+    int32_t threads;     /**< 0: one per core that the process may run on, whatever hardware threads a core has, or fewer
+                              where its control groups (Linux's cgroups, as containers have them) give it the time of
+                              fewer, rounded up; 1: the caller's alone. Contexts that run side by side share the processors: give each its part, or both
                               the same parallel_for */
     int32_t checkpointing; /**< 1: training keeps only what each layer read and runs the layer again on the way back: less
                                 memory, about a third more time, the same bits */

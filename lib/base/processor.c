@@ -7,15 +7,22 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/cores.h"
 #include "base/files.h"
 #include "base/quota.h"
 
-static int allowed_processors(void)
+/* Hardware threads of a core share what the kernels keep busy: its multipliers and caches. */
+static int allowed_cores(void)
 {
 #ifdef CPU_COUNT
     cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
-        return CPU_COUNT(&set);
+    int processors[CPU_SETSIZE], count = 0;
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+        for (int i = 0; i < CPU_SETSIZE; i++)
+            if (CPU_ISSET(i, &set))
+                processors[count++] = i;
+    if (count > 0)
+        return mmi_core_count("", processors, count);
 #endif
     long n = sysconf(_SC_NPROCESSORS_ONLN);
     return n > 0 ? (int)n : 1;
@@ -23,7 +30,7 @@ static int allowed_processors(void)
 
 int mmi_processor_count(void)
 {
-    const int allowed = allowed_processors(), quota = mmi_processor_quota("");
+    const int allowed = allowed_cores(), quota = mmi_processor_quota("");
     return quota > 0 && quota < allowed ? quota : allowed;
 }
 

@@ -2,7 +2,8 @@
 #ifndef MMI_BASE_PROCESSOR_H
 #define MMI_BASE_PROCESSOR_H
 
-/* Processors this process may run on, but no more than it is given time of (quota.h). */
+/* Cores this process may run on, whose hardware threads count as one (cores.h), but no more than it is given time of
+ * (quota.h). */
 int mmi_processor_count(void);
 
 /* The one that this thread is on at this moment, from 0; -1 where the system does not say. */
