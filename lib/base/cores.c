@@ -18,8 +18,8 @@ typedef struct siblings {
 static void read_siblings(siblings *s, const char *root, int processor)
 {
     char path[PATH_MAX];
-    int length = snprintf(path, sizeof path, "%s/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", root,
-                          processor);
+    int length =
+        snprintf(path, sizeof path, "%s/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", root, processor);
     int fd = length >= 0 && (size_t)length < sizeof path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
     ssize_t got = fd >= 0 ? read(fd, s->list, sizeof s->list - 1) : 0;
     s->list[got > 0 ? got : 0] = '\0';

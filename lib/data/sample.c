@@ -51,6 +51,7 @@ mm_status mmi_recipe_make(mmi_recipe *r, const mm_tokenizer *tokenizer, const mm
     memset(r, 0, sizeof *r);
     r->tokenizer = tokenizer;
     r->options = *options;
+    r->options.template_name = NULL; /* the caller's string may go */
     r->form = MMI_CHAT_NONE;
     if (options->kind == MM_ROW_TEXT)
         return MM_OK;
@@ -62,7 +63,7 @@ mm_status mmi_recipe_make(mmi_recipe *r, const mm_tokenizer *tokenizer, const mm
     if (r->form == MMI_CHAT_NONE)
         return mmi_fail(MM_ERR_ARG, "loader: template_name is \"%s\"; minimind2, minimind3 and minillm are known",
                         name);
-    r->options.template_name = mmi_chat_form_name(r->form); /* ours: the caller's string may go */
+    r->options.template_name = mmi_chat_form_name(r->form);
     return find_frame(r);
 }
 

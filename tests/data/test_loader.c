@@ -414,6 +414,26 @@ START_TEST(a_loader_keeps_its_data_set_and_tokenizer_alive)
 }
 END_TEST
 
+/* Also where the string says nothing, as for rows of plain text. */
+START_TEST(a_loader_keeps_no_string_of_its_caller)
+{
+    use_text("{\"text\": \"a\"}\n");
+    for (int32_t kind = MM_ROW_TEXT; kind <= MM_ROW_CHAT; kind++) {
+        char name[] = "minimind2";
+        mm_loader_options options = MM_LOADER_OPTIONS_INIT;
+        options.kind = kind;
+        options.max_length = 16;
+        options.template_name = name;
+        mm_loader *loader;
+        ck_ok(mm_loader_create(dataset, tokenizer, &options, &loader));
+        memset(name, 'x', sizeof name - 1);
+        const char *kept = mmi_loader_options(loader)->template_name;
+        ck_assert(kept == NULL || strcmp(kept, "minimind2") == 0);
+        mm_loader_free(loader);
+    }
+}
+END_TEST
+
 START_TEST(every_failing_allocation_is_survived)
 {
     use_file(put_rows(scratch_directory(), "rows.jsonl", 6, 30, 2));
@@ -534,6 +554,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, bad_lines_are_passed_over_and_counted_when_asked);
     tcase_add_test(tc, bad_options_are_refused);
     tcase_add_test(tc, a_loader_keeps_its_data_set_and_tokenizer_alive);
+    tcase_add_test(tc, a_loader_keeps_no_string_of_its_caller);
     tcase_add_test(tc, every_failing_allocation_is_survived);
     tcase_add_test(tc, the_shared_pretraining_cases_agree);
     tcase_set_timeout(tc, 60);
