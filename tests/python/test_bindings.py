@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ctypes
+import inspect
 import os
 import pathlib
 import shlex
@@ -55,13 +56,13 @@ class Headers(unittest.TestCase):
 
     def test_every_function_is_in_the_library_with_these_types(self):
         for name, (result, arguments) in _ffi.FUNCTIONS.items():
-            function = getattr(lib, name)
+            function = inspect.unwrap(getattr(lib, name))
             self.assertIs(function.restype, result, name)
             self.assertEqual(list(function.argtypes), arguments, name)
 
     def test_every_status_is_checked(self):
         for name, (result, _) in _ffi.FUNCTIONS.items():
-            checked = getattr(lib, name).errcheck is minimind._library.raise_on_failure
+            checked = inspect.unwrap(getattr(lib, name)).errcheck is minimind._library.raise_on_failure
             self.assertEqual(checked, result is _ffi.mm_status, name)
 
     def test_every_struct_has_the_fields_of_its_declaration(self):

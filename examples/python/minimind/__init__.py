@@ -33,4 +33,6 @@ __version__ = "0.1.0"
 # The header's constants, MM_TRAIN, MM_OUT_LOGITS and the like, under their own names.
 globals().update({_name: _value for _name, _value in vars(_ffi).items() if _name.startswith("MM_")})
 
-__all__ = [_name for _name in globals() if not _name.startswith("_")]
+# Not the modules, whose names (data, model, train…) are everybody's: but these two, which have no other.
+__all__ = ["evaluate", "objective", *(_name for _name, _value in globals().items() if not _name.startswith("_")
+                                      and _name != "annotations" and not isinstance(_value, type(evaluate)))]

@@ -7,7 +7,7 @@ from typing import Any, Sequence, Union
 import numpy as np
 
 from . import _ffi
-from .errors import InternalError
+from .errors import InternalError, UnsupportedError
 
 IntArray = Union[Sequence[int], Sequence[Sequence[int]], np.ndarray]
 
@@ -31,6 +31,8 @@ def show(view: Any, owner: Any, writable: bool = False) -> np.ndarray | None:
     """An array over an mm_view, without copying; None for an empty view."""
     if not view.data:
         return None
+    if view.dtype in (_ffi.MM_Q8_0, _ffi.MM_Q4_0):
+        raise UnsupportedError("numpy has no array of weights in blocks: Model.cast(MM_F32) makes numbers of them")
     dtype = DTYPES.get(view.dtype)
     if dtype is None:
         raise InternalError(f"a view of dtype {view.dtype}, which this package does not know")

@@ -3,13 +3,16 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import operator
 import os
 import pathlib
+import signal
 import threading
-from typing import Any, Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any, Callable, Iterator, Sequence
 
 from . import _ffi
-from .errors import BY_STATUS, InternalError, LibraryNotFoundError, StateError
+from .errors import BY_STATUS, CancelledError, InternalError, LibraryNotFoundError, StateError
 
 # What these declarations were made for; a library of another major version has another ABI.
 MAJOR, MINOR = 0, 1
@@ -24,10 +27,10 @@ def candidates() -> Iterator[str]:
     found = ctypes.util.find_library("minimind")
     if found:
         yield found
-    root = pathlib.Path(__file__).resolve().parents[3]
-    for tree in sorted(root.glob("build*")):
-        if (tree / "libminimind.so").exists():
-            yield str(tree / "libminimind.so")
+    for root in pathlib.Path(__file__).resolve().parents[3:4]:
+        for tree in sorted(root.glob("build*")):
+            if (tree / "libminimind.so").exists():
+                yield str(tree / "libminimind.so")
 
 
 def open_library(path: str) -> ctypes.CDLL:
@@ -61,7 +64,57 @@ def raise_on_failure(result: Any, function: Any, arguments: Any) -> None:
     if result.value == _ffi.MM_OK:
         return
     message = lib.mm_last_error().decode("utf-8", "replace")
+    del function, arguments   # a callback among them would hold what it works with for as long as the exception is kept
     raise BY_STATUS.get(result.value, InternalError)(message)
+
+
+def _range(kind: Any) -> tuple[int, int]:
+    bits = 8 * ctypes.sizeof(kind)
+    return (-1 << bits - 1, (1 << bits - 1) - 1) if kind(-1).value < 0 else (0, (1 << bits) - 1)
+
+
+# What fits a C type of whole numbers.
+WHOLE = {kind: _range(kind) for kind in (ctypes.c_int32, ctypes.c_int64, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_size_t)}
+
+
+def whole(kind: Any, value: Any, name: str) -> int:
+    """A number of one of the kinds in WHOLE; ctypes would cut off what does not fit."""
+    number, (least, most) = operator.index(value), WHOLE[kind]
+    if not least <= number <= most:
+        raise ValueError(f"{name}: {number} is not in [{least}, {most}]")
+    return number
+
+
+def array_of(kind: Any, values: Sequence[Any], name: str) -> Any:
+    """Numbers as a C array, with room for one where there are none."""
+    return (kind * max(1, len(values)))(*[whole(kind, value, name) if kind in WHOLE else value for value in values])
+
+
+# One call at a time: two would write to the same memory. These may come beside another, or within.
+ALONE = (_ffi.mm_context, _ffi.mm_loader, _ffi.mm_cache)
+BESIDE = ("mm_cancel", "mm_context_kernels")
+
+
+def checked(name: str, function: Any, kinds: list[Any]) -> Callable[..., Any]:
+    """The function behind a look at its numbers and at who else uses its handles."""
+    numbers = [(i, kind) for i, kind in enumerate(kinds) if kind in WHOLE]
+    alone = name not in BESIDE and not name.endswith("_free") and any(ctypes.POINTER(kind) in kinds for kind in ALONE)
+    if not numbers and not alone:
+        return function
+
+    def call(*arguments: Any) -> Any:
+        given = list(arguments)
+        for i, kind in numbers:
+            given[i] = whole(kind, given[i], name)
+        if not alone:
+            return function(*given)
+        with ExitStack() as stack:
+            for one in {id(one): one for one in given if isinstance(one, Native)}.values():
+                stack.enter_context(one.alone())
+            return function(*given)
+
+    call.__wrapped__ = function
+    return call
 
 
 class Library:
@@ -75,7 +128,7 @@ class Library:
         """Open the library at `path`, or where it is found, once for the process. Returns its path."""
         with self._lock:
             if self.path is not None:
-                if path is not None and os.fspath(path) != self.path:
+                if path is not None and os.path.realpath(path) != os.path.realpath(self.path):
                     raise LibraryNotFoundError(f"{self.path} is in use already")
                 return self.path
             tried = [os.fspath(path)] if path is not None else list(candidates())
@@ -89,8 +142,8 @@ class Library:
                 except LibraryNotFoundError as error:
                     problems.append(str(error))
                     continue
-                for name in _ffi.FUNCTIONS:
-                    setattr(self, name, getattr(library, name))
+                for name, (_, kinds) in _ffi.FUNCTIONS.items():
+                    setattr(self, name, checked(name, getattr(library, name), kinds))
                 self.path = one
                 return one
             raise LibraryNotFoundError("; ".join(problems))
@@ -109,15 +162,36 @@ class Native:
     """A C handle and the function that takes it back. Calls are given this object, so that it outlives them; arrays
     that show its memory hold it too."""
 
-    __slots__ = ("_as_parameter_", "_free", "keep", "__weakref__")
+    __slots__ = ("_as_parameter_", "_free", "_used", "keep", "__weakref__")
 
-    def __init__(self, pointer: Any, free: Callable[[Any], None], keep: Any = None) -> None:
-        self._as_parameter_ = pointer
+    def __init__(self, kind: Any, free: Callable[[Any], None], keep: Any = None) -> None:
+        """Of no handle yet: a function is given a reference to `_as_parameter_`, so that no exception can come between
+        a new handle and its owner."""
         self._free = free
+        self._used = threading.Lock() if kind in ALONE else None
         self.keep = keep
+        self._as_parameter_ = ctypes.POINTER(kind)()
 
     def __del__(self) -> None:
-        self._free(self._as_parameter_)
+        if self._as_parameter_:
+            self._free(self._as_parameter_)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a handle of the library can be neither copied nor pickled")
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """For as long as a call uses it, where that must be one at a time."""
+        if self._used is None:
+            yield
+            return
+        kind = type(self._as_parameter_)._type_.__name__.removeprefix("mm_")
+        if not self._used.acquire(blocking=False):
+            raise StateError(f"the {kind} is in use: it takes one call at a time, and none from within that call")
+        try:
+            yield
+        finally:
+            self._used.release()
 
 
 class Handle:
@@ -156,26 +230,121 @@ class Handle:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
+    def __reduce__(self) -> Any:
+        raise TypeError(f"a {type(self).__name__} can be neither copied nor pickled like a value")
+
+
+class Caught:
+    """What callbacks raise, which can't go through C: it waits here until the call has returned.
+
+        caught = Caught()
+        options = struct(…, on_step=caught.callback(_ffi.mm_train_fn, told))
+        with caught:
+            lib.mm_trainer_run(…)     # then raises what `told` has raised
+
+    So does what the handlers of signals raise, such as KeyboardInterrupt: they run where Python does, and within the call
+    that is where a callback begins, before any `try` of it."""
+
+    _inside: list[Caught] = []   # calls of the main thread
+
+    def __init__(self) -> None:
+        self.errors: list[BaseException] = []
+
+    def callback(self, kind: Any, function: Callable[..., int], failed: int = 1) -> Any:
+        """`function` for C; once anything was raised it is called no more, and C is told `failed`."""
+
+        def called(*arguments: Any) -> int:
+            if self.errors:
+                return failed
+            try:
+                return function(*arguments)
+            except BaseException as error:
+                self.errors.append(error)
+                return failed
+
+        return kind(called)
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return
+        Caught._inside.append(self)
+        if len(Caught._inside) == 1:
+            _guard_signals(True)
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if self in Caught._inside:
+            Caught._inside.remove(self)
+            if not Caught._inside:
+                _guard_signals(False)
+        errors, self.errors = self.errors, []
+        try:
+            if errors:
+                raise errors[0] from (None if isinstance(error, CancelledError) else error)
+        finally:
+            del errors, error, trace   # they hold this frame
+
+
+class _Guarded:
+    """A signal's handler whose exceptions wait for the calls that run."""
+
+    def __init__(self, handler: Callable[..., Any]) -> None:
+        self.handler = handler
+
+    def __call__(self, number: int, frame: Any) -> None:
+        try:
+            self.handler(number, frame)
+        except BaseException as error:
+            if not Caught._inside:
+                raise
+            for caught in Caught._inside:
+                caught.errors.append(error)
+
+
+def _guard_signals(begin: bool) -> None:
+    for number in signal.valid_signals():
+        handler = signal.getsignal(number)
+        try:
+            if begin and callable(handler) and not isinstance(handler, _Guarded):
+                signal.signal(number, _Guarded(handler))
+            elif not begin and isinstance(handler, _Guarded):
+                signal.signal(number, handler.handler)
+        except ValueError:   # not the main interpreter
+            return
+
 
 def create(kind: Any, function: Callable[..., None], free: Callable[[Any], None], *arguments: Any,
            keep: Any = None) -> Native:
     """Call a function whose last argument receives a new handle of `kind`."""
-    out = ctypes.POINTER(kind)()
-    function(*arguments, ctypes.byref(out))
-    return Native(out, free, keep)
+    native = Native(kind, free, keep)
+    function(*arguments, ctypes.byref(native._as_parameter_))
+    return native
 
 
 def struct(kind: Any, /, **fields: Any) -> Any:
-    """A struct with the library's own defaults and then `fields`; None leaves a default."""
+    """A struct with the library's own defaults and then `fields`; None leaves a default. It holds the handles in it."""
     made = kind()
     getattr(lib, kind.__name__ + "_init")(ctypes.byref(made), ctypes.sizeof(made))
-    known = {entry[0] for entry in kind._fields_} - {"struct_size", "reserved"}
+    kinds = {name: of for name, of, *_ in kind._fields_ if name not in ("struct_size", "reserved")}
+    made.held = []
     for name, value in fields.items():
-        if name not in known:
-            raise TypeError(f"{kind.__name__} has no field {name!r}; it has {', '.join(sorted(known))}")
-        if value is not None:
-            setattr(made, name, text(value) if isinstance(value, str) else value)
+        if name not in kinds:
+            raise TypeError(f"{kind.__name__} has no field {name!r}; it has {', '.join(sorted(kinds))}")
+        if value is None:
+            continue
+        if isinstance(value, Handle):
+            made.held.append(value._native)
+            value = made.held[-1]._as_parameter_
+        elif isinstance(value, str):
+            value = text(value)
+        elif kinds[name] in WHOLE:
+            value = whole(kinds[name], value, name)
+        setattr(made, name, value)
     return made
+
+
+def alone(handle: Handle | None) -> Any:
+    """`with` it a call may use a handle that a struct holds, and nobody else does; see ALONE."""
+    return nullcontext() if handle is None else handle._native.alone()
 
 
 def as_dict(made: Any) -> dict[str, Any]:
@@ -213,6 +382,12 @@ def fill_bytes(function: Callable[..., None], *arguments: Any) -> bytes:
     """fill() for bytes."""
     room, count = fill(function, *arguments)
     return room.raw[:count]
+
+
+def field_bytes(made: Any, name: str, length: int) -> bytes:
+    """`length` bytes at a field of char pointers: read as ctypes reads it, it would end at a NUL."""
+    address = ctypes.addressof(made) + getattr(type(made), name).offset
+    return bytes_at(ctypes.c_void_p.from_address(address), length)
 
 
 def bytes_at(pointer: Any, length: int) -> bytes:

@@ -11,7 +11,7 @@ import numpy as np
 
 from . import _ffi
 from ._arrays import show
-from ._library import Handle, Native, as_dict, create, fill_bytes, lib, path, struct
+from ._library import Handle, Native, array_of, as_dict, create, fill_bytes, lib, path, struct
 from .model import Model
 
 
@@ -61,8 +61,8 @@ class Adapter(Handle):
     @property
     def options(self) -> dict[str, Any]:
         """What it was made with, or what its file said."""
-        out = struct(_ffi.mm_adapter_options)
-        lib.mm_adapter_describe(self._native, ctypes.byref(out))
+        out, native = struct(_ffi.mm_adapter_options), self._native   # whose string is lent
+        lib.mm_adapter_describe(native, ctypes.byref(out))
         return {**as_dict(out), "targets": out.targets.decode()}
 
     @property
@@ -87,12 +87,14 @@ class Adapter(Handle):
 
 
 def chosen(adapters: Sequence[Adapter], weights: Sequence[float] | None) -> tuple[Any, Any, int]:
-    """Adapters and what each counts, as C takes them."""
+    """Adapters and what each counts, as C takes them; the array holds the adapters."""
     count = len(adapters)
     if weights is not None and len(weights) != count:
         raise ValueError(f"{count} adapters and {len(weights)} weights")
-    handles = (ctypes.POINTER(_ffi.mm_adapter) * max(1, count))(*[a._native._as_parameter_ for a in adapters])
-    return handles, None if weights is None else (ctypes.c_float * max(1, count))(*weights), count
+    natives = [adapter._native for adapter in adapters]
+    handles = array_of(ctypes.POINTER(_ffi.mm_adapter), [native._as_parameter_ for native in natives], "adapters")
+    handles.held = natives
+    return handles, None if weights is None else array_of(ctypes.c_float, weights, "weights"), count
 
 
 def merged(model: Model, adapters: Sequence[Adapter], weights: Sequence[float] | None = None) -> Model:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import _ffi
-from ._library import Handle, bytes_at, create, fill, fill_bytes, lib, struct, text
+from ._library import Handle, bytes_at, create, field_bytes, fill, fill_bytes, lib, struct, text
 from .tokenizer import Tokenizer
 
 
@@ -119,8 +119,7 @@ def _call(native: Any, index: int) -> ToolCall:
     out = struct(_ffi.mm_tool_call)
     lib.mm_chat_reply_call(native, index, ctypes.byref(out))
 
-    def part(name: str) -> str:   # by its length: it may hold NUL
-        address = ctypes.c_void_p.from_buffer(out, getattr(_ffi.mm_tool_call, name).offset)
-        return bytes_at(address, getattr(out, name + "_length")).decode("utf-8")
+    def part(name: str) -> str:
+        return field_bytes(out, name, getattr(out, name + "_length")).decode("utf-8")
 
     return ToolCall(part("name"), part("arguments"), part("raw"), (out.problem or b"").decode("utf-8"))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Iterator
 
 from . import _ffi
-from ._library import Handle, as_dict, create, fill_bytes, lib, path, struct, text
+from ._library import Handle, as_dict, create, fill_bytes, lib, path, struct, text, whole
 
 
 @dataclass(frozen=True)
@@ -103,10 +103,9 @@ class Config(Handle):
         elif isinstance(value, float) or (key and key.type is float):
             lib.mm_config_set_float(self._native, text(name), float(value))
         else:
-            number = value.__index__()
-            if not -2**63 <= number < 2**63:
-                raise ValueError(f"{name}: {number} does not fit 64 bits")
-            lib.mm_config_set_int(self._native, text(name), number)
+            if not hasattr(value, "__index__"):
+                raise TypeError(f"{name}: a number, a bool or a str is needed, not {type(value).__name__}")
+            lib.mm_config_set_int(self._native, text(name), whole(ctypes.c_int64, value, name))
 
     def __getitem__(self, name: str) -> Any:
         """The value in force; StateError where the key has none in this family."""

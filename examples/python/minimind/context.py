@@ -10,7 +10,7 @@ import numpy as np
 
 from . import _ffi
 from ._arrays import IntArray, floats, integers, pointer, show
-from ._library import Handle, create, lib, struct
+from ._library import Handle, alone, create, lib, struct
 from .adapter import Adapter, AdapterWeights, chosen
 from .errors import StateError
 from .model import Model
@@ -90,10 +90,8 @@ class Context(Handle):
         options = struct(_ffi.mm_context_options, mode=_ffi.MM_TRAIN if train else _ffi.MM_EVAL, max_batch=max_batch,
                          max_length=max_length, max_context=max_context, outputs=outputs, threads=threads,
                          checkpointing=checkpointing, router_noise=router_noise, kernels=kernels, trainable=trainable,
-                         compute=compute)
+                         compute=compute, adapter=adapter)
         self._adapter = None if adapter is None else adapter._native
-        if self._adapter is not None:
-            options.adapter = self._adapter._as_parameter_
         self._handle = create(_ffi.mm_context, lib.mm_context_create, lib.mm_context_free, model._native,
                               ctypes.byref(options))
         self._model = Model._wrap(model._native)   # of its own: the caller's may be closed first
@@ -103,7 +101,13 @@ class Context(Handle):
     @property
     def model(self) -> Model:
         """The model it runs."""
+        self._native   # a closed context has let go of it
         return self._model
+
+    def close(self) -> None:
+        """Let go of the context, and of its model and adapter."""
+        super().close()
+        self._model = self._adapter = None
 
     @property
     def kernels(self) -> str:
@@ -136,13 +140,11 @@ class Context(Handle):
                 arrays[name] = np.atleast_2d(integers(values, name))
                 integers(arrays[name], name, (rows, columns))
         batch = struct(_ffi.mm_batch, batch=rows, length=length, mode=_ffi.MM_TRAIN if train else _ffi.MM_EVAL,
-                       outputs=outputs, seed=seed, **{name: pointer(array) for name, array in arrays.items()})
-        held = cache._native if cache is not None else None   # until the call returns
-        if held is not None:
-            batch.cache = held._as_parameter_
+                       outputs=outputs, seed=seed, cache=cache, **{name: pointer(array) for name, array in arrays.items()})
         out, native = struct(_ffi.mm_output), self._native
         self._shape = None
-        lib.mm_forward(native, ctypes.byref(batch), ctypes.byref(out))
+        with alone(cache):
+            lib.mm_forward(native, ctypes.byref(batch), ctypes.byref(out))
         self._shape = rows, length
         return Output(out.loss, out.loss_sum, out.loss_count, out.aux_loss, show(out.logprobs, native),
                       show(out.last_logits, native), show(out.logits, native), show(out.hidden, native))
@@ -157,7 +159,7 @@ class Context(Handle):
             raise StateError("there is no forward pass to go back over")
         tail: dict[str, tuple[int, ...]] = {"d_logprobs": ()}
         if given:
-            config = self._model.config
+            config = self.model.config
             tail.update(d_logits=(config["vocab_size"],), d_hidden=(config["hidden_size"],))
         held = {name: floats(values, name, (*self._shape, *tail[name])) for name, values in given.items()}
         options = struct(_ffi.mm_backward_options, loss_scale=loss_scale, aux_scale=aux_scale, normalizer=normalizer,

@@ -10,7 +10,7 @@ import numpy as np
 
 from . import _ffi
 from ._arrays import copied
-from ._library import Handle, as_dict, bytes_at, create, fill_bytes, lib, path, struct
+from ._library import Handle, array_of, as_dict, bytes_at, create, fill_bytes, lib, path, struct
 from .context import Batch
 from .tokenizer import Tokenizer
 
@@ -32,7 +32,7 @@ class Dataset(Handle):
                  index_directory: str | os.PathLike[str] | None = None, **options: Any) -> None:
         """One file or several, each with a weight and a limit if wanted. `options`: validation, side, cache_from,
         max_line."""
-        files = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+        files = [paths] if isinstance(paths, (str, bytes, os.PathLike)) else list(paths)
         count = len(files)
         for name, values in (("weights", weights), ("max_rows", max_rows)):
             if values is not None and len(values) != count:
@@ -40,9 +40,9 @@ class Dataset(Handle):
         wanted = struct(_ffi.mm_dataset_options, count=count, **options)
         wanted.paths = (ctypes.c_char_p * max(1, count))(*[path(one) for one in files])
         if weights is not None:
-            wanted.weights = (ctypes.c_double * max(1, count))(*weights)
+            wanted.weights = array_of(ctypes.c_double, weights, "weights")
         if max_rows is not None:
-            wanted.max_rows = (ctypes.c_int64 * max(1, count))(*max_rows)
+            wanted.max_rows = array_of(ctypes.c_int64, max_rows, "max_rows")
         if index_directory is not None:
             wanted.index_directory = path(index_directory)
         self._handle = create(_ffi.mm_dataset, lib.mm_dataset_create, lib.mm_dataset_free, ctypes.byref(wanted))
@@ -60,8 +60,8 @@ class Dataset(Handle):
 
     def where(self, row: int) -> tuple[str, int]:
         """The file and the line, from 1, that a row comes from."""
-        name, line = ctypes.c_char_p(), ctypes.c_int64()
-        lib.mm_dataset_where(self._native, row, ctypes.byref(name), ctypes.byref(line))
+        name, line, native = ctypes.c_char_p(), ctypes.c_int64(), self._native   # whose name is lent
+        lib.mm_dataset_where(native, row, ctypes.byref(name), ctypes.byref(line))
         return os.fsdecode(name.value or b""), line.value
 
 
@@ -81,12 +81,13 @@ class Loader(Handle):
 
     def next_batch(self) -> Batch | None:
         """The next batch, a copy; None at the end of the epoch."""
-        batch = struct(_ffi.mm_batch)
-        lib.mm_loader_next(self._native, ctypes.byref(batch))
-        if batch.batch == 0:
-            return None
-        shape = batch.batch, batch.length
-        return Batch(copied(batch.ids, shape), copied(batch.targets, shape), copied(batch.document_ids, shape))
+        batch, native = struct(_ffi.mm_batch), self._native
+        with native.alone():   # the next call would write over what is copied
+            lib.mm_loader_next(native._as_parameter_, ctypes.byref(batch))
+            if batch.batch == 0:
+                return None
+            shape = batch.batch, batch.length
+            return Batch(copied(batch.ids, shape), copied(batch.targets, shape), copied(batch.document_ids, shape))
 
     def __iter__(self) -> Iterator[Batch]:
         while (batch := self.next_batch()) is not None:
@@ -94,9 +95,10 @@ class Loader(Handle):
 
     def next_prompts(self) -> tuple[list[Prompt], bool]:
         """Of a loader of prompts: the next ones, and whether the epoch is over."""
-        out = struct(_ffi.mm_prompts)
-        lib.mm_loader_next_prompts(self._native, ctypes.byref(out))
-        return [self._prompt(out, i) for i in range(out.count)], bool(out.at_end)
+        out, native = struct(_ffi.mm_prompts), self._native
+        with native.alone():
+            lib.mm_loader_next_prompts(native._as_parameter_, ctypes.byref(out))
+            return [self._prompt(out, i) for i in range(out.count)], bool(out.at_end)
 
     @staticmethod
     def _prompt(out: Any, i: int) -> Prompt:

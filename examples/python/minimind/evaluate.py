@@ -6,10 +6,9 @@ from types import SimpleNamespace
 from typing import Any, Callable
 
 from . import _ffi
-from ._library import as_dict, bytes_at, lib, struct
+from ._library import Caught, as_dict, field_bytes, lib, struct
 from .context import Context
 from .data import Dataset, Loader
-from .errors import CancelledError
 from .report import Report
 from .tokenizer import Tokenizer
 
@@ -57,34 +56,24 @@ def prompts(context: Context, tokenizer: Tokenizer, dataset: Dataset, *,
         fields = as_dict(answer)
         length = fields.pop("answer_length")
         fields["prompt"] = answer.prompt.decode("utf-8")
-        fields["answer"] = bytes_at(answer.answer, length).decode("utf-8")
+        fields["answer"] = field_bytes(answer, "answer", length).decode("utf-8")
         fields["missing"] = answer.missing.decode("utf-8") if answer.missing is not None else None
         fields["passed"] = bool(answer.passed)
         return SimpleNamespace(**fields)
 
-    if report is not None:
-        options["report"] = report._native._as_parameter_
     return _run(lib.mm_evaluate_prompts, (context._native, tokenizer._native, dataset._native), _ffi.mm_prompts_options,
-                _ffi.mm_prompts_result, _ffi.mm_prompt_answer_fn, read, on_row, options)
+                _ffi.mm_prompts_result, _ffi.mm_prompt_answer_fn, read, on_row, {**options, "report": report})
 
 
 def _run(function: Callable[..., None], handles: tuple[Any, ...], options_kind: Any, result_kind: Any, callback: Any,
          read: Callable[[Any], Any], on_row: Callable[[Any], Any] | None, options: dict[str, Any]) -> Evaluation:
     """Call an evaluation that tells about rows; an exception of on_row ends it and is passed on."""
-    raised: list[BaseException] = []
+    caught = Caught()
 
     def told(user: Any, row: Any) -> int:
-        try:
-            return 1 if on_row is not None and on_row(read(row.contents)) else 0
-        except BaseException as error:
-            raised.append(error)
-            return 1
+        return 1 if on_row is not None and on_row(read(row.contents)) else 0
 
-    out, wanted = struct(result_kind), struct(options_kind, on_row=callback(told), **options)
-    try:
+    out, wanted = struct(result_kind), struct(options_kind, on_row=caught.callback(callback, told), **options)
+    with caught:
         function(*handles, ctypes.byref(wanted), ctypes.byref(out))
-    except CancelledError:
-        if raised:
-            raise raised[0] from None
-        raise
     return Evaluation(**as_dict(out))

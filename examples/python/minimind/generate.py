@@ -12,7 +12,7 @@ import numpy as np
 
 from . import _ffi
 from ._arrays import IntArray, integers, pointer
-from ._library import Handle, create, lib, path, struct
+from ._library import Caught, Handle, alone, create, lib, path, struct
 from .context import Context
 from .errors import StateError
 from .model import Model
@@ -66,43 +66,32 @@ def generate(context: Context, prompts: Sequence[IntArray], *, max_new_tokens: i
 
     `stop_ids` replace the config's eos; an empty list stops at nothing. `on_token(sequence, id, logprob)` may return
     True to end its sequence; an exception of its ends all and is passed on. `sampling`: the fields of mm_sampling."""
-    if not prompts:
+    if len(prompts) == 0:
         raise ValueError("prompts: none given")
     rows = [integers(prompt, f"prompts[{i}]").ravel() for i, prompt in enumerate(prompts)]
-    raised: list[BaseException] = []
+    caught = Caught()
 
     def told(user: Any, sequence: int, token: int, logprob: float) -> int:
-        if raised:
-            return 1
-        try:
-            return 1 if on_token(sequence, token, logprob) else 0
-        except BaseException as error:
-            raised.append(error)
-            return 1
+        return 1 if on_token is not None and on_token(sequence, token, logprob) else 0
 
     count = len(rows)
     lengths = np.array([row.size for row in rows], dtype=np.int32)
     drawn = struct(_ffi.mm_sampling, **sampling)
     options = struct(_ffi.mm_generate_options, sequences=count, max_new_tokens=max_new_tokens,
-                     prompt_lengths=pointer(lengths), sampling=ctypes.pointer(drawn),
+                     prompt_lengths=pointer(lengths), sampling=ctypes.pointer(drawn), cache=cache,
                      prompts=(ctypes.POINTER(ctypes.c_int32) * count)(*[pointer(row) for row in rows]))
-    if on_token is not None:
-        options.on_token = _ffi.mm_token_fn(told)
+    if on_token is not None or threading.current_thread() is threading.main_thread():   # which sees to Ctrl-C then
+        options.on_token = caught.callback(_ffi.mm_token_fn, told)
     stops = None
     if stop_ids is not None:
         stops = integers(stop_ids, "stop_ids").ravel()
         options.stop_count = stops.size
         stops = stops if stops.size else np.zeros(1, dtype=np.int32)
         options.stop_ids = pointer(stops)
-    held = cache._native if cache is not None else None   # until the call returns
-    if held is not None:
-        options.cache = held._as_parameter_
     result, native = struct(_ffi.mm_generate_result), context._native
-    lib.mm_generate(native, ctypes.byref(options), ctypes.byref(result))
-    made = [_sequence(result, i) for i in range(count)]
-    if raised:
-        raise raised[0]
-    return made
+    with caught, alone(cache), native.alone():   # what the result shows is the context's
+        lib.mm_generate(native._as_parameter_, ctypes.byref(options), ctypes.byref(result))
+        return [_sequence(result, i) for i in range(count)]
 
 
 def _sequence(result: Any, i: int) -> Generated:
@@ -146,7 +135,8 @@ def _stream(context: Context, ids: np.ndarray, decoder: Any, options: dict[str, 
             generate(context, [ids], on_token=on_token, **options)
             tokens.put(_END)
         except BaseException as error:
-            tokens.put(error)
+            if not stop.is_set():
+                tokens.put(error)
 
     thread = threading.Thread(target=draw, name="minimind-generate", daemon=True)
     thread.start()

@@ -64,7 +64,7 @@ class Model(Handle):
         options = struct(_ffi.mm_load_options, map=map, keep_dtype=keep_dtype)
         model = cls._wrap(create(_ffi.mm_model, lib.mm_model_load, lib.mm_model_free, path(directory),
                                  ctypes.byref(options)))
-        if (pathlib.Path(os.fspath(directory)) / "tokenizer.json").exists():
+        if (pathlib.Path(os.fsdecode(directory)) / "tokenizer.json").exists():
             model.tokenizer = Tokenizer(directory)
         return model
 
@@ -104,7 +104,8 @@ class Model(Handle):
     @property
     def config(self) -> Config:
         """A copy of its config."""
-        lent = lib.mm_model_config(self._native)
+        native = self._native   # its config is lent
+        lent = lib.mm_model_config(native)
         return Config._wrap(create(_ffi.mm_config, lib.mm_config_copy, lib.mm_config_free, lent))
 
     @property
@@ -116,7 +117,7 @@ class Model(Handle):
     def writing(self, name: str) -> Iterator[np.ndarray]:
         """One tensor for writing, in place:
 
-            with model.writing("lm_head.weight") as weight:
+            with model.writing("model.norm.weight") as weight:
                 weight *= 0.5
         """
         names, view, native = list(self.weights), _ffi.mm_view(), self._native

@@ -9,8 +9,7 @@ import numpy as np
 
 from . import _ffi
 from ._arrays import IntArray, integers, pointer
-from ._library import Handle, bytes_at, create, fill, fill_bytes, lib, path, struct, text
-from .errors import CancelledError
+from ._library import Caught, Handle, bytes_at, create, fill, fill_bytes, lib, path, struct, text
 
 
 class Tokenizer(Handle):
@@ -31,38 +30,27 @@ class Tokenizer(Handle):
               min_frequency: int = 1, on_progress: Callable[[int, int], Any] | None = None) -> Tokenizer:
         """Learn from texts. `on_progress(done, total)` may return True to give up with CancelledError; an exception of
         `texts` or `on_progress` ends the training and is passed on."""
-        iterator, raised, piece = iter(texts), [], [b""]
+        iterator, caught, piece = iter(texts), Caught(), [b""]
 
         def next_text(user: Any, out: Any, length: Any) -> int:
             try:
                 piece[0] = next(iterator).encode("utf-8")   # lent to C until the next call
             except StopIteration:
                 return 0
-            except BaseException as error:
-                raised.append(error)
-                return -1
             out[0], length[0] = piece[0], len(piece[0])
             return 1
 
         def progress(user: Any, done: int, total: int) -> int:
-            try:
-                return 1 if on_progress and on_progress(done, total) else 0
-            except BaseException as error:
-                raised.append(error)
-                return 1
+            return 1 if on_progress and on_progress(done, total) else 0
 
-        options = struct(_ffi.mm_tokenizer_train_options, next_text=_ffi.mm_text_fn(next_text),
-                         on_progress=_ffi.mm_progress_fn(progress), vocab_size=vocab_size, min_frequency=min_frequency)
+        options = struct(_ffi.mm_tokenizer_train_options, vocab_size=vocab_size, min_frequency=min_frequency,
+                         next_text=caught.callback(_ffi.mm_text_fn, next_text, failed=-1),
+                         on_progress=caught.callback(_ffi.mm_progress_fn, progress))
         if special_tokens is not None:
             names = (ctypes.c_char_p * max(1, len(special_tokens)))(*[text(name) for name in special_tokens])
             options.special_tokens, options.special_count = names, len(special_tokens)
-        try:
-            native = create(_ffi.mm_tokenizer, lib.mm_tokenizer_train, lib.mm_tokenizer_free, ctypes.byref(options))
-        except CancelledError:
-            if raised:
-                raise raised[0] from None
-            raise
-        return cls._wrap(native)
+        with caught:
+            return cls._wrap(create(_ffi.mm_tokenizer, lib.mm_tokenizer_train, lib.mm_tokenizer_free, ctypes.byref(options)))
 
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Write tokenizer.json and what belongs to it; the directory is made if it is missing."""
@@ -104,8 +92,8 @@ class Tokenizer(Handle):
 
     def chat_template(self) -> str:
         """The name of the chat template that its directory brought."""
-        name = ctypes.c_char_p()
-        lib.mm_chat_template_name(self._native, ctypes.byref(name))
+        name, native = ctypes.c_char_p(), self._native
+        lib.mm_chat_template_name(native, ctypes.byref(name))
         return (name.value or b"").decode()
 
 
@@ -125,6 +113,6 @@ class Decoder(Handle):
         return self._text(lib.mm_decoder_flush)
 
     def _text(self, function: Callable[..., None], *arguments: Any) -> str:
-        out, length = ctypes.c_char_p(), ctypes.c_size_t()
-        function(self._native, *arguments, ctypes.byref(out), ctypes.byref(length))
+        out, length, native = ctypes.c_char_p(), ctypes.c_size_t(), self._native   # whose text is lent
+        function(native, *arguments, ctypes.byref(out), ctypes.byref(length))
         return bytes_at(out, length.value).decode("utf-8")

@@ -10,7 +10,7 @@ from typing import Any, Callable
 import numpy as np
 
 from . import _ffi
-from ._library import Handle, as_dict, create, lib, path, struct
+from ._library import Caught, Handle, as_dict, create, field_bytes, lib, path, struct
 from .adapter import Adapter
 from .data import Loader
 from .model import Model
@@ -56,29 +56,21 @@ class Policy:
     copy of the policy. An exception of the reward's stops the run and is raised by Trainer.run()."""
 
     def __init__(self, reward: Callable[[Answer], float], *, reference: Model | None = None, **options: Any) -> None:
-        self.raised: list[BaseException] = []
+        self._caught = Caught()
 
         def told(user: Any, answer: Any, out: Any) -> int:
-            try:
-                out[0] = float(reward(_answer(answer.contents)))
-                return 0
-            except BaseException as error:
-                self.raised.append(error)
-                return 1
+            out[0] = float(reward(_answer(answer.contents)))
+            return 0
 
         if "lambda_" in options:
             options["lambda"] = options.pop("lambda_")
-        self._struct = struct(_ffi.mm_policy_training, reward=_ffi.mm_reward_fn(told), **options)
-        self._reference = reference._native if reference is not None else None
-        if self._reference is not None:
-            self._struct.reference = self._reference._as_parameter_
+        self._struct = struct(_ffi.mm_policy_training, reference=reference,
+                              reward=self._caught.callback(_ffi.mm_reward_fn, told), **options)
 
 
 def _answer(told: Any) -> Answer:
-    def decoded(name: str) -> str:   # by address: as bytes it would end at a NUL
-        place = ctypes.addressof(told) + getattr(_ffi.mm_answer, name).offset
-        text = ctypes.string_at(ctypes.c_void_p.from_address(place).value, getattr(told, name + "_length"))
-        return text.decode("utf-8", "replace")
+    def decoded(name: str) -> str:
+        return field_bytes(told, name, getattr(told, name + "_length")).decode("utf-8", "replace")
 
     return Answer(decoded("prompt"), decoded("text"), None if told.reference is None else decoded("reference"),
                   np.array(told.ids[:told.count], dtype=np.int32), told.row, told.sample, told.finish)
@@ -101,19 +93,20 @@ class Trainer(Handle):
         run(). `dpo` and `distill`: the fields of mm_dpo_options and mm_distill_options. `options`: the fields of
         mm_trainer_options, such as epochs, max_steps, schedule, stage=MM_STAGE_DPO, optimizer=MM_OPTIMIZER_MUON,
         compute=MM_BF16. With an `adapter` that alone is trained."""
-        self._raised: list[BaseException] = policy.raised if policy is not None else []
-        told = _teller(on_step, self._raised)
-        wanted = struct(_ffi.mm_trainer_options, on_step=told, **options)
+        self._caught = policy._caught if policy is not None else Caught()
+
+        def step(user: Any, progress: Any) -> int:
+            return 1 if on_step is not None and on_step(_progress(progress.contents)) else 0
+
+        told = self._caught.callback(_ffi.mm_train_fn, step)   # there without on_step too: it sees to Ctrl-C
+        wanted = struct(_ffi.mm_trainer_options, on_step=told, validation=validation, reference=reference, teacher=teacher,
+                        adapter=adapter, **options)
         if output is not None:
             wanted.output = path(output)
         if policy is not None:
             wanted.stage, wanted.policy = _ffi.MM_STAGE_POLICY, ctypes.pointer(policy._struct)
         if teacher_cache is not None:
             wanted.teacher_cache = path(teacher_cache)
-        for name, handle in (("validation", validation), ("reference", reference), ("teacher", teacher),
-                             ("adapter", adapter)):
-            if handle is not None:
-                setattr(wanted, name, handle._native._as_parameter_)
         if dpo is not None:
             wanted.dpo = ctypes.pointer(struct(_ffi.mm_dpo_options, **dpo))
         if distill is not None:
@@ -123,10 +116,8 @@ class Trainer(Handle):
 
     def run(self) -> Progress:
         """Train to the end or until stopped, then save. Calling it again goes on."""
-        self._raised.clear()
-        lib.mm_trainer_run(self._native)
-        if self._raised:
-            raise self._raised[0]
+        with self._caught:
+            lib.mm_trainer_run(self._native)
         return self.progress()
 
     def resume(self, where: str | os.PathLike[str]) -> None:
@@ -139,23 +130,10 @@ class Trainer(Handle):
 
     def progress(self) -> Progress:
         """Where the run stands."""
-        out = struct(_ffi.mm_train_progress)
-        lib.mm_trainer_progress(self._native, ctypes.byref(out))
+        out, native = struct(_ffi.mm_train_progress), self._native   # whose readings are lent
+        lib.mm_trainer_progress(native, ctypes.byref(out))
         return _progress(out)
 
     def save(self) -> None:
         """Write a checkpoint now."""
         lib.mm_trainer_save(self._native)
-
-
-def _teller(on_step: Callable[[Progress], Any] | None, raised: list[BaseException]) -> Any:
-    """The callback for C. It is there without on_step too: between steps the interpreter sees to Ctrl-C."""
-
-    def told(user: Any, progress: Any) -> int:
-        try:
-            return 1 if on_step is not None and on_step(_progress(progress.contents)) else 0
-        except BaseException as error:
-            raised.append(error)
-            return 1
-
-    return _ffi.mm_train_fn(told)

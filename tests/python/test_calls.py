@@ -1,0 +1,399 @@
+"""What may happen while C runs, or right behind it: exceptions, signals, other threads, handles that are closed."""
+from __future__ import annotations
+
+import copy
+import gc
+import os
+import pathlib
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+
+import numpy as np
+
+import minimind
+from minimind import _ffi
+from minimind._library import Native, create, lib
+from support import ROOT, Case, byte_tokenizer, no_such, tiny_config, tiny_model
+
+ROWS = [{"text": f"the cat sat on mat number {i}"} for i in range(24)]
+
+
+def held() -> int:
+    """Bytes that the library holds, with nothing left for Python to collect."""
+    gc.collect()
+    return minimind.memory_usage()["current"]
+
+
+class Evil:
+    """A number that closes a handle when it is asked for."""
+
+    def __init__(self, handle):
+        self.handle = handle
+
+    def __float__(self):
+        self.handle.close()
+        return 1.0
+
+
+class Running(Case):
+    """A case with something to run."""
+
+    def setUp(self):
+        super().setUp()
+        self.tokenizer = byte_tokenizer()
+
+    def trainer(self, **options) -> minimind.Trainer:
+        loader = minimind.Loader(minimind.Dataset(self.put_rows("rows.jsonl", ROWS)), self.tokenizer, batch=4, max_length=32)
+        return minimind.Trainer(tiny_model(), loader, self.tokenizer, threads=1, **options)
+
+
+class Exceptions(Running):
+    def test_that_of_a_callback_is_raised_where_the_call_fails_too(self):
+        def fail(progress):
+            shutil.rmtree(self.directory / "out")
+            (self.directory / "out").write_text("in the way of a checkpoint")
+            raise ZeroDivisionError("own")
+
+        with self.trainer(epochs=1, output=self.directory / "out", on_step=fail) as trainer:
+            with self.assertRaisesRegex(ZeroDivisionError, "own") as caught:
+                trainer.run()
+        self.assertIsInstance(caught.exception.__cause__, minimind.MinimindError)
+        with minimind.Context(tiny_model(), max_length=64, threads=1) as context:
+            def cancel(*told):
+                context.cancel()
+                raise ZeroDivisionError("own")
+
+            self.assertRaisesRegex(ZeroDivisionError, "own", context.generate, [[1, 2]], on_token=cancel)
+
+    def test_one_of_a_callback_holds_nothing_once_it_is_gone(self):
+        before, seen = held(), []
+        gc.disable()   # the last reference is enough
+        self.addCleanup(gc.enable)
+        for _ in range(3):
+            with minimind.Context(tiny_model(), max_length=64, threads=1) as context:
+                try:
+                    context.generate([[1, 2]], max_new_tokens=4, stop_ids=[], on_token=lambda *told: 1 / 0)
+                except ZeroDivisionError as error:
+                    seen.append(str(error))
+        del context
+        self.assertEqual(minimind.memory_usage()["current"], before)
+        self.assertEqual(len(seen), 3)
+
+    def test_a_stream_that_is_left_holds_nothing(self):
+        before = held()
+        model = tiny_model()
+        model.tokenizer = self.tokenizer
+        for _ in range(4):
+            for _ in model.generate("a", max_new_tokens=100, stop_ids=[], threads=1):
+                break
+        model.close()
+        del model
+        self.assertEqual(held(), before)
+
+    def test_an_error_that_is_kept_keeps_no_handle(self):
+        before = held()
+        context = minimind.Context(tiny_model(), max_length=8, threads=1)
+        errors = []
+        context.cancel()
+        try:
+            context.generate([[1, 2]], max_new_tokens=2, on_token=lambda *told: errors)   # which holds what is to come
+        except minimind.CancelledError as error:
+            errors.append(error.with_traceback(None))
+        context.close()
+        del context
+        self.assertEqual(held(), before)
+
+    def test_one_between_a_new_handle_and_its_owner_loses_nothing(self):
+        def interrupted(*arguments):
+            lib.mm_config_create(*arguments)
+            raise KeyboardInterrupt
+
+        before = held()
+        self.assertRaises(KeyboardInterrupt, create, _ffi.mm_config, interrupted, lib.mm_config_free, b"minimind2-small")
+        self.assertEqual(held(), before)
+
+
+class Signals(Running):
+    """They come from another thread while C runs, and their handlers run where a callback begins."""
+
+    @contextmanager
+    def interrupted(self, number=signal.SIGINT, expected=KeyboardInterrupt):
+        stop = threading.Event()
+
+        def send():
+            while not stop.wait(0.1):   # until one gets through
+                os.kill(os.getpid(), number)
+
+        thread, before = threading.Thread(target=send), signal.getsignal(number)
+        thread.start()
+        try:
+            with self.assertRaises(expected):
+                try:
+                    yield
+                finally:
+                    stop.set()
+                    thread.join()
+        finally:
+            stop.set()
+            thread.join()
+        self.assertIs(signal.getsignal(number), before)
+
+    def test_training_ends_with_what_the_handler_raises(self):
+        with self.trainer(epochs=100000) as trainer, self.interrupted():
+            trainer.run()
+
+    def test_rewards_end_with_it_too(self):
+        rows = self.put_rows("prompts.jsonl", [{"question": "1+1=", "answer": "#### 2"}] * 8)
+        loader = minimind.Loader(minimind.Dataset(rows), self.tokenizer, kind=minimind.MM_ROW_PROMPT, batch=2, max_length=24,
+                                 template_name="minillm")
+        policy = minimind.Policy(lambda answer: float(len(answer.text)), group=2, max_new_tokens=4)
+        with minimind.Trainer(tiny_model(), loader, self.tokenizer, policy=policy, epochs=100000, threads=1) as trainer:
+            with self.interrupted():
+                trainer.run()
+
+    def test_generating_ends_with_it_without_a_callback_too(self):
+        with minimind.Context(tiny_model(max_position_embeddings=100000), max_length=8, max_context=100000,
+                              threads=1) as context:
+            with self.interrupted():
+                context.generate([[1, 2]], max_new_tokens=99990, stop_ids=[])
+
+    def test_learning_a_vocabulary_ends_with_it(self):
+        def texts():
+            while True:
+                yield "a b c"
+
+        with self.interrupted():
+            minimind.Tokenizer.train(texts())
+
+    def test_a_handler_of_the_programs_own_is_heard(self):
+        def late(number, frame):
+            raise TimeoutError("late")
+
+        before = signal.signal(signal.SIGUSR1, late)
+        self.addCleanup(signal.signal, signal.SIGUSR1, before)
+        with self.trainer(epochs=100000) as trainer, self.interrupted(signal.SIGUSR1, TimeoutError):
+            trainer.run()
+
+    def test_calls_within_calls_give_way_too_and_handlers_are_theirs_again(self):
+        inner = minimind.Context(tiny_model(), max_length=64, threads=1)
+        before = signal.getsignal(signal.SIGINT)
+        with self.trainer(epochs=100000, on_step=lambda told: inner.generate([[1]], max_new_tokens=30) and None) as trainer:
+            with self.interrupted():
+                trainer.run()
+        inner.close()
+        self.assertIs(signal.getsignal(signal.SIGINT), before)
+        with self.assertRaises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
+class OneAtATime(Running):
+    def test_a_context_refuses_a_call_within_its_own(self):
+        with minimind.Context(tiny_model(), max_batch=2, max_length=64, threads=1) as context:
+            def again(*told):
+                context.generate([[1, 2, 3]], max_new_tokens=20, stop_ids=[])
+
+            with self.assertRaisesRegex(minimind.StateError, "the context is in use"):
+                context.generate([[1, 2], [3]], max_new_tokens=5, stop_ids=[], on_token=again)
+            self.assertEqual(len(context.generate([[1, 2], [3]], max_new_tokens=5, stop_ids=[])), 2)   # and goes on
+
+    def test_a_context_and_its_cache_refuse_another_thread(self):
+        model, began, refused = tiny_model(), threading.Event(), []
+        with minimind.Context(model, max_length=64, threads=1) as one, minimind.Context(model, max_length=64) as other, \
+                minimind.Cache(model, 1, 64) as cache:
+            def meanwhile(*told):
+                if not began.is_set():
+                    began.set()
+                    thread.join()
+
+            def try_both():
+                began.wait()
+                for context, options in ((one, {}), (other, {"cache": cache})):
+                    for call in (lambda: context.forward([[1]], **options), lambda: context.generate([[1]], **options)):
+                        try:
+                            call()
+                        except minimind.StateError as error:
+                            refused.append(str(error)[:24])
+                try:
+                    cache.truncate(0)
+                except minimind.StateError as error:
+                    refused.append(str(error)[:24])
+
+            thread = threading.Thread(target=try_both)
+            thread.start()
+            one.generate([[1, 2]], cache=cache, max_new_tokens=4, stop_ids=[], on_token=meanwhile)
+            thread.join()
+        self.assertEqual(refused, ["the context is in use: i"] * 2 + ["the cache is in use: it "] * 3)
+
+    def test_threads_on_one_loader_get_whole_batches_or_are_refused(self):
+        loader = minimind.Loader(minimind.Dataset(self.put_rows("rows.jsonl", ROWS)), self.tokenizer, batch=4, max_length=32)
+        wrong, refused = [], []
+
+        def read():
+            for _ in range(200):
+                try:
+                    batch = loader.next_batch()
+                    if batch is not None and batch.ids.shape[0] != 4:
+                        wrong.append(batch)
+                except minimind.StateError as error:
+                    refused.append(error)
+
+        threads = [threading.Thread(target=read) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+        self.assertEqual(len(loader.next_batch() or "four"), 4)
+
+
+class Closing(Running):
+    """Handles that are closed while a call stands on them."""
+
+    def test_a_report_while_its_rows_are_told(self):
+        report, seen = minimind.Report(self.directory / "report"), []
+
+        def close(answer):
+            seen.append(answer.row)
+            report.close()
+
+        rows = self.put_rows("rows.jsonl", [{"prompt": "a", "expect": ["b"]}] * 2)
+        with minimind.Context(tiny_model(), max_length=64, threads=1) as context:
+            minimind.evaluate.prompts(context, self.tokenizer, minimind.Dataset(rows), report=report, max_new_tokens=4,
+                                      on_row=close)
+        self.assertEqual(seen, [0, 1])
+
+    def test_an_adapter_a_reference_and_a_cache_while_the_call_is_made_ready(self):
+        model = tiny_model()
+        with minimind.Context(model, max_length=8, threads=1) as context:
+            adapter = minimind.Adapter(model)
+            context.set_adapters([adapter], [Evil(adapter)])
+            self.assertTrue(adapter.closed)
+            context.forward([[1, 2]])
+        adapter = minimind.Adapter(model)
+        minimind.merged(model, [adapter], [Evil(adapter)]).close()
+        rows = [{"chosen": [{"role": "user", "content": "a"}, {"role": "assistant", "content": word}],
+                 "rejected": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "no"}]} for word in "xyz"]
+        loader = minimind.Loader(minimind.Dataset(self.put_rows("pairs.jsonl", rows)), self.tokenizer, batch=1, max_length=64,
+                                 kind=minimind.MM_ROW_PREFERENCE, template_name="minimind2")
+        reference = tiny_model()
+        with minimind.Trainer(model, loader, self.tokenizer, stage=minimind.MM_STAGE_DPO, reference=reference, epochs=1,
+                              threads=1, dpo={"beta": Evil(reference)}) as trainer:
+            self.assertEqual(trainer.run().step, 3)
+
+    def test_a_context_lets_go_of_its_model(self):
+        before = held()
+        model = tiny_model()
+        context = minimind.Context(model, max_length=8, adapter=minimind.Adapter(model), train=True)
+        context.close()
+        model.close()
+        self.assertEqual(held(), before)
+        with self.assertRaises(minimind.StateError):
+            context.model
+
+    def test_handles_in_another_thread_while_what_they_lend_is_read(self):
+        model = tiny_model()
+        adapter, dataset = minimind.Adapter(model), minimind.Dataset(self.put_rows("rows.jsonl", ROWS))
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        self.addCleanup(sys.setswitchinterval, interval)
+        for handle, read in ((model, lambda: model.config.close()), (adapter, lambda: adapter.options),
+                             (dataset, lambda: dataset.where(0))):
+            thread = threading.Thread(target=handle.close)
+            try:
+                for i in range(50):
+                    if i == 25:
+                        thread.start()
+                    read()
+            except minimind.StateError:
+                pass
+            thread.join()
+
+
+class Arguments(Running):
+    def test_numbers_that_do_not_fit_are_refused(self):
+        dataset = minimind.Dataset(self.put_rows("rows.jsonl", ROWS))
+        model, decoder, chat = tiny_model(), self.tokenizer.decoder(), minimind.Chat()
+        chat.add("user", "a")
+        context = minimind.Context(model, max_length=64, threads=1)
+        report = minimind.Report(self.directory / "report")
+        for wrong in (lambda: dataset.text(2**64), lambda: minimind.Cache(model, 2**32 + 1, 8),
+                      lambda: chat.remove(2**64), lambda: chat.remove(-1), lambda: decoder.push(2**32 + 68),
+                      lambda: context.generate([[1]], max_new_tokens=2**32 + 2),
+                      lambda: minimind.Loader(dataset, self.tokenizer, batch=2**32 + 1),
+                      lambda: minimind.Dataset(self.directory / "rows.jsonl", max_rows=[2**64 + 1]),
+                      lambda: minimind.Tokenizer.train(["a"], vocab_size=2**32 + 300), lambda: report.add(2**70, a=1.0),
+                      lambda: minimind.Model(tiny_config(), -1)):
+            self.assertRaisesRegex(ValueError, "is not in", wrong)
+        self.assertEqual(len(chat), 1)
+        self.assertEqual(dataset.text(np.int64(3)), ROWS[3]["text"])   # numpy's numbers are numbers
+        self.assertRaises(TypeError, dataset.text, 1.5)
+
+    def test_an_answer_may_hold_a_nul(self):
+        model, answers = tiny_model(), []
+        nul = int(self.tokenizer.encode("\0")[0])
+        with model.writing("model.embed_tokens.weight") as weight:
+            weight[:] = 1
+            weight[nul] = 2
+        rows = self.put_rows("rows.jsonl", [{"prompt": "a", "expect": ["b"]}])
+        with minimind.Context(model, max_length=64, threads=1) as context:
+            minimind.evaluate.prompts(context, self.tokenizer, minimind.Dataset(rows), max_new_tokens=20,
+                                      on_row=lambda answer: answers.append(answer.answer))
+        self.assertEqual(answers, ["\0" * 20])
+
+    def test_prompts_may_be_an_array_and_paths_bytes(self):
+        model, file = tiny_model(), self.put_rows("rows.jsonl", ROWS)
+        with minimind.Context(model, max_batch=2, max_length=64, threads=1) as context:
+            made = context.generate(np.array([[1, 2], [3, 4]]), max_new_tokens=2, stop_ids=[])
+            self.assertEqual([one.ids.size for one in made], [2, 2])
+            self.assertRaises(ValueError, context.generate, np.zeros((0, 2), int))
+        self.assertEqual(len(minimind.Dataset(os.fsencode(file))), 24)
+        model.tokenizer = self.tokenizer
+        model.save_pretrained(self.directory)
+        self.assertIsNotNone(minimind.Model.from_pretrained(os.fsencode(self.directory)).tokenizer)
+
+    def test_a_value_of_no_kind_is_a_type_error(self):
+        self.assertRaisesRegex(TypeError, "vocab_size: a number, a bool or a str is needed, not NoneType", minimind.Config,
+                               vocab_size=None)
+
+    def test_handles_are_no_values(self):
+        model = tiny_model()
+        for wrong in (copy.copy, copy.deepcopy, pickle.dumps):
+            self.assertRaisesRegex(TypeError, "neither copied nor pickled", wrong, model)
+            self.assertRaisesRegex(TypeError, "neither copied nor pickled", wrong, model._native)
+        self.assertIsInstance(model._native, Native)
+
+    def test_weights_in_blocks_say_what_to_do(self):
+        quantized = tiny_model().quantize(minimind.MM_Q8_0)
+        self.assertRaisesRegex(minimind.UnsupportedError, "cast", lambda: dict(quantized.weights))
+        self.assertEqual(dict(quantized.cast(minimind.MM_F32).weights)["model.norm.weight"].shape, (32,))
+
+
+class Finding(Case):
+    def test_the_library_is_found_wherever_the_package_lies(self):
+        shallow = pathlib.Path("/")   # as if it were there: /minimind/_library.py
+        code = ("import minimind._library as one, pathlib, ctypes.util\n"
+                f"one.__file__ = {str(shallow / 'minimind' / '_library.py')!r}\n"
+                f"ctypes.util.find_library = lambda name: {minimind.load_library()!r}\n"
+                "import minimind\nprint(minimind.version())\n")
+        environment = {name: value for name, value in os.environ.items() if name != "MINIMIND_LIBRARY"}
+        done = subprocess.run([sys.executable, "-B", "-c", code], capture_output=True, text=True, timeout=60,
+                              env={**environment, "PYTHONPATH": str(ROOT / "examples" / "python")})
+        self.assertEqual((done.returncode, done.stdout.strip()), (0, minimind.version()), done.stderr)
+
+    def test_another_name_of_the_same_file_is_no_other_library(self):
+        file = minimind.load_library()
+        self.assertEqual(minimind.load_library(os.path.relpath(file)), file)
+        self.assertRaisesRegex(minimind.LibraryNotFoundError, "in use already", minimind.load_library, no_such("lib.so"))
+
+    def test_a_star_brings_no_modules(self):
+        names: dict = {}
+        exec("from minimind import *", names)
+        for module in ("data", "model", "config", "train", "report", "annotations", "context"):
+            self.assertNotIn(module, names)
+        for name in ("Model", "Context", "generate", "evaluate", "objective", "MM_Q8_0", "__builtins__"):
+            self.assertIn(name, names)
