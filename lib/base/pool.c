@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/files.h"
 #include "base/memory.h"
@@ -80,6 +81,7 @@ struct mmi_pool {
     pthread_cond_t wake;
     pthread_cond_t finished;
     pthread_t *handles; /* [threads - 1], behind the runs */
+    pid_t process;      /* whose threads they are */
     pool_run runs[];    /* [threads] */
 };
 
@@ -340,6 +342,7 @@ mm_status mmi_pool_create_on(mmi_parallel_for_fn host, void *user, int threads, 
         return mmi_fail_memory(mmi_pool_bytes(threads), "the thread pool");
     pool->threads = threads;
     pool->handles = (pthread_t *)(void *)&pool->runs[threads];
+    pool->process = getpid();
     pool->host = host;
     pool->user = user;
     atomic_store(&pool->caller_is_on, mmi_processor());
@@ -380,15 +383,17 @@ void mmi_pool_free(mmi_pool *pool)
 {
     if (!pool)
         return;
-    pthread_mutex_lock(&pool->lock);
-    atomic_store(&pool->quit, true);
-    pthread_cond_broadcast(&pool->wake);
-    pthread_mutex_unlock(&pool->lock);
-    for (int i = 0; i < pool->started; i++)
-        pthread_join(pool->handles[i], NULL);
-    pthread_cond_destroy(&pool->finished);
-    pthread_cond_destroy(&pool->wake);
-    pthread_mutex_destroy(&pool->lock);
+    if (pool->process == getpid()) { /* a forked child has none of its parent's threads, nor can it wait for them */
+        pthread_mutex_lock(&pool->lock);
+        atomic_store(&pool->quit, true);
+        pthread_cond_broadcast(&pool->wake);
+        pthread_mutex_unlock(&pool->lock);
+        for (int i = 0; i < pool->started; i++)
+            pthread_join(pool->handles[i], NULL);
+        pthread_cond_destroy(&pool->finished);
+        pthread_cond_destroy(&pool->wake);
+        pthread_mutex_destroy(&pool->lock);
+    }
     mmi_free(pool);
 }
 

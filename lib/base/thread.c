@@ -4,11 +4,14 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 
 struct mmi_thread {
     pthread_t handle;
+    pid_t process; /* a forked child has none of its parent's threads */
     void (*fn)(void *arg);
     void *arg;
 };
@@ -25,6 +28,7 @@ mm_status mmi_thread_start(mmi_thread **out, void (*fn)(void *arg), void *arg)
     mmi_thread *thread = mmi_alloc(1, sizeof *thread);
     if (!thread)
         return mmi_fail_memory(sizeof *thread, "a thread");
+    thread->process = getpid();
     thread->fn = fn;
     thread->arg = arg;
     sigset_t all, before;
@@ -44,26 +48,41 @@ void mmi_thread_join(mmi_thread *thread)
 {
     if (!thread)
         return;
-    pthread_join(thread->handle, NULL);
+    if (thread->process == getpid())
+        pthread_join(thread->handle, NULL);
     mmi_free(thread);
 }
 
 struct mmi_monitor {
     pthread_mutex_t lock;
     pthread_cond_t changed;
+    pid_t process;
 };
+
+static bool begin(mmi_monitor *monitor)
+{
+    monitor->process = getpid();
+    if (pthread_mutex_init(&monitor->lock, NULL) != 0)
+        return false;
+    if (pthread_cond_init(&monitor->changed, NULL) == 0)
+        return true;
+    pthread_mutex_destroy(&monitor->lock);
+    return false;
+}
+
+/* In a forked child whoever was inside or waited is gone for good: it begins anew, as nobody else is there. */
+static void begin_anew(mmi_monitor *monitor)
+{
+    if (monitor->process != getpid())
+        begin(monitor);
+}
 
 mm_status mmi_monitor_create(mmi_monitor **out)
 {
     mmi_monitor *monitor = mmi_alloc(1, sizeof *monitor);
     if (!monitor)
         return mmi_fail_memory(sizeof *monitor, "a lock");
-    if (pthread_mutex_init(&monitor->lock, NULL) != 0) {
-        mmi_free(monitor);
-        return mmi_fail(MM_ERR_MEMORY, "can't make a lock");
-    }
-    if (pthread_cond_init(&monitor->changed, NULL) != 0) {
-        pthread_mutex_destroy(&monitor->lock);
+    if (!begin(monitor)) {
         mmi_free(monitor);
         return mmi_fail(MM_ERR_MEMORY, "can't make a lock");
     }
@@ -75,6 +94,7 @@ void mmi_monitor_free(mmi_monitor *monitor)
 {
     if (!monitor)
         return;
+    begin_anew(monitor);
     pthread_cond_destroy(&monitor->changed);
     pthread_mutex_destroy(&monitor->lock);
     mmi_free(monitor);
@@ -82,6 +102,7 @@ void mmi_monitor_free(mmi_monitor *monitor)
 
 void mmi_monitor_enter(mmi_monitor *monitor)
 {
+    begin_anew(monitor);
     pthread_mutex_lock(&monitor->lock);
 }
 

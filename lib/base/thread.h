@@ -1,4 +1,5 @@
-/* Threads that live on beside their maker, and a lock to meet under. Cutting one job into pieces is pool.h's work. */
+/* Threads that live on beside their maker, and a lock to meet under. Cutting one job into pieces is pool.h's work. A
+ * forked child has none of the threads: there both may be freed. */
 #ifndef MMI_BASE_THREAD_H
 #define MMI_BASE_THREAD_H
 

@@ -502,6 +502,70 @@ START_TEST(a_child_forked_before_first_use_can_do_everything)
 }
 END_TEST
 
+/* Threads stay with the parent, whatever they were doing. */
+START_TEST(a_child_may_free_what_its_parent_made)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/rows.jsonl", scratch_directory());
+    FILE *f = fopen(path, "w");
+    ck_assert_ptr_nonnull(f);
+    for (int i = 0; i < 2000; i++)
+        fprintf(f, "{\"text\": \"the cat sat on mat number %d\"}\n", i);
+    ck_assert_int_eq(fclose(f), 0);
+    mm_tokenizer *tokenizer = make_tokenizer();
+    mm_dataset *dataset;
+    mm_loader *loader;
+    const char *paths[] = { path };
+    mm_dataset_options files = MM_DATASET_OPTIONS_INIT;
+    mm_loader_options options = MM_LOADER_OPTIONS_INIT;
+    files.paths = paths;
+    files.count = 1;
+    options.batch = 2;
+    options.max_length = 32;
+    options.workers = 3;
+    ck_ok(mm_dataset_create(&files, &dataset));
+    ck_ok(mm_loader_create(dataset, tokenizer, &options, &loader));
+    mm_model *model = model_of(64, 4, 2, 300);
+    mm_context *context = NULL;
+    mm_context_options threads = MM_CONTEXT_OPTIONS_INIT;
+    threads.mode = MM_TRAIN, threads.max_batch = 4, threads.max_length = 64, threads.threads = 3;
+    ck_ok(mm_context_create(model, &threads, &context));
+    int32_t ids[4 * 64] = { 0 };
+    for (int i = 0; i < 40; i++) { /* workers wait, work, and are about to */
+        mm_batch batch = MM_BATCH_INIT, own = MM_BATCH_INIT;
+        mm_output output = MM_OUTPUT_INIT;
+        own.ids = own.targets = ids, own.batch = 4, own.length = 64, own.mode = MM_TRAIN;
+        ck_ok(mm_loader_next(loader, &batch));
+        ck_ok(mm_forward(context, &own, &output));
+        if (i % 4 == 0)
+            nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL); /* they sleep */
+        pid_t child = fork();
+        ck_assert_int_ge(child, 0);
+        if (child == 0) {
+            alarm(20);
+            const double loss = output.loss;
+            ck_ok(mm_forward(context, &own, &output)); /* alone, and with the same bits */
+            if (output.loss != loss)
+                _exit(2);
+            mm_context_free(context);
+            mm_model_free(model);
+            mm_loader_free(loader);
+            mm_dataset_free(dataset);
+            mm_tokenizer_free(tokenizer);
+            _exit(0);
+        }
+        int status = 1;
+        ck_assert_int_eq(waitpid(child, &status, 0), child);
+        ck_assert_int_eq(status, 0);
+    }
+    mm_context_free(context);
+    mm_model_free(model);
+    mm_loader_free(loader);
+    mm_dataset_free(dataset);
+    mm_tokenizer_free(tokenizer);
+}
+END_TEST
+
 START_TEST(room_of_no_size_is_room_for_nothing)
 {
     mm_tokenizer *tokenizer = make_tokenizer();
@@ -532,6 +596,7 @@ static Suite *make_suite(void)
     Suite *suite = suite_create("misuse");
     TCase *tc = tcase_create("misuse");
     tcase_set_timeout(tc, 120);
+    tcase_add_test(tc, a_child_may_free_what_its_parent_made);
     tcase_add_test(tc, a_child_forked_before_first_use_can_do_everything);
     tcase_add_test(tc, the_smallest_models_train_and_talk);
     tcase_add_test(tc, sizes_that_no_machine_has_are_refused);
