@@ -203,7 +203,7 @@ MM_API void mm_output_init(mm_output *output, size_t struct_size);
  *         MM_ERR_ARG        an id, a target or a shape is out of range, or beyond the plan: nothing was changed but
  *                           `out`, which is empty after any failure;
  *         MM_ERR_STATE      MM_TRAIN on a context planned for MM_EVAL, with a cache, or without the adapter that the
- *                           context trains;
+ *                           context trains; or another call runs on it, as from within a callback;
  *         MM_ERR_CANCELLED  a cache stands where it stood before the call.
  *         It allocates nothing. Since: 0.1
  */
@@ -256,7 +256,7 @@ MM_API void mm_backward_options_init(mm_backward_options *options, size_t struct
  *
  * @param options  NULL for the defaults.
  *
- * @return MM_OK; MM_ERR_ARG; MM_ERR_STATE, no forward pass in MM_TRAIN to go back over;
+ * @return MM_OK; MM_ERR_ARG; MM_ERR_STATE, no forward pass in MM_TRAIN to go back over, or another call runs on the context;
  *         MM_ERR_CANCELLED, the gradients hold a part of this pass: zero them.
  *         It allocates nothing. Since: 0.1
  */

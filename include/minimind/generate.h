@@ -107,7 +107,8 @@ enum {
     MM_FINISH_CALLBACK = 2 /**< the callback returned non-zero; the token it saw is part of the result */
 };
 
-/** Called with each new token, in order of sequences within a step. Non-zero ends that sequence. */
+/** Called with each new token, in order of sequences within a step. Non-zero ends that sequence. Of the context that
+ *  generates it may call mm_cancel() alone: other calls are MM_ERR_STATE. */
 typedef int32_t (*mm_token_fn)(void *user, int32_t sequence, int32_t id, float logprob);
 
 /** What to continue, and how. */
@@ -153,7 +154,7 @@ MM_API void mm_generate_result_init(mm_generate_result *result, size_t struct_si
  * together may reach the context's max_context (the last new token is never fed, and so may be one more). A context planned with MM_OUT_LAST_LOGITS is needed. A caller's cache then holds the prompts and
  * all new tokens but the last of each sequence, which has not been fed yet: to go on, begin the next prompt with it.
  *
- * @return MM_OK; MM_ERR_ARG; MM_ERR_STATE, no last logits were planned; MM_ERR_MEMORY;
+ * @return MM_OK; MM_ERR_ARG; MM_ERR_STATE, no last logits were planned, or another call runs on the context; MM_ERR_MEMORY;
  *         MM_ERR_NUMERIC, logits are not finite, or the penalty makes them so; MM_ERR_CANCELLED. On failure a caller's cache is cut
  *         back to where it stood. Since: 0.1
  */

@@ -140,12 +140,16 @@ mm_status mm_backward(mm_context *ctx, const mm_backward_options *options)
     mm_backward_options o = MM_BACKWARD_OPTIONS_INIT;
     mm_status status = mmi_options_read(&o, sizeof o, options, "mm_backward_options");
     if (status == MM_OK)
-        status = check_options(ctx, &o);
+        status = mmi_context_enter(ctx, "mm_backward");
     if (status != MM_OK)
         return status;
-    ctx->can_go_back = false;
-    mmi_exec_enter(&ctx->exec);
-    status = go_back(ctx, &o);
-    mmi_exec_leave(&ctx->exec);
+    status = check_options(ctx, &o);
+    if (status == MM_OK) {
+        ctx->can_go_back = false;
+        mmi_exec_enter(&ctx->exec);
+        status = go_back(ctx, &o);
+        mmi_exec_leave(&ctx->exec);
+    }
+    mmi_context_leave(ctx);
     return status;
 }

@@ -219,6 +219,22 @@ static void show(const mm_context *ctx, const mmi_pass *pass, mm_output *out)
         out->hidden = view_floats(p->hidden, 3, pass->B, pass->T, a->C);
 }
 
+static mm_status forward(mm_context *ctx, mm_batch *b, mm_output *out)
+{
+    mm_status status = MM_OK;
+    if (b->outputs == 0) {
+        b->outputs = ctx->limits.outputs;
+        if (!b->targets)
+            b->outputs &= ~(MM_OUT_LOSS | MM_OUT_LOGPROBS);
+    }
+    if ((status = check_batch(ctx, b)) != MM_OK)
+        return status;
+    mmi_pass pass = fill_pass(ctx, b);
+    if ((status = mmi_run_forward(ctx, &pass)) == MM_OK)
+        show(ctx, &pass, out);
+    return status;
+}
+
 mm_status mm_forward(mm_context *ctx, const mm_batch *batch, mm_output *out)
 {
     mm_batch b = MM_BATCH_INIT;
@@ -229,18 +245,12 @@ mm_status mm_forward(mm_context *ctx, const mm_batch *batch, mm_output *out)
         return status;
     if (!ctx || !batch)
         return mmi_fail(MM_ERR_ARG, "mm_forward: context or batch is NULL");
-    if ((status = mmi_options_read(&b, sizeof b, batch, "mm_batch")) != MM_OK)
+    status = mmi_options_read(&b, sizeof b, batch, "mm_batch");
+    if (status == MM_OK)
+        status = mmi_context_enter(ctx, "mm_forward");
+    if (status != MM_OK)
         return status;
-    if (b.outputs == 0) {
-        b.outputs = ctx->limits.outputs;
-        if (!b.targets)
-            b.outputs &= ~(MM_OUT_LOSS | MM_OUT_LOGPROBS);
-    }
-    if ((status = check_batch(ctx, &b)) != MM_OK)
-        return status;
-    mmi_pass pass = fill_pass(ctx, &b);
-    if ((status = mmi_run_forward(ctx, &pass)) != MM_OK)
-        return status;
-    show(ctx, &pass, &o);
-    return mmi_result_write(out, &o, sizeof o, "mm_output");
+    status = forward(ctx, &b, &o);
+    mmi_context_leave(ctx);
+    return status == MM_OK ? mmi_result_write(out, &o, sizeof o, "mm_output") : status;
 }

@@ -226,6 +226,19 @@ void mm_cancel(mm_context *ctx)
         atomic_store(&ctx->cancelled, 1);
 }
 
+mm_status mmi_context_enter(mm_context *ctx, const char *function)
+{
+    if (atomic_exchange(&ctx->busy, 1) == 0)
+        return MM_OK;
+    return mmi_fail(MM_ERR_STATE, "%s: the context is in use: it takes one call at a time, none from within that call",
+                    function);
+}
+
+void mmi_context_leave(mm_context *ctx)
+{
+    atomic_store(&ctx->busy, 0);
+}
+
 bool mmi_context_take_cancel(mm_context *ctx)
 {
     return atomic_load_explicit(&ctx->cancelled, memory_order_relaxed) && atomic_exchange(&ctx->cancelled, 0);

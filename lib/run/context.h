@@ -58,6 +58,7 @@ struct mm_context {
     float *grads;          /* NULL: planned for evaluation */
     uint64_t widened;      /* the model's version that plan.vectors holds */
     atomic_int cancelled;  /* lock-free, so that a signal handler may set it */
+    atomic_int busy;       /* a call runs */
     mmi_pass pass;         /* the last one */
     bool can_go_back;
     bool owed;         /* within a pass: plan.delta is still to be added to what the next norm reads */
@@ -100,6 +101,10 @@ mmi_dropout mmi_context_dropout(const mm_context *ctx, const mmi_pass *pass, mmi
 
 /* Run a pass whose arrays are filled in: logits, log-probabilities, hidden states land in the plan. */
 mm_status mmi_run_forward(mm_context *ctx, const mmi_pass *pass);
+
+/* Around what writes to the plan: MM_ERR_STATE where a call runs already, as from within one of its callbacks. */
+mm_status mmi_context_enter(mm_context *ctx, const char *function);
+void mmi_context_leave(mm_context *ctx);
 
 /* True, once, after mm_cancel(). */
 bool mmi_context_take_cancel(mm_context *ctx);

@@ -288,6 +288,35 @@ static mm_status generate(run *r)
     }
 }
 
+static mm_status check_and_generate(mm_generate_result *made, run *r)
+{
+    mm_context *ctx = r->ctx;
+    mm_status status = check(r);
+    if (r->o.max_new_tokens > ctx->limits.max_context) /* "until it stops" must not ask for the memory of 2^31 tokens */
+        r->o.max_new_tokens = ctx->limits.max_context;
+    if (status == MM_OK)
+        status = allocate(r);
+    if (status != MM_OK)
+        return status;
+    begin(r);
+    mmi_pool_enter_pass(ctx->exec.pool);
+    status = generate(r);
+    mmi_pool_leave_pass(ctx->exec.pool);
+    if (status != MM_OK) {
+        for (int64_t i = 0; i < r->o.sequences; i++)
+            r->cache->lengths[i] = (int32_t)r->sequences[i].start;
+        return status;
+    }
+    made->ids = r->ids;
+    made->logprobs = r->logprobs;
+    made->lengths = r->lengths;
+    made->finish = r->finish;
+    made->stride = r->o.max_new_tokens;
+    made->stops = r->stops;
+    made->stop_logprobs = r->stop_logprobs;
+    return MM_OK;
+}
+
 mm_status mm_generate(mm_context *ctx, const mm_generate_options *options, mm_generate_result *result)
 {
     if (!ctx || !options || !result)
@@ -302,28 +331,10 @@ mm_status mm_generate(mm_context *ctx, const mm_generate_options *options, mm_ge
     if (status == MM_OK)
         status = mmi_result_write(result, &made, sizeof made, "mm_generate_result");
     if (status == MM_OK)
-        status = check(&r);
-    if (r.o.max_new_tokens > ctx->limits.max_context) /* "until it stops" must not ask for the memory of 2^31 tokens */
-        r.o.max_new_tokens = ctx->limits.max_context;
-    if (status == MM_OK)
-        status = allocate(&r);
+        status = mmi_context_enter(ctx, "mm_generate");
     if (status != MM_OK)
         return status;
-    begin(&r);
-    mmi_pool_enter_pass(ctx->exec.pool);
-    status = generate(&r);
-    mmi_pool_leave_pass(ctx->exec.pool);
-    if (status != MM_OK) {
-        for (int64_t i = 0; i < r.o.sequences; i++)
-            r.cache->lengths[i] = (int32_t)r.sequences[i].start;
-        return status;
-    }
-    made.ids = r.ids;
-    made.logprobs = r.logprobs;
-    made.lengths = r.lengths;
-    made.finish = r.finish;
-    made.stride = r.o.max_new_tokens;
-    made.stops = r.stops;
-    made.stop_logprobs = r.stop_logprobs;
-    return mmi_result_write(result, &made, sizeof made, "mm_generate_result");
+    status = check_and_generate(&made, &r);
+    mmi_context_leave(ctx);
+    return status == MM_OK ? mmi_result_write(result, &made, sizeof made, "mm_generate_result") : status;
 }

@@ -1,6 +1,5 @@
 #include "text/strings.h"
 
-#include <pthread.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -9,24 +8,14 @@
 /* Multilinear hashing: the upper half of key[0] + Σ key[i + 1] · word[i], of 64 bits. With random keys two strings
  * agree in it with a probability of 2^-32, whatever they are (Lemire and Kaser, "Strongly universal string hashing is
  * fast", 2014). So many words of 32 bits at a time; a longer string is hashed with the hash of what stands before. */
-#define WORDS 32
-
-static uint64_t keys[WORDS + 3];
-static pthread_once_t keys_once = PTHREAD_ONCE_INIT;
-
-static void make_keys(void)
-{
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        keys[i] = mmi_secret(i);
-}
+#define WORDS (MMI_STRING_KEYS - 3)
 
 /* At most WORDS * 4 bytes behind those with the hash `before`. */
-static uint32_t hash_part(const char *text, size_t size, uint32_t before)
+static uint32_t hash_part(const uint64_t *key, const char *text, size_t size, uint32_t before)
 {
-    uint64_t h = keys[0] + keys[1] * (uint32_t)size + keys[2] * before;
-    const uint64_t *key = keys + 3;
+    uint64_t h = key[0] + key[1] * (uint32_t)size + key[2] * before;
     uint32_t word;
-    for (; size >= sizeof word; size -= sizeof word, text += sizeof word) {
+    for (key += 3; size >= sizeof word; size -= sizeof word, text += sizeof word) {
         memcpy(&word, text, sizeof word);
         h += *key++ * word;
     }
@@ -36,14 +25,13 @@ static uint32_t hash_part(const char *text, size_t size, uint32_t before)
     return (uint32_t)((h + *key * word) >> 32);
 }
 
-/* Once a set has slots there are keys. */
-static uint32_t hash(const char *text, size_t size)
+static uint32_t hash(const mmi_strings *set, const char *text, size_t size)
 {
     const size_t part = WORDS * sizeof(uint32_t) - 1; /* its last word isn't whole, so it has a key */
     uint32_t h = 0;
     for (; size > part; size -= part, text += part)
-        h = hash_part(text, part, h);
-    return hash_part(text, size, h);
+        h = hash_part(set->keys, text, part, h);
+    return hash_part(set->keys, text, size, h);
 }
 
 /* The slot that holds the string, or the empty one where it would go. */
@@ -62,7 +50,7 @@ int64_t mmi_strings_find(const mmi_strings *set, const char *text, size_t size)
 {
     if (set->count == 0)
         return -1;
-    return (int64_t)set->slots[slot_of(set, text, size, hash(text, size))] - 1;
+    return (int64_t)set->slots[slot_of(set, text, size, hash(set, text, size))] - 1;
 }
 
 static bool grow_slots(mmi_strings *set)
@@ -71,7 +59,8 @@ static bool grow_slots(mmi_strings *set)
     uint32_t *slots = mmi_calloc(slot_count, sizeof *slots);
     if (!slots)
         return false;
-    pthread_once(&keys_once, make_keys);
+    for (size_t i = 0; i < MMI_STRING_KEYS && set->slot_count == 0; i++)
+        set->keys[i] = mmi_secret(i);
     for (size_t i = 0; i < set->count; i++) {
         size_t slot = set->items[i].hash & mask;
         while (slots[slot] != 0)
@@ -90,7 +79,7 @@ bool mmi_strings_add(mmi_strings *set, uint32_t *number, const char *text, size_
         return false;
     if (set->count * 2 >= set->slot_count && !grow_slots(set))
         return false;
-    uint32_t h = hash(text, size);
+    uint32_t h = hash(set, text, size);
     size_t slot = slot_of(set, text, size, h);
     if (set->slots[slot] == 0) {
         if (!mmi_grow(&set->bytes, &set->bytes_room, set->used + size, 1) ||

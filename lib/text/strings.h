@@ -12,6 +12,8 @@ typedef struct mmi_string {
     uint32_t size, hash;
 } mmi_string;
 
+#define MMI_STRING_KEYS 19
+
 /* Zeroed: an empty set. */
 typedef struct mmi_strings {
     char *bytes; /* all strings, end to end */
@@ -20,6 +22,7 @@ typedef struct mmi_strings {
     size_t count, items_room;
     uint32_t *slots; /* [slot_count], a power of two: a string's number + 1, or 0 */
     size_t slot_count;
+    uint64_t keys[MMI_STRING_KEYS]; /* of its hashes, once it has slots */
 } mmi_strings;
 
 /* The string's number, or -1. */

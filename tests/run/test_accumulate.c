@@ -222,6 +222,8 @@ static void look(void *user, int64_t first, int64_t count)
         ck_ok(mm_grad(s->context, i, &view));
         s->at_the_time[i] = copy_view(&view);
     }
+    ck_status(mm_backward(s->context, NULL), MM_ERR_STATE);
+    ck_error_mentions("mm_backward: the context is in use");
 }
 
 START_TEST(gradients_are_called_final_when_they_are_from_the_last_tensor_to_the_first)

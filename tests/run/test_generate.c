@@ -306,6 +306,57 @@ START_TEST(a_callback_hears_every_token_and_can_end_its_sequence)
 }
 END_TEST
 
+/* Tries, with each token, all that a callback must not do. */
+typedef struct meddler {
+    mm_context *context;
+    mm_generate_options options;
+    int32_t calls;
+} meddler;
+
+static int32_t meddle(void *user, int32_t sequence, int32_t id, float logprob)
+{
+    meddler *m = user;
+    mm_generate_result result = MM_GENERATE_RESULT_INIT;
+    mm_batch batch = MM_BATCH_INIT;
+    mm_output output = MM_OUTPUT_INIT;
+    (void)sequence;
+    (void)logprob;
+    m->calls++;
+    ck_status(mm_generate(m->context, &m->options, &result), MM_ERR_STATE);
+    ck_error_mentions("mm_generate: the context is in use");
+    batch.ids = &id, batch.batch = batch.length = 1;
+    ck_status(mm_forward(m->context, &batch, &output), MM_ERR_STATE);
+    ck_error_mentions("mm_forward: the context is in use");
+    ck_status(mm_backward(m->context, NULL), MM_ERR_STATE);
+    return 0;
+}
+
+START_TEST(a_callback_may_not_call_its_context)
+{
+    test_rng rng = { 811 };
+    mm_model *model = tiny_model(1, 11);
+    prompts p = random_prompts(model, ragged, 3, &rng);
+    mm_sampling s = greedy();
+    mm_context *context = context_of(model, MM_EVAL, 3, 6, MM_OUT_LAST_LOGITS);
+    mm_generate_options o = options_for(&p, 3, &s);
+    made all = generate(context, &o);
+    meddler m = { context, o, 0 };
+    o.on_token = meddle;
+    o.user = &m;
+    made meddled = generate(context, &o);
+    ck_assert_int_eq(m.calls, 3 * NEW);
+    for (int32_t i = 0; i < 3; i++)
+        ck_same_sequence(&meddled, i, &all, i, "meddled with");
+    o.prompt_lengths = NULL; /* a call that fails is over, too */
+    mm_generate_result result = MM_GENERATE_RESULT_INIT;
+    ck_status(mm_generate(context, &o, &result), MM_ERR_ARG);
+    made again = generate(context, &m.options);
+    ck_same_sequence(&again, 0, &all, 0, "behind it");
+    mm_context_free(context);
+    mm_model_free(model);
+}
+END_TEST
+
 START_TEST(a_full_context_ends_a_sequence)
 {
     test_rng rng = { 807 };
@@ -510,6 +561,7 @@ int main(void)
     tcase_add_test(tests, a_stop_id_ends_its_sequence_and_is_not_part_of_it);
     tcase_add_test(tests, without_stop_ids_the_configs_end_token_stops);
     tcase_add_test(tests, a_callback_hears_every_token_and_can_end_its_sequence);
+    tcase_add_test(tests, a_callback_may_not_call_its_context);
     tcase_add_test(tests, a_full_context_ends_a_sequence);
     tcase_add_loop_test(tests, a_callers_cache_continues_where_it_stood, 0, all_count);
     tcase_add_test(tests, a_call_with_more_to_make_follows_one_with_less);
