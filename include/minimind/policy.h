@@ -76,7 +76,7 @@ typedef struct mm_policy_training {
     double value_rate;      /**< the value head's learning rate, in policy's; it begins at 0 and has far to go */
     float temperature;      /**< as in mm_sampling, > 0: answers must differ */
     float top_p;            /**< as in mm_sampling */
-    int32_t variant;        /**< MM_POLICY_…, MM_POLICY_PPO among them, on one rank alone */
+    int32_t variant;        /**< MM_POLICY_… */
     int32_t group;          /**< answers to each prompt; of GRPO and CISPO at least 2, for they are compared */
     int32_t max_new_tokens; /**< of an answer; the rest is cut off */
     int32_t updates;        /**< steps that learn from the same answers, each with an update of its own: above 1

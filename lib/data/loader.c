@@ -173,6 +173,11 @@ int32_t mmi_loader_batch_rows(const mm_loader *l)
     return l->recipe.options.batch * mmi_recipe_sides(&l->recipe);
 }
 
+bool mmi_loader_gave_none(const mm_loader *l)
+{
+    return l->room.filled == 0;
+}
+
 bool mmi_loader_at_end(const mm_loader *l)
 {
     return l->at.row == l->places && l->at.offset == 0;
@@ -340,6 +345,16 @@ static mm_status check_offset(mm_loader *l, const mm_loader_position *p)
     return MM_OK;
 }
 
+void mmi_loader_return(mm_loader *l, const mm_loader_position *position)
+{
+    bool moved = position->epoch != l->at.epoch || position->row != l->at.row || position->offset != l->at.offset;
+    l->at = *position;
+    if (moved) {
+        l->astray = true;
+        l->room.open = NULL;
+    }
+}
+
 mm_status mm_loader_seek(mm_loader *l, const mm_loader_position *position)
 {
     if (!l || !position)
@@ -357,11 +372,6 @@ mm_status mm_loader_seek(mm_loader *l, const mm_loader_position *position)
         status = check_offset(l, &p);
     if (status != MM_OK)
         return status;
-    bool moved = p.epoch != l->at.epoch || p.row != l->at.row || p.offset != l->at.offset;
-    l->at = p;
-    if (moved) {
-        l->astray = true;
-        l->room.open = NULL;
-    }
+    mmi_loader_return(l, &p);
     return MM_OK;
 }

@@ -20,6 +20,13 @@ int32_t mmi_loader_batch_rows(const mm_loader *loader);
 /* True when nothing can be left of the epoch. It may be false though only bad lines are left. */
 bool mmi_loader_at_end(const mm_loader *loader);
 
+/* The last batch has no row of the data: one of nothing but padding stands there, as the other ranks have all that are
+ * left. */
+bool mmi_loader_gave_none(const mm_loader *loader);
+
+/* As mm_loader_seek(), to where mm_loader_tell() said that it stood: nothing is read for it, so it can't fail. */
+void mmi_loader_return(mm_loader *loader, const mm_loader_position *position);
+
 /* For a data set all of whose rows were passed over. */
 mm_status mmi_loader_fail_unreadable(const mm_loader *loader);
 

@@ -104,7 +104,9 @@ static mm_status barrier(void *user)
 static mm_status end_all(void *user, const char *reason)
 {
     comm *c = user;
-    (void)reason; /* MPI has no words for it; the rank that gives up tells its own user */
+    /* it does not return, so nobody else could tell */
+    fprintf(stderr, "libminimind: rank %d of %d gives up: %s\n", (int)c->table.rank, (int)c->table.size,
+            reason ? reason : "");
     return check(MPI_Abort(c->world, 1), "MPI_Abort");
 }
 

@@ -159,6 +159,7 @@ static mm_status measure_all(mm_trainer *t, sums *s)
         status = mm_loader_next(loader, &work.batch);
         if (status == MM_OK && work.batch.batch == 0)
             break;
+        work.filler = mmi_loader_gave_none(loader);
         if (status == MM_OK)
             status = measure_batch(t, &work, s);
     }
@@ -193,5 +194,7 @@ mm_status mmi_health_validate(mm_trainer *t, bool *better)
     }
     h->evaluations++;
     h->evaluated_step = t->now.step;
+    if (mmi_trainer_accumulated(t) == 0) /* it is no part of what a failure takes back */
+        t->boundary_health = *h;
     return MM_OK;
 }

@@ -5,19 +5,37 @@
 #include <minimind/library.h>
 
 #include "base/memory.h"
+#include "data/dataset.h"
+#include "data/loader.h"
+#include "model/adapter.h"
 #include "model/model.h"
 #include "model/show.h"
 #include "train/state.h"
 
-/* The kernels are among them: every rank computes the update for itself, and other kernels round otherwise. */
+/* The kernels are among them: every rank computes the update for itself, and other kernels round otherwise. The end of
+ * an epoch is the beginning of the next one. */
 static bool add_run(mmi_json *to, const mm_trainer *t)
 {
+    const bool end = mmi_loader_at_end(t->loader);
+    const mm_loader_position *at = &t->now.data;
     return mmi_json_set_text(to, "library version", mm_version_string()) &&
            mmi_json_set_text(to, "kernels", mm_context_kernels(t->context)) &&
            mmi_json_set_int(to, "step", t->now.step) && mmi_json_set_int(to, "update", t->now.updates) &&
            mmi_json_set_int(to, "last update's step", t->boundary.step) &&
-           mmi_json_set_int(to, "total_steps", t->total_steps) && mmi_json_set_int(to, "epoch", t->now.data.epoch) &&
-           mmi_json_set_int(to, "row", t->now.data.row) && mmi_json_set_int(to, "offset", t->now.data.offset);
+           mmi_json_set_int(to, "total_steps", t->total_steps) && mmi_json_set_int(to, "epoch", at->epoch + end) &&
+           mmi_json_set_int(to, "row", end ? 0 : at->row) && mmi_json_set_int(to, "offset", end ? 0 : at->offset);
+}
+
+/* What all of them take part in, or what says when. */
+static bool add_meetings(mmi_json *to, const mm_trainer *t)
+{
+    const mm_dataset *validation = t->options.validation ? mmi_loader_dataset(t->options.validation) : NULL;
+    return mmi_json_set_int(to, "eval_interval", t->options.eval_interval) &&
+           mmi_json_set_int(to, "eval_batches", t->options.eval_batches) &&
+           mmi_hash_set(to, "validation_hash", validation ? mmi_dataset_hash(validation) : 0) &&
+           mmi_json_set_int(to, "validation's last step", t->health.evaluated_step) &&
+           mmi_json_set_int(to, "skipped_steps", t->health.skipped) &&
+           mmi_json_set_text(to, "targets", t->options.adapter ? t->options.adapter->options.targets : NULL);
 }
 
 static bool add_config(mmi_json *to, const mm_config *config)
@@ -37,7 +55,7 @@ static bool add_config(mmi_json *to, const mm_config *config)
 mm_status mmi_identity_make(mmi_json **out, const mm_trainer *t)
 {
     mmi_json *all = mmi_state_options(t);
-    if (all && add_run(all, t) && add_config(all, mm_model_config(t->model))) {
+    if (all && add_run(all, t) && add_meetings(all, t) && add_config(all, mm_model_config(t->model))) {
         *out = all;
         return MM_OK;
     }

@@ -26,8 +26,10 @@ static void drop(mm_trainer *t)
 static void back_to_boundary(mm_trainer *t)
 {
     t->now = t->boundary;
+    t->last = t->boundary_last;
+    t->health = t->boundary_health;
     drop(t);
-    mm_loader_seek(t->loader, &t->now.data);
+    mmi_loader_return(t->loader, &t->now.data);
 }
 
 /* A bad update: what was accumulated is passed over, and its steps count as done. */
@@ -40,7 +42,7 @@ static mm_status pass_over(mm_trainer *t, double norm)
         back_to_boundary(t);
         return status;
     }
-    t->boundary = t->now;
+    mmi_trainer_settle(t);
     drop(t);
     return MM_OK;
 }
@@ -70,7 +72,7 @@ static mm_status update(mm_trainer *t)
     t->last.grad_norm = step.grad_norm;
     mmi_health_updated(t, norm);
     t->now.updates++;
-    t->boundary = t->now;
+    mmi_trainer_settle(t);
     return mm_zero_grad(t->context);
 }
 
@@ -78,22 +80,25 @@ static mm_status update(mm_trainer *t)
 static mm_status learn(mm_trainer *t, mmi_work *work, mmi_reading *reading)
 {
     double scale = t->health.loss_scale / (double)t->options.accumulation_steps;
+    const mmi_health before = t->health;
     mm_status status = t->stage->learn(t, work, scale, reading);
     if (status == MM_OK && !mmi_health_good_loss(t, reading->loss))
         status = mmi_health_skip(t, t->now.step + 1, "loss", reading->loss);
     else if (status == MM_OK)
         mmi_window_add(&t->health.losses, reading->loss);
-    if (status != MM_OK && work->touched)
+    if (status != MM_OK && work->touched) {
         back_to_boundary(t);
-    else if (status != MM_OK)
-        mm_loader_seek(t->loader, &t->now.data);
+    } else if (status != MM_OK) {
+        t->health = before;
+        mmi_loader_return(t->loader, &t->now.data);
+    }
     return status;
 }
 
 static mm_status next_epoch(mm_trainer *t)
 {
     if (t->now.epoch_step == 0) {
-        mm_loader_seek(t->loader, &t->now.data);
+        mmi_loader_return(t->loader, &t->now.data);
         return mmi_loader_fail_unreadable(t->loader);
     }
     mm_status status = mmi_trainer_accumulated(t) > 0 ? update(t) : MM_OK;
@@ -104,7 +109,7 @@ static mm_status next_epoch(mm_trainer *t)
         t->now.epoch = t->now.data.epoch;
         t->now.epoch_step = 0;
     }
-    t->boundary = t->now;
+    mmi_trainer_settle(t);
     return MM_OK;
 }
 
@@ -127,6 +132,7 @@ static mm_status next_work(mm_trainer *t, mmi_work *work)
     } else {
         status = mm_loader_next(t->loader, &work->batch);
         work->end = work->batch.batch == 0;
+        work->filler = mmi_loader_gave_none(t->loader);
     }
     work->batch.seed = seed_of_step(t);
     return status;
@@ -167,6 +173,8 @@ static mm_status micro_step(mm_trainer *t)
         return status;
     if (work.stop)
         mm_trainer_stop(t);
+    if (work.stop && t->parallel && mmi_trainer_accumulated(t) > 0)
+        back_to_boundary(t); /* ranks can stop nowhere else, and ask no second time */
     if (work.end || work.stop)
         return work.end ? next_epoch(t) : MM_OK;
     bool updates = mmi_trainer_update_follows(t);
@@ -186,7 +194,7 @@ static bool finished(const mm_trainer *t)
 {
     int64_t epoch = t->now.data.epoch, patience = t->options.patience;
     return t->now.step >= t->total_steps || epoch >= t->options.epochs ||
-           (epoch + 1 == t->options.epochs && mmi_loader_at_end(t->loader) && t->now.step % mmi_stage_uses(t) == 0) ||
+           (epoch + 1 == t->options.epochs && mmi_loader_at_end(t->loader) && !mmi_stage_in_midst(t)) ||
            (patience > 0 && t->health.worse >= patience);
 }
 

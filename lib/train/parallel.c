@@ -79,7 +79,7 @@ int32_t mmi_parallel_rank(const mm_trainer *t)
 
 bool mmi_parallel_can_save(const mm_trainer *t)
 {
-    return !t->parallel || (mmi_trainer_accumulated(t) == 0 && t->now.step % mmi_stage_uses(t) == 0);
+    return !t->parallel || (mmi_trainer_accumulated(t) == 0 && !mmi_stage_in_midst(t));
 }
 
 bool mmi_parallel_stops(const mm_trainer *t)

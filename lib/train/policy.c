@@ -204,7 +204,7 @@ bool mmi_policy_options(mmi_json *to, const mmi_policy *p)
 
 bool mmi_policy_save(mmi_json *to, mmi_policy *p, const mm_trainer *t)
 {
-    p->kept_rows = t->now.step % p->o.updates != 0 ? p->rollout.rows : 0;
+    p->kept_rows = mmi_stage_in_midst(t) ? p->rollout.rows : 0;
     return mmi_json_set_int(to, "answers", p->kept_rows) &&
            mmi_json_set_int(to, "answer_width", p->kept_rows > 0 ? p->rollout.length : 0) &&
            mmi_json_set_int(to, "value_steps", p->head ? mmi_value_head_steps(p->head) : 0);
@@ -212,18 +212,21 @@ bool mmi_policy_save(mmi_json *to, mmi_policy *p, const mm_trainer *t)
 
 mm_status mmi_policy_open(mmi_policy *p, const mm_trainer *t, const mmi_json *from, const char *directory)
 {
-    p->kept_rows = mmi_json_int(mmi_json_get(from, "answers"), -1);
-    p->opened_length = mmi_json_int(mmi_json_get(from, "answer_width"), -1);
-    p->opened_steps = mmi_json_int(mmi_json_get(from, "value_steps"), -1);
-    if (p->kept_rows > 0 && mmi_loader_options(t->loader)->world > 1)
+    const int64_t rows = mmi_json_int(mmi_json_get(from, "answers"), -1);
+    const int64_t length = mmi_json_int(mmi_json_get(from, "answer_width"), -1);
+    const int64_t steps = mmi_json_int(mmi_json_get(from, "value_steps"), -1);
+    if (rows > 0 && mmi_loader_options(t->loader)->world > 1)
         return mmi_fail(MM_ERR_FORMAT,
                         "%s: is a checkpoint of one rank, in the midst of its updates from %lld answers; several ranks "
                         "can go on from one between two sets of answers",
-                        directory, (long long)p->kept_rows);
-    if (p->kept_rows < 0 || p->kept_rows > p->rows || p->kept_rows % p->o.group != 0 || p->opened_length < 0 ||
-        p->opened_length > p->length || p->opened_steps < 0 || p->opened_steps > INT64_MAX / 2)
+                        directory, (long long)rows);
+    if (rows < 0 || rows > p->rows || rows % p->o.group != 0 || length < 0 || length > p->length || steps < 0 ||
+        steps > INT64_MAX / 2)
         return mmi_fail(MM_ERR_FORMAT, "%s/state.json: stage does not fit %lld answers of %lld ids in groups of %d",
                         directory, (long long)p->rows, (long long)p->length, p->o.group);
+    p->kept_rows = rows;
+    p->opened_length = length;
+    p->opened_steps = steps;
     return MM_OK;
 }
 

@@ -4,6 +4,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "data/loader.h"
 #include "model/model.h"
 #include "model/show.h"
 #include "train/checkpoint.h"
@@ -137,7 +138,7 @@ static mm_status seek(const mm_trainer *t, const saved *s, const char *directory
     if (status == MM_OK)
         return MM_OK;
     mmi_fail_within(status, "%s/state.json", directory);
-    mm_loader_seek(t->loader, &before);
+    mmi_loader_return(t->loader, &before);
     return status == MM_ERR_ARG ? MM_ERR_FORMAT : status;
 }
 
@@ -152,9 +153,10 @@ static void take_saved(mm_trainer *t, const saved *s)
     if (t->stage->take)
         t->stage->take(t);
     t->now = s->now;
-    t->boundary = s->boundary;
     t->last = s->last;
     t->health = s->health;
+    mmi_trainer_settle(t);
+    t->boundary = s->boundary;
     t->saved_step = -1;
 }
 

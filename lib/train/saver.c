@@ -145,7 +145,8 @@ mm_status mm_trainer_save(mm_trainer *t)
     if (!t->output)
         return mmi_fail(MM_ERR_STATE, "mm_trainer_save: the trainer has no output directory");
     if (!mmi_parallel_can_save(t))
-        return mmi_fail(MM_ERR_STATE, "mm_trainer_save: between two updates no rank has all gradients");
+        return mmi_fail(MM_ERR_STATE, "mm_trainer_save: between two updates no rank has all %s",
+                        mmi_trainer_accumulated(t) > 0 ? "gradients" : "answers that they learn from");
     mm_status status = mmi_parallel_rank(t) == 0 ? mmi_make_directory(t->output) : MM_OK;
     return status == MM_OK ? mmi_checkpoint_save(t, false) : status;
 }

@@ -20,6 +20,11 @@ int64_t mmi_stage_uses(const mm_trainer *t)
     return t->stage->uses ? t->stage->uses(t) : 1;
 }
 
+bool mmi_stage_in_midst(const mm_trainer *t)
+{
+    return t->now.step % mmi_stage_uses(t) != 0 && t->now.step < t->total_steps;
+}
+
 void mmi_stage_hash_row(mmi_hash *hash, const mm_batch *b, int64_t row)
 {
     const int32_t *const arrays[3] = { b->ids, b->targets, b->document_ids };

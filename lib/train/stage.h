@@ -13,6 +13,7 @@
 typedef struct mmi_work {
     mm_batch batch;     /* rows; its seed is the step's */
     mm_prompts prompts; /* or prompts, where the stage asks for them */
+    bool filler;        /* its rows are none of the data: other ranks have all that are left */
     bool end;           /* there is none: the epoch is over */
     bool stop;          /* there is none: the program wants the run to stop here */
     bool touched;       /* set by learn: the gradients may hold a part of this step, should it fail */
@@ -73,6 +74,9 @@ extern const mmi_stage mmi_stage_plain, mmi_stage_policy, mmi_stage_dpo, mmi_sta
 
 /* stage->uses, at least 1. */
 int64_t mmi_stage_uses(const mm_trainer *t);
+
+/* More steps from the same data are to come. */
+bool mmi_stage_in_midst(const mm_trainer *t);
 
 /* The stage of an MM_STAGE_…, or NULL. */
 const mmi_stage *mmi_stage_of(int32_t stage);

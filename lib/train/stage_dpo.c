@@ -170,13 +170,10 @@ static mm_status prepare(dpo *d, const mm_batch *b)
 enum { ACCURACY, MARGIN };
 static const char *const metrics[] = { "accuracy", "margin", NULL };
 
-/* Pairs of a batch. A rank that is left without one has a batch in which nothing counts. */
-static int64_t pairs_of(const mm_batch *b)
+/* Pairs of a batch, also those that were cut before an answer: they count as even ones, wherever they stand. */
+static int64_t pairs_of(const mmi_work *work)
 {
-    bool counts = false;
-    for (int64_t i = 0; i < (int64_t)b->batch * b->length; i++)
-        counts |= b->targets[i] != -100;
-    return counts ? b->batch / 2 : 0;
+    return work->filler ? 0 : work->batch.batch / 2;
 }
 
 /* One forward pass of the policy and what it is worth, without the auxiliary loss; `d_logprobs` NULL: no gradient. */
@@ -206,7 +203,7 @@ static mm_status learn(mm_trainer *t, mmi_work *work, double scale, mmi_reading 
     double aux_loss = 0;
     mmi_share share;
     mm_status status = compare(t, work, d->d_logprobs, reading, &aux_loss);
-    double pairs = (double)pairs_of(&work->batch);
+    double pairs = (double)pairs_of(work);
     mmi_weights counted = { pairs, pairs };
     if (status == MM_OK)
         status = mmi_parallel_join(&share, t, reading, counted, aux_loss, &work->batch);
@@ -224,7 +221,7 @@ static mm_status learn(mm_trainer *t, mmi_work *work, double scale, mmi_reading 
 static mm_status measure(mm_trainer *t, mmi_work *work, double *weight, mmi_reading *reading)
 {
     double aux_loss = 0; /* 0 in evaluation */
-    *weight = (double)pairs_of(&work->batch);
+    *weight = (double)pairs_of(work);
     return compare(t, work, NULL, reading, &aux_loss);
 }
 

@@ -133,7 +133,7 @@ static mm_status next(mm_trainer *t, mmi_work *work)
         if (!work->end)
             status = agree(t, work, status);
         if (status != MM_OK || work->stop)
-            mm_loader_seek(t->loader, &t->now.data);
+            mmi_loader_return(t->loader, &t->now.data);
     }
     work->batch = batch_of(&p->rollout, MM_TRAIN, MM_OUT_LOGPROBS | (p->head ? MM_OUT_HIDDEN : 0));
     return status;

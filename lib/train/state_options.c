@@ -31,9 +31,11 @@ static bool add_data_options(mmi_json *to, const mm_trainer *t)
     const mm_dataset *data = mmi_loader_dataset(t->loader);
     return mmi_json_set_int(to, "batch_size", (int64_t)o->batch * o->world) &&
            mmi_json_set_int(to, "max_length", o->max_length) && mmi_json_set_int(to, "form", o->form) &&
-           mmi_json_set_int(to, "trim", o->trim) &&
-           mmi_json_set_int(to, "kind", o->kind) && mmi_json_set_int(to, "shuffle", o->shuffle) &&
+           mmi_json_set_int(to, "trim", o->trim) && mmi_json_set_int(to, "kind", o->kind) &&
+           mmi_json_set_int(to, "shuffle", o->shuffle) &&
            mmi_json_set_int(to, "strip_empty_think", o->strip_empty_think) &&
+           (o->kind != MM_ROW_PROMPT || mmi_json_set_int(to, "thinking", o->thinking)) &&
+           (o->kind != MM_ROW_PREFERENCE || mmi_json_set_int(to, "mixed_prompts", o->mixed_prompts)) &&
            mmi_json_set_text(to, "template_name", o->template_name) && mmi_json_set_int(to, "seed", (int64_t)o->seed) &&
            mmi_json_set_int(to, "bos_id", o->bos_id) && mmi_json_set_int(to, "eos_id", o->eos_id) &&
            mmi_json_set_int(to, "pad_id", o->pad_id) && mmi_json_set_int(to, "data_rows", mm_dataset_rows(data)) &&

@@ -218,6 +218,13 @@ int32_t mmi_trainer_length(const mm_trainer *t)
     return length > other ? length : other;
 }
 
+void mmi_trainer_settle(mm_trainer *t)
+{
+    t->boundary = t->now;
+    t->boundary_last = t->last;
+    t->boundary_health = t->health;
+}
+
 void mmi_trainer_written(mm_trainer *t)
 {
     if (t->options.adapter)
@@ -289,7 +296,7 @@ static mm_status build(mm_trainer *t)
         status = mmi_saver_create(&t->saver, t);
     if (t->options.adapter)
         t->beside = mmi_stage_hash_model(t->model);
-    t->boundary = t->now;
+    mmi_trainer_settle(t);
     return status;
 }
 

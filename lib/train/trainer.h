@@ -71,9 +71,12 @@ struct mm_trainer {
     int64_t epoch_steps;                    /* 0: not known */
     int64_t total_steps;
     mmi_place now;
-    mmi_place boundary; /* after the last update; the gradients hold now.step - boundary.step batches */
     mmi_reading last;
     mmi_health health;
+    /* What the three were after the last update; the gradients hold now.step - boundary.step batches. */
+    mmi_place boundary;
+    mmi_reading boundary_last;
+    mmi_health boundary_health;
     mmi_saver *saver;                         /* writes checkpoints beside training; NULL: none does */
     mm_train_metric metrics[MMI_METRICS_MAX]; /* readings with their names, to be lent */
     mm_train_metric validation_metrics[MMI_METRICS_MAX];
@@ -88,6 +91,9 @@ struct mm_trainer {
 
 /* AdamW as the options have it. */
 mm_adamw_options mmi_trainer_adamw(const mm_trainer_options *options);
+
+/* All that was learnt is in the weights: a failure goes back to here. */
+void mmi_trainer_settle(mm_trainer *t);
 
 /* The model's weights, or the adapter's, have been changed. */
 void mmi_trainer_written(mm_trainer *t);

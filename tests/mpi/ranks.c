@@ -1,6 +1,6 @@
 /* One rank of an MPI world: sums and broadcasts through libminimind-mpi, as a program that uses it would. Ends with 0
  * if all is right. With the argument "alone" MPI is left out, "single" initialises it for one thread: both are refused.
- */
+ * With "gives-up" the last rank does, while the others wait for it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,6 +88,12 @@ int main(int argc, char **argv)
         expect(mm_comm_mpi_create(MPI_COMM_WORLD, &comm) == MM_OK, "a communicator is made");
         check_sums(comm);
         check_broadcast(comm);
+        if (strcmp(how, "gives-up") == 0) {
+            if (comm->rank == comm->size - 1)
+                comm->abort(comm->user, "it has enough");
+            comm->barrier(comm->user);
+            printf("all went on\n");
+        }
         mm_comm_mpi_free(comm);
         mm_comm_mpi_free(NULL);
     }

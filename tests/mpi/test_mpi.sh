@@ -35,6 +35,12 @@ losses() {
     [ "$(wc -l <"$work/$out.losses")" -eq 12 ] && [ -f "$work/$out/pretrain.run/step-12/state.json" ]
 }
 
+gives_up() {
+    launch 3 "$ranks" gives-up >"$work/gives-up.log" 2>&1
+    [ $? -ne 0 ] && grep -q "libminimind: rank 2 of 3 gives up: it has enough" "$work/gives-up.log" &&
+        ! grep -q "all went on" "$work/gives-up.log"
+}
+
 prepares() {
     "$examples/make_corpus" --bytes 100000 --out "$work/corpus.jsonl" &&
         "$examples/train_tokenizer" --quiet --vocab-size 600 --out "$work/tokenizer" "$work/corpus.jsonl"
@@ -55,6 +61,7 @@ check "MPI initialised for one thread is refused" launch 1 "$ranks" single
 for n in 1 2 3; do
     check "$n ranks have the same sums and broadcasts" launch "$n" "$ranks"
 done
+check "a rank that gives up ends all and says why" gives_up
 if [ -n "$examples" ]; then
     check "a corpus and a tokenizer are there" prepares
     check "pretrain runs alone" losses alone "$examples/pretrain"

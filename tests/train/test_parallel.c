@@ -31,9 +31,10 @@ typedef struct plan {
     const char *resume;   /* NULL: from the beginning */
     int64_t stop_at;      /* a step after which rank `stopper` asks to stop; 0: nobody does */
     int32_t stopper;
-    bool own_weights;          /* each rank begins with others */
-    bool own_output;           /* rank N > 0 has the output directory "…-N" */
-    bool own_rate;             /* and a learning rate */
+    bool own_weights; /* each rank begins with others */
+    bool own_output;  /* rank N > 0 has the output directory "…-N" */
+    /* What rank N > 0 has of its own where it must not. */
+    enum { OWN_NOTHING, OWN_RATE, OWN_VALIDATION, OWN_INTERVAL, OWN_TARGETS } own;
     mm_policy_training policy; /* of a run that learns from rewards; user is each rank's ear */
     mm_status expected[WORLD_MOST];
     double losses[STEPS];   /* by step, of rank 0 */
@@ -91,8 +92,14 @@ static void train_one(const world_rank *self)
         o.trainer.output = output;
     if (p->own_weights)
         o.weights += (uint64_t)self->rank;
-    if (p->own_rate)
+    if (p->own == OWN_RATE)
         o.trainer.learning_rate *= 1 + self->rank;
+    if (p->own == OWN_VALIDATION && self->rank > 0)
+        o.validation = NULL;
+    if (p->own == OWN_INTERVAL)
+        o.trainer.eval_interval += self->rank;
+    if (p->own == OWN_TARGETS && self->rank > 0)
+        o.targets = "q_proj,o_proj";
     tiny_start(&run, &o);
     if (p->resume)
         ck_ok(mm_trainer_resume(run.trainer, p->resume));
@@ -247,6 +254,37 @@ START_TEST(every_stage_learns_as_on_one_rank)
         forget(&p);
     }
     forget(&alone);
+}
+END_TEST
+
+/* Every other one's prompt is too long, so that none of its answers' targets is left. */
+START_TEST(pairs_without_a_target_count_wherever_they_stand)
+{
+    char text[4096] = "", question[130];
+    for (int i = 0; i < 6; i++) {
+        memset(question, 'a' + i, sizeof question);
+        question[i % 2 ? 120 : 3] = '\0';
+        snprintf(text + strlen(text), sizeof text - strlen(text),
+                 "{\"chosen\": [{\"role\": \"user\", \"content\": \"%s\"}, {\"role\": \"assistant\", \"content\": "
+                 "\"XY%c\"}], \"rejected\": [{\"role\": \"user\", \"content\": \"%s\"}, {\"role\": \"assistant\", "
+                 "\"content\": \"no\"}]}\n",
+                 question, 'A' + i, question);
+    }
+    snprintf(rows, sizeof rows, "%s", put_file(scratch_directory(), "pairs.jsonl", text, strlen(text)));
+    plan alone = plan_of(MM_ROWS_PAD), p = plan_of(MM_ROWS_PAD);
+    alone.options.loader.kind = p.options.loader.kind = MM_ROW_PREFERENCE;
+    alone.options.loader.template_name = p.options.loader.template_name = "minimind2";
+    alone.options.loader.max_length = p.options.loader.max_length = 96;
+    alone.options.loader.batch = p.options.loader.batch = 2;
+    alone.options.trainer.stage = p.options.trainer.stage = MM_STAGE_DPO;
+    alone.options.trainer.eps = p.options.trainer.eps = 1e-6;
+    alone.options.loader.shuffle = p.options.loader.shuffle = 0;
+    train(&alone, 1);
+    train(&p, 2);
+    ck_same_run(&p, &alone, 1);
+    ck_assert_double_eq_tol(p.metrics[0], alone.metrics[0], CLOSE);
+    forget(&alone);
+    forget(&p);
 }
 END_TEST
 
@@ -566,15 +604,22 @@ END_TEST
 
 START_TEST(ranks_of_different_runs_are_told_what_differs)
 {
+    static const char *const stories[] = { [OWN_RATE] = "learning_rate of rank 0 is 0.001, that of rank 1 is 0.002",
+                                           [OWN_VALIDATION] = "validation_hash of rank 0 is ",
+                                           [OWN_INTERVAL] = "eval_interval of rank 0 is 4, that of rank 1 is 5",
+                                           [OWN_TARGETS] = "targets of rank 0 is \"q_proj,v_proj\", that of rank 1 is "
+                                                           "\"q_proj,o_proj\"" };
     plan p = plan_of(MM_ROWS_PAD);
-    p.own_rate = true;
+    p.own = _i;
     p.expected[0] = MM_ERR_CANCELLED;
     p.expected[1] = MM_ERR_STATE;
+    p.options.validation = _i == OWN_VALIDATION || _i == OWN_INTERVAL ? rows : NULL;
+    p.options.trainer.eval_interval = _i == OWN_INTERVAL ? 4 : 0;
+    p.options.rank = _i == OWN_TARGETS ? 3 : 0;
+    p.options.targets = "q_proj,v_proj";
     world_run(WORLD_TCP4, 2, train_one, &p);
-    ck_assert_msg(strstr(p.story[1], "learning_rate of rank 0 is 0.001, that of rank 1 is 0.002") != NULL, "%s",
-                  p.story[1]);
-    ck_assert_msg(strstr(p.story[0], "rank 1 gave up: ranks that do not fit together: learning_rate") != NULL, "%s",
-                  p.story[0]);
+    ck_assert_msg(strstr(p.story[1], stories[_i]) != NULL, "%s", p.story[1]);
+    ck_assert_msg(strstr(p.story[0], "rank 1 gave up: ranks that do not fit together: ") != NULL, "%s", p.story[0]);
     forget(&p);
 }
 END_TEST
@@ -748,6 +793,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tc, a_run_goes_on_with_another_number_of_ranks_anywhere, MM_ROWS_PAD, MM_ROWS_PACK + 1);
     tcase_add_loop_test(tc, an_adapter_and_muon_learn_as_on_one_rank, 0, 2);
     tcase_add_loop_test(tc, every_stage_learns_as_on_one_rank, 0, 5);
+    tcase_add_test(tc, pairs_without_a_target_count_wherever_they_stand);
     tcase_add_test(tc, prompts_are_shared_out_and_all_learn_from_all_answers);
     tcase_add_test(tc, a_rank_that_wants_no_more_answers_stops_all);
     tcase_add_test(tc, a_reward_that_is_not_finite_stops_all);
@@ -759,7 +805,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, weights_that_came_in_part_are_told_and_none_is_half_of_one);
     tcase_add_test(tc, only_rank_0_writes_checkpoints_and_between_updates_nobody);
     tcase_add_test(tc, a_rank_that_finds_a_bad_line_stops_all_and_the_checkpoint_is_whole);
-    tcase_add_test(tc, ranks_of_different_runs_are_told_what_differs);
+    tcase_add_loop_test(tc, ranks_of_different_runs_are_told_what_differs, OWN_RATE, OWN_TARGETS + 1);
     tcase_add_test(tc, when_a_rank_is_killed_the_others_stop_and_the_checkpoint_is_whole);
     tcase_add_test(tc, a_communicator_that_does_not_fit_is_refused);
     tcase_add_loop_test(tc, a_communicator_that_fails_in_any_way_is_given_up, 0, 2);

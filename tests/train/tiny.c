@@ -80,7 +80,7 @@ mm_status tiny_try(tiny_run *run, const tiny_options *options)
         a.rank = options->rank;
         a.dropout = options->dropout;
         a.seed = options->weights;
-        a.targets = "all-linear";
+        a.targets = options->targets ? options->targets : "all-linear";
         ck_ok(mm_adapter_create(run->model, &a, &run->adapter));
         o.adapter = run->adapter;
     }
