@@ -130,6 +130,10 @@ static mm_status find_bytes(mm_tokenizer *t)
         if (t->byte_ids[byte] < 0)
             return mmi_fail(MM_ERR_FORMAT, "the vocabulary has no token \"%.*s\" for the byte 0x%02X", (int)size, text,
                             byte);
+        if (size > 1 && (t->tokens[t->byte_ids[byte]].kind & MMI_TOKEN_ADDED))
+            return mmi_fail(MM_ERR_UNSUPPORTED,
+                            "\"%.*s\" is an added token and how the byte 0x%02X is written, it can't be both",
+                            (int)size, text, byte);
     }
     return MM_OK;
 }
@@ -145,15 +149,28 @@ static mm_status add_whole(mm_tokenizer *t, int32_t id, const char *bytes, size_
     return MM_OK;
 }
 
-/* A special token never comes out of merges, whatever a file says: text that is not to have any has none. (Where they
- * are looked for in the text, there is nothing left to merge into one.) */
-static mm_status bar_special(mm_tokenizer *t)
+/* Two kinds of tokens never come out of merges, whatever a file says. Special ones: text that is not to have any has
+ * none. (Where they are looked for in the text, there is nothing left to merge into one.) And added ones that stand for
+ * other bytes than their merges do, as "Ġa" would for " a". */
+static bool is_barred(const mm_tokenizer *t, int32_t id)
+{
+    const mmi_token *token = &t->tokens[id];
+    size_t size, plain = 0;
+    const char *text = mmi_token_string(t, id, &size);
+    if (!(token->kind & MMI_TOKEN_ADDED))
+        return false;
+    for (size_t i = 0; i < size; i++) /* what is written in ASCII alone is written as it stands */
+        plain += (unsigned char)text[i] < 0x80;
+    return (token->kind & MMI_TOKEN_SPECIAL) || plain < size;
+}
+
+static mm_status bar_merges(mm_tokenizer *t)
 {
     mmi_merges *m = &t->merges;
     mmi_pairs kept = { 0 };
     for (size_t i = 0; i < m->count; i++) {
         const mmi_merge *merge = &m->items[i];
-        if (!(t->tokens[merge->result].kind & MMI_TOKEN_SPECIAL) &&
+        if (!is_barred(t, merge->result) &&
             mmi_pairs_add(&kept, merge->left, merge->right, (uint32_t)i) == MMI_NO_PAIR) {
             mmi_pairs_free(&kept);
             return mmi_fail_memory(sizeof(mmi_pair), "a merge");
@@ -163,6 +180,9 @@ static mm_status bar_special(mm_tokenizer *t)
     m->ranks = kept;
     return MM_OK;
 }
+
+/* Longer words are rare, and a vocabulary may be of nothing else. */
+#define LONGEST_WHOLE 128
 
 /* Most words of a text are tokens. Those that their merges lead to can be looked up at once; a token that its own bytes
  * don't merge into is left out. */
@@ -176,7 +196,7 @@ static mm_status find_whole(mm_tokenizer *t)
     size_t room = 0;
     for (int32_t id = 0; id < t->vocab_size && status == MM_OK; id++) {
         const mmi_token *token = &t->tokens[id];
-        if (!(token->kind & MMI_TOKEN_VOCAB) || token->bytes_size == 0)
+        if (!(token->kind & MMI_TOKEN_VOCAB) || token->bytes_size == 0 || token->bytes_size > LONGEST_WHOLE)
             continue;
         const char *bytes = t->token_bytes + token->bytes_at;
         size_t count = token->bytes_size;
@@ -210,7 +230,7 @@ mm_status mmi_tokenizer_finish(mm_tokenizer *t)
     if (status == MM_OK)
         status = find_bytes(t);
     if (status == MM_OK)
-        status = bar_special(t);
+        status = bar_merges(t);
     if (status == MM_OK)
         status = find_whole(t);
     if (status == MM_OK)

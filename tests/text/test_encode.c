@@ -167,6 +167,37 @@ START_TEST(no_merge_makes_a_special_token)
 }
 END_TEST
 
+START_TEST(no_merge_makes_an_added_token_of_other_bytes)
+{
+    char token[200], *json = small_json(), *marked, back[64];
+    mm_tokenizer *t = small_tokenizer();
+    const int32_t id = mm_tokenizer_find(t, "Ġcat"), space = mm_tokenizer_find(t, "Ġ");
+    ck_assert_int_ge(id, 259);
+    mm_tokenizer_free(t);
+    snprintf(token, sizeof token, "\"added_tokens\": [ {\"id\": %d, \"content\": \"Ġcat\", \"special\": false},", (int)id);
+    marked = replaced(json, "\"added_tokens\": [", token);
+    ck_ok(mm_tokenizer_load_memory(marked, strlen(marked), &t));
+    for (int32_t split = MM_SPLIT_ALL; split <= MM_SPLIT_NONE; split++) {
+        static const char text[] = "the cat, Ġcat";
+        size_t count, size, offsets[32];
+        int32_t *ids = encode_alloc(t, text, strlen(text), split, &count);
+        ck_ok(mm_decode(t, ids, count, 0, back, sizeof back, &size));
+        ck_assert_str_eq(back, text);
+        ck_ok(mm_token_offsets(t, ids, count, offsets));
+        ck_assert_uint_eq(offsets[count], strlen(text));
+        free(ids);
+    }
+    mm_tokenizer_free(t);
+    free(marked);
+    snprintf(token, sizeof token, "\"added_tokens\": [ {\"id\": %d, \"content\": \"Ġ\", \"special\": false},", (int)space);
+    marked = replaced(json, "\"added_tokens\": [", token);
+    ck_status(mm_tokenizer_load_memory(marked, strlen(marked), &t), MM_ERR_UNSUPPORTED);
+    ck_error_mentions("\"Ġ\" is an added token and how the byte 0x20 is written");
+    free(marked);
+    free(json);
+}
+END_TEST
+
 START_TEST(decoding_what_was_encoded_gives_the_text)
 {
     mm_tokenizer *t = small_tokenizer();
@@ -433,6 +464,7 @@ static Suite *make_suite(void)
     tcase_add_test(tests, the_leftmost_longest_added_token_is_taken);
     tcase_add_test(tests, added_tokens_are_found_as_by_looking_at_each_byte);
     tcase_add_test(tests, no_merge_makes_a_special_token);
+    tcase_add_test(tests, no_merge_makes_an_added_token_of_other_bytes);
     tcase_add_test(tests, the_split_mode_says_which_added_tokens_are_seen);
     tcase_add_test(tests, decoding_what_was_encoded_gives_the_text);
     tcase_add_test(tests, merging_follows_the_rule_for_random_merge_lists);

@@ -451,6 +451,43 @@ START_TEST(memory_follows_the_different_words_and_not_the_length_of_the_text)
 }
 END_TEST
 
+/* As work_grows_with_length_and_not_with_its_square in test_encode.c: nothing here is timed, but a case has a minute. */
+START_TEST(words_without_an_end_take_no_time_without_an_end)
+{
+    size_t size = 1500000;
+    char *text = malloc(size);
+    test_rng rng = { 10 };
+    mm_tokenizer *t = NULL;
+    ck_assert_ptr_nonnull(text);
+    for (size_t i = 0; i < size; i++)
+        text[i] = (char)('a' + rng_between(&rng, 0, 19));
+    ck_ok(train_on(&t, text, size, 20000)); /* rewriting the word at each merge: some 10^10 symbols */
+    ck_assert_int_eq(mm_tokenizer_vocab_size(t), 20000);
+    mm_tokenizer_free(t);
+    free(text);
+}
+END_TEST
+
+/* 600 frequent words of two letters, and a word in which each of their merges can go before a token that is long. */
+START_TEST(tokens_that_grow_by_a_little_are_not_merged_again_each)
+{
+    size_t run = 320000, n = 0;
+    char *text = malloc(200000 + run);
+    mm_tokenizer *t = NULL;
+    ck_assert_ptr_nonnull(text);
+    for (int i = 0; i < 600; i++)
+        for (int k = 0; k < 3 + (600 - i) / 8; k++)
+            n += (size_t)sprintf(text + n, "%c%c\n", 'A' + i / 25, 'a' + i % 25);
+    for (int i = 599; i >= 0; i--)
+        n += (size_t)sprintf(text + n, "%c%c", 'A' + i / 25, 'a' + i % 25);
+    memset(text + n, 'z', run);
+    ck_ok(train_on(&t, text, n + run, 6400));
+    ck_assert_int_gt(mm_tokenizer_vocab_size(t), 1000);
+    mm_tokenizer_free(t);
+    free(text);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("text/train");
@@ -469,6 +506,8 @@ static Suite *make_suite(void)
     tcase_add_test(tests, bad_options_and_text_are_refused);
     tcase_add_test(tests, training_survives_every_failing_allocation);
     tcase_add_test(tests, memory_follows_the_different_words_and_not_the_length_of_the_text);
+    tcase_add_test(tests, words_without_an_end_take_no_time_without_an_end);
+    tcase_add_test(tests, tokens_that_grow_by_a_little_are_not_merged_again_each);
     suite_add_tcase(suite, tests);
     return suite;
 }
