@@ -170,26 +170,33 @@ static bool note_place(learner *l, pair *p, uint32_t w, uint32_t at)
     return true;
 }
 
-/* One more of a pair, at cell `at` of word `w`. */
-static bool gain(learner *l, int32_t left, int32_t right, uint32_t w, uint32_t at)
+/* One more of a pair in word `w`. Its number, or NOWHERE. */
+static uint32_t count_up(learner *l, int32_t left, int32_t right, uint32_t w)
 {
     uint32_t number = mmi_pairs_add(&l->map, left, right, (uint32_t)l->pair_count);
     if (number == MMI_NO_PAIR)
-        return false;
+        return NOWHERE;
     if (number == l->pair_count) {
         if (!mmi_grow(&l->pairs, &l->pairs_room, l->pair_count + 1, sizeof *l->pairs))
-            return false;
+            return NOWHERE;
         l->pairs[l->pair_count++] = (pair){ left, right, 0, NOWHERE, false };
     }
     pair *p = &l->pairs[number];
     p->count += l->words[w].count;
     if (!p->risen) {
         if (!mmi_grow(&l->risen, &l->risen_room, l->risen_count + 1, sizeof *l->risen))
-            return false;
+            return NOWHERE;
         l->risen[l->risen_count++] = number;
         p->risen = true;
     }
-    return note_place(l, p, w, at);
+    return number;
+}
+
+/* One more of a pair, at cell `at` of word `w`. */
+static bool gain(learner *l, int32_t left, int32_t right, uint32_t w, uint32_t at)
+{
+    uint32_t number = count_up(l, left, right, w);
+    return number != NOWHERE && note_place(l, &l->pairs[number], w, at);
 }
 
 static void lose(learner *l, int32_t left, int32_t right, uint32_t w)
@@ -210,23 +217,58 @@ static bool queue_risen(learner *l)
     return true;
 }
 
-static bool start(learner *l, const mmi_bpe *bpe, const mmi_words *words)
+/* numbers[i]: of the pair that begins at cell i, if it isn't a word's last. */
+static bool count_pairs(learner *l, uint32_t *numbers, const mmi_words *words, size_t *total)
 {
-    size_t word_count = words->strings.count;
-    l->cells = mmi_alloc(words->strings.used, sizeof *l->cells);
-    l->words = mmi_alloc(word_count, sizeof *l->words);
-    if (!l->cells || !l->words)
-        return false;
-    for (size_t i = 0; i < words->strings.used; i++)
-        l->cells[i] = bpe->byte_ids[(unsigned char)words->strings.bytes[i]];
-    for (size_t w = 0; w < word_count; w++) {
+    for (size_t w = 0; w < words->strings.count; w++) {
         const mmi_string *s = &words->strings.items[w];
         l->words[w] = (word){ s->at, s->size, words->counts[w] };
-        for (uint32_t i = 0; i + 1 < s->size; i++)
-            if (!gain(l, l->cells[s->at + i], l->cells[s->at + i + 1], (uint32_t)w, i))
+        for (size_t i = s->at; i + 1 < s->at + s->size; i++, ++*total)
+            if ((numbers[i] = count_up(l, l->cells[i], l->cells[i + 1], (uint32_t)w)) == NOWHERE)
                 return false;
     }
-    return queue_risen(l);
+    return true;
+}
+
+/* Each pair's places lie side by side, in the order of the text, since all of them are visited when it is merged. */
+static bool note_all(learner *l, const uint32_t *numbers, const mmi_words *words, size_t total)
+{
+    uint32_t *ends = mmi_calloc(l->pair_count + 1, sizeof *ends);
+    if (!ends || total >= NOWHERE || !mmi_grow(&l->places, &l->places_room, total, sizeof *l->places)) {
+        mmi_free(ends);
+        return false;
+    }
+    for (size_t w = 0; w < words->strings.count; w++)
+        for (size_t i = l->words[w].at; i + 1 < l->words[w].at + l->words[w].size; i++)
+            ends[numbers[i] + 1]++;
+    for (size_t p = 0; p < l->pair_count; p++) {
+        ends[p + 1] += ends[p];
+        l->pairs[p].places = ends[p];
+    }
+    for (size_t w = 0; w < words->strings.count; w++)
+        for (uint32_t i = 0; i + 1 < l->words[w].size; i++) {
+            uint32_t at = ends[numbers[l->words[w].at + i]]++;
+            l->places[at] = (place){ (uint32_t)w, i, at + 1 };
+        }
+    for (size_t p = 0; p < l->pair_count; p++)
+        l->places[ends[p] - 1].next = NOWHERE;
+    l->place_count = total;
+    mmi_free(ends);
+    return true;
+}
+
+static bool start(learner *l, const mmi_bpe *bpe, const mmi_words *words)
+{
+    size_t total = 0;
+    uint32_t *numbers = mmi_alloc(words->strings.used, sizeof *numbers);
+    l->cells = mmi_alloc(words->strings.used, sizeof *l->cells);
+    l->words = mmi_alloc(words->strings.count, sizeof *l->words);
+    bool ok = numbers && l->cells && l->words;
+    for (size_t i = 0; ok && i < words->strings.used; i++)
+        l->cells[i] = bpe->byte_ids[(unsigned char)words->strings.bytes[i]];
+    ok = ok && count_pairs(l, numbers, words, &total) && note_all(l, numbers, words, total);
+    mmi_free(numbers);
+    return ok && queue_risen(l);
 }
 
 /* Where the symbol behind that at `at` begins, and the one before. */
@@ -286,12 +328,24 @@ static bool merge_run(learner *l, place p, const mmi_merge *m)
     return true;
 }
 
+/* Places are all over memory: the next one's cells are asked for, and the word of that behind it. */
+static void ask_ahead(const learner *l, uint32_t number)
+{
+    if (number == NOWHERE)
+        return;
+    const place *next = &l->places[number];
+    __builtin_prefetch(&l->cells[l->words[next->word].at + next->at]);
+    if (next->next != NOWHERE)
+        __builtin_prefetch(&l->words[l->places[next->next].word]);
+}
+
 static bool merge_everywhere(learner *l, uint32_t number, const mmi_merge *m)
 {
     uint32_t at = l->pairs[number].places;
     l->pairs[number].places = NOWHERE;
     while (at != NOWHERE) {
         place here = l->places[at];
+        ask_ahead(l, here.next);
         l->places[at].next = l->free_places;
         l->free_places = at;
         if (!merge_run(l, here, m))
