@@ -98,7 +98,7 @@ static size_t key_length(size_t longest)
     return (whole & (whole - 1)) == 0 ? key + 1 : key;
 }
 
-static const char several[] = "more than one value";
+static const char more_behind[] = "it goes on behind its value";
 
 /* The value behind the key, which `head` is as {"xxx": with `key` bytes between its quotes. NULL with the reason in
  * `error`, whose text is empty when a byte of the key was lost. */
@@ -112,7 +112,7 @@ static json_t *load_behind(const char *head, size_t key, const char *text, size_
     if (strlen(json_object_iter_key(first)) != key)
         error->text[0] = '\0';
     else if (json_object_size(object) != 1)
-        snprintf(error->text, sizeof error->text, "%s", several);
+        snprintf(error->text, sizeof error->text, "%s", more_behind);
     else
         value = json_incref(json_object_iter_value(first));
     json_decref(object);
@@ -124,8 +124,8 @@ static mm_status fail_format(const char *what, const json_error_t *error, size_t
 {
     static const char wants_brace[] = "'}' expected";       /* ours, or one of the text's own */
     static const char wants_end[] = "end of file expected"; /* behind ours, which the text has closed itself */
-    if (strcmp(error->text, several) == 0 || strncmp(error->text, wants_end, sizeof wants_end - 1) == 0)
-        return mmi_fail(MM_ERR_FORMAT, "%s: %s", what, several);
+    if (strcmp(error->text, more_behind) == 0 || strncmp(error->text, wants_end, sizeof wants_end - 1) == 0)
+        return mmi_fail(MM_ERR_FORMAT, "%s: %s", what, more_behind);
     int line = error->line, column = line == 1 ? error->column - (int)before : error->column;
     if (error->position > (int64_t)(before + length))
         return mmi_fail(MM_ERR_FORMAT, "%s: line %d, column %d: it ends too soon", what, line,
