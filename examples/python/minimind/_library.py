@@ -6,8 +6,8 @@ import ctypes.util
 import operator
 import os
 import pathlib
-import signal
 import threading
+import _signal   # `signal` makes enums of all numbers, which takes thirty times as long
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, Callable, Iterator, Sequence
 
@@ -269,13 +269,19 @@ class Caught:
             return
         Caught._inside.append(self)
         if len(Caught._inside) == 1:
-            _guard_signals(True)
+            for number in _SIGNALS:
+                handler = _signal.getsignal(number)
+                if callable(handler) and not isinstance(handler, _Guarded):
+                    _set_handler(number, _Guarded(handler))
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if self in Caught._inside:
             Caught._inside.remove(self)
             if not Caught._inside:
-                _guard_signals(False)
+                for number in _SIGNALS:
+                    handler = _signal.getsignal(number)
+                    if isinstance(handler, _Guarded):
+                        _set_handler(number, handler.handler)
         errors, self.errors = self.errors, []
         try:
             if errors:
@@ -300,16 +306,14 @@ class _Guarded:
                 caught.errors.append(error)
 
 
-def _guard_signals(begin: bool) -> None:
-    for number in signal.valid_signals():
-        handler = signal.getsignal(number)
-        try:
-            if begin and callable(handler) and not isinstance(handler, _Guarded):
-                signal.signal(number, _Guarded(handler))
-            elif not begin and isinstance(handler, _Guarded):
-                signal.signal(number, handler.handler)
-        except ValueError:   # not the main interpreter
-            return
+_SIGNALS = tuple(int(number) for number in _signal.valid_signals())
+
+
+def _set_handler(number: int, handler: Callable[..., Any]) -> None:
+    try:
+        _signal.signal(number, handler)
+    except ValueError:   # not the main interpreter
+        pass
 
 
 def create(kind: Any, function: Callable[..., None], free: Callable[[Any], None], *arguments: Any,
