@@ -383,7 +383,7 @@ void mmi_pool_free(mmi_pool *pool)
 {
     if (!pool)
         return;
-    if (pool->process == getpid()) { /* a forked child has none of its parent's threads, nor can it wait for them */
+    if (pool->process == getpid()) { /* else see lose_threads() */
         pthread_mutex_lock(&pool->lock);
         atomic_store(&pool->quit, true);
         pthread_cond_broadcast(&pool->wake);
@@ -420,6 +420,28 @@ void mmi_pool_leave_pass(mmi_pool *pool)
     atomic_fetch_sub_explicit(&pool->passes, 1, memory_order_relaxed);
 }
 
+/* A forked child has none of its parent's threads. Those asleep may have been holding on to what they slept on. */
+static void lose_threads(mmi_pool *pool)
+{
+    pool->process = getpid();
+    pool->started = 0;
+    atomic_store(&pool->sleepers, 0);
+    pthread_mutex_init(&pool->lock, NULL);
+    pthread_cond_init(&pool->wake, NULL);
+    pthread_cond_init(&pool->finished, NULL);
+}
+
+static void wake_sleepers(mmi_pool *pool)
+{
+    if (pool->process != getpid()) {
+        lose_threads(pool);
+        return;
+    }
+    pthread_mutex_lock(&pool->lock);
+    pthread_cond_broadcast(&pool->wake);
+    pthread_mutex_unlock(&pool->lock);
+}
+
 /* Let the others know of a job, in runs of `run` pieces; its number. */
 static uint64_t post(mmi_pool *pool, int64_t pieces, int64_t run, mmi_piece_fn fn, void *arg)
 {
@@ -433,11 +455,8 @@ static uint64_t post(mmi_pool *pool, int64_t pieces, int64_t run, mmi_piece_fn f
     atomic_store_explicit(&j->run, (uint32_t)run, memory_order_release);
     atomic_store_explicit(&pool->caller_is_on, mmi_processor(), memory_order_relaxed);
     atomic_exchange(&pool->ticket, number << PIECE_BITS | 1); /* the caller has the first piece; no store, as above */
-    if (atomic_load(&pool->sleepers) > 0) {
-        pthread_mutex_lock(&pool->lock);
-        pthread_cond_broadcast(&pool->wake);
-        pthread_mutex_unlock(&pool->lock);
-    }
+    if (atomic_load(&pool->sleepers) > 0)
+        wake_sleepers(pool);
     return number;
 }
 
