@@ -202,15 +202,17 @@ MM_API void mm_trainer_free(mm_trainer *trainer);
  * @param path  A checkpoint directory, or an output directory whose `latest` is taken.
  *
  * @return MM_OK; MM_ERR_ARG; MM_ERR_IO, there is none; MM_ERR_FORMAT, damaged, or of another config or other options
- *         that decide what follows (the message names which); MM_ERR_MEMORY. On failure model and trainer are as before. Since: 0.1
+ *         that decide what follows (the message names which); MM_ERR_STATE, the trainer is running; MM_ERR_MEMORY. On failure
+ *         model and trainer are as before. Since: 0.1
  */
 MM_API mm_status mm_trainer_resume(mm_trainer *trainer, const char *path);
 
 /**
  * Train to the end, or until stopped; then save. Returns MM_OK in both cases: ask mm_trainer_progress() how far it
- * came. Calling it again goes on.
+ * came. Calling it again goes on. While it runs the trainer takes mm_trainer_stop() and mm_trainer_progress() and, within
+ * on_step, mm_trainer_save().
  *
- * @return MM_OK; MM_ERR_STATE, ranks that do not fit together; MM_ERR_CANCELLED, another rank gave up;
+ * @return MM_OK; MM_ERR_STATE, it runs already, or ranks that do not fit together; MM_ERR_CANCELLED, another rank gave up;
  *         MM_ERR_IO, MM_ERR_FORMAT (data or checkpoint, a rank that died); MM_ERR_NUMERIC, one bad step more in a row than
  *         max_skips: the weights are those before its update; MM_ERR_MEMORY. The last checkpoint stands. Since: 0.1
  */

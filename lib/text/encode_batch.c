@@ -112,8 +112,9 @@ mm_status mm_encode_batch(const mm_tokenizer *t, const char *const *texts, const
     mmi_pool *pool = NULL;
     if (!j.made)
         return mmi_fail_memory(count * sizeof(text_ids), "texts");
-    threads = threads > 0 ? threads : mmi_processor_count();
-    status = mmi_pool_create((size_t)threads > count ? count > 0 ? (int)count : 1 : threads, &pool);
+    if (count > 1 && threads == 0)
+        threads = mmi_processor_count();
+    status = mmi_pool_create(count <= 1 ? 1 : (size_t)threads > count ? (int)count : threads, &pool);
     if (status == MM_OK) {
         mmi_pool_run(pool, (int64_t)count, encode_text, &j);
         mmi_pool_free(pool);

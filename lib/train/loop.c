@@ -320,10 +320,8 @@ static mm_status train(mm_trainer *t, double end)
     return status;
 }
 
-mm_status mm_trainer_run(mm_trainer *t)
+static mm_status run(mm_trainer *t)
 {
-    if (!t)
-        return mmi_fail(MM_ERR_ARG, "mm_trainer_run: trainer is NULL");
     bool evaluated, better, writes = t->output && mmi_parallel_rank(t) == 0;
     mm_status status = writes ? mmi_make_directory(t->output) : MM_OK; /* rather now than after hours of work */
     start_measuring(t);
@@ -344,5 +342,17 @@ mm_status mm_trainer_run(mm_trainer *t)
         back_to_boundary(t); /* what one rank has of an update is worth nothing */
     }
     atomic_store(&t->stop, 0);
+    return status;
+}
+
+mm_status mm_trainer_run(mm_trainer *t)
+{
+    if (!t)
+        return mmi_fail(MM_ERR_ARG, "mm_trainer_run: trainer is NULL");
+    mm_status status = mmi_trainer_enter(t, "mm_trainer_run");
+    if (status != MM_OK)
+        return status;
+    status = run(t);
+    mmi_trainer_leave(t);
     return status;
 }

@@ -160,10 +160,8 @@ static void take_saved(mm_trainer *t, const saved *s)
     t->saved_step = -1;
 }
 
-mm_status mm_trainer_resume(mm_trainer *t, const char *path)
+static mm_status resume(mm_trainer *t, const char *path)
 {
-    if (!t || !path)
-        return mmi_fail(MM_ERR_ARG, "mm_trainer_resume: %s is NULL", t ? "path" : "trainer");
     char *directory = NULL;
     if (mmi_checkpoint_wait(t) != MM_OK)
         mmi_log(MM_LOG_WARNING, "a checkpoint was not written: %s", mm_last_error());
@@ -179,5 +177,17 @@ mm_status mm_trainer_resume(mm_trainer *t, const char *path)
         take_saved(t, &s);
     close_saved(&s);
     mmi_free(directory);
+    return status;
+}
+
+mm_status mm_trainer_resume(mm_trainer *t, const char *path)
+{
+    if (!t || !path)
+        return mmi_fail(MM_ERR_ARG, "mm_trainer_resume: %s is NULL", t ? "path" : "trainer");
+    mm_status status = mmi_trainer_enter(t, "mm_trainer_resume");
+    if (status != MM_OK)
+        return status;
+    status = resume(t, path);
+    mmi_trainer_leave(t);
     return status;
 }

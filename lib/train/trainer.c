@@ -218,6 +218,21 @@ int32_t mmi_trainer_length(const mm_trainer *t)
     return length > other ? length : other;
 }
 
+mm_status mmi_trainer_enter(mm_trainer *t, const char *function)
+{
+    if (atomic_exchange(&t->busy, 1) == 0)
+        return MM_OK;
+    return mmi_fail(MM_ERR_STATE,
+                    "%s: the trainer is running: it takes one call at a time, but mm_trainer_stop(), "
+                    "_progress() and, within on_step, _save()",
+                    function);
+}
+
+void mmi_trainer_leave(mm_trainer *t)
+{
+    atomic_store(&t->busy, 0);
+}
+
 void mmi_trainer_settle(mm_trainer *t)
 {
     t->boundary = t->now;

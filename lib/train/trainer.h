@@ -87,10 +87,15 @@ struct mm_trainer {
     int64_t reported_step, reported_tokens;
     double tokens_per_s, seconds_left; /* as last reported */
     atomic_int stop;                   /* lock-free, so that a signal handler may set it */
+    atomic_int busy;                   /* it runs, or goes back to a checkpoint */
 };
 
 /* AdamW as the options have it. */
 mm_adamw_options mmi_trainer_adamw(const mm_trainer_options *options);
+
+/* Around what moves the run: MM_ERR_STATE where something does already, as from within on_step. */
+mm_status mmi_trainer_enter(mm_trainer *t, const char *function);
+void mmi_trainer_leave(mm_trainer *t);
 
 /* All that was learnt is in the weights: a failure goes back to here. */
 void mmi_trainer_settle(mm_trainer *t);

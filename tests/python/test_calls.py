@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from contextlib import contextmanager
 
 import numpy as np
@@ -191,7 +192,81 @@ class Signals(Running):
             signal.raise_signal(signal.SIGINT)
 
 
+    def test_one_at_any_moment_leaves_all_as_it_was(self):
+        """From a timer, at moments of which each falls on another instruction of Python or none."""
+        class Late(Exception):
+            pass
+
+        def late(number, frame):
+            raise Late
+
+        before = signal.signal(signal.SIGALRM, late)
+        self.addCleanup(signal.signal, signal.SIGALRM, before)
+        self.addCleanup(signal.setitimer, signal.ITIMER_REAL, 0)
+        heard = 0
+        with minimind.Context(tiny_model(), max_length=64, threads=1) as context:
+            for call in (lambda: context.generate([[1]], max_new_tokens=1, stop_ids=[], on_token=lambda *told: None),
+                         lambda: context.forward([[1, 2]])):
+                for i in range(400):
+                    try:
+                        signal.setitimer(signal.ITIMER_REAL, 1e-6 * (1 + i))
+                        call()
+                        signal.setitimer(signal.ITIMER_REAL, 0)
+                    except Late:
+                        heard += 1
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                call()   # nobody is left in the context
+        self.assertGreater(heard, 10)
+        self.assertIs(signal.getsignal(signal.SIGALRM), late)
+        self.assertEqual(minimind._library.Caught._inside, [])
+        with self.trainer(epochs=100000) as trainer, self.interrupted():
+            trainer.run()
+
+    def test_one_within_a_callback_is_the_callbacks(self):
+        def late(number, frame):
+            raise TimeoutError("late")
+
+        before, timed_out = signal.signal(signal.SIGALRM, late), []
+        self.addCleanup(signal.signal, signal.SIGALRM, before)
+
+        def slow(*told):
+            signal.setitimer(signal.ITIMER_REAL, 0.02)
+            try:
+                time.sleep(20)
+            except TimeoutError:
+                timed_out.append(told)
+
+        with minimind.Context(tiny_model(), max_length=64, threads=1) as context:
+            made = context.generate([[1, 2]], max_new_tokens=3, stop_ids=[], on_token=slow)
+            self.assertEqual((len(timed_out), made[0].ids.size), (3, 3))
+            with self.assertRaises(KeyboardInterrupt), self.subTest("one that it doesn't catch"):
+                context.generate([[1, 2]], max_new_tokens=3, stop_ids=[],
+                                 on_token=lambda *told: (os.kill(os.getpid(), signal.SIGINT), time.sleep(20)))
+
+
 class OneAtATime(Running):
+    def test_a_run_refuses_to_be_run_within_itself_or_beside_itself(self):
+        refused = []
+
+        def meddle(progress):
+            for wrong in (trainer.run, lambda: trainer.resume(self.directory), loader.next_batch):
+                try:
+                    wrong()
+                except minimind.StateError as error:
+                    refused.append(str(error))
+            loader.tell()
+            trainer.progress()
+            if progress.step == 1:
+                thread = threading.Thread(target=lambda: self.assertRaises(minimind.StateError, trainer.run))
+                thread.start()
+                thread.join()
+
+        loader = minimind.Loader(minimind.Dataset(self.put_rows("rows.jsonl", ROWS)), self.tokenizer, batch=4, max_length=32)
+        with minimind.Trainer(tiny_model(), loader, self.tokenizer, threads=1, epochs=1, on_step=meddle, log_interval=1) as trainer:
+            self.assertEqual(trainer.run().step, 6)
+        self.assertEqual(len(refused), 18)
+        self.assertIsNone(loader.next_batch())   # the epoch is over, and the loader is anybody's again
+
     def test_a_context_refuses_a_call_within_its_own(self):
         with minimind.Context(tiny_model(), max_batch=2, max_length=64, threads=1) as context:
             def again(*told):

@@ -92,6 +92,37 @@ START_TEST(the_rate_follows_the_schedule_from_the_step_that_upstream_counts_from
 }
 END_TEST
 
+static int32_t meddle(void *user, const mm_train_progress *progress)
+{
+    mm_trainer *trainer = *(mm_trainer **)user;
+    mm_train_progress now = MM_TRAIN_PROGRESS_INIT;
+    ck_status(mm_trainer_run(trainer), MM_ERR_STATE);
+    ck_error_mentions("mm_trainer_run: the trainer is running");
+    ck_status(mm_trainer_resume(trainer, scratch_directory()), MM_ERR_STATE);
+    ck_error_mentions("mm_trainer_resume: the trainer is running");
+    ck_ok(mm_trainer_progress(trainer, &now));
+    ck_assert_int_eq(now.step, progress->step);
+    return 0;
+}
+
+START_TEST(a_run_is_moved_by_one_call_at_a_time)
+{
+    tiny_run run, quiet;
+    tiny_options o = tiny_defaults(rows);
+    tiny_start(&quiet, &o);
+    ck_ok(mm_trainer_run(quiet.trainer));
+    o.trainer.on_step = meddle;
+    o.trainer.user = &run.trainer;
+    tiny_start(&run, &o);
+    ck_ok(mm_trainer_run(run.trainer));
+    tiny_check_same(&run, &quiet);
+    ck_status(mm_trainer_resume(run.trainer, "/no/such/place"), MM_ERR_IO);
+    ck_ok(mm_trainer_run(run.trainer)); /* once it is over all may be called again */
+    tiny_end(&run);
+    tiny_end(&quiet);
+}
+END_TEST
+
 START_TEST(a_run_that_stops_anywhere_goes_on_to_the_same_bits)
 {
     for (int32_t form = MM_ROWS_PAD; form <= MM_ROWS_PACK; form++) {
@@ -532,6 +563,7 @@ static Suite *make_suite(void)
     tcase_add_checked_fixture(tc, start, NULL);
     tcase_add_test(tc, a_run_goes_through_all_epochs_and_the_loss_falls);
     tcase_add_test(tc, the_rate_follows_the_schedule_from_the_step_that_upstream_counts_from);
+    tcase_add_test(tc, a_run_is_moved_by_one_call_at_a_time);
     tcase_add_test(tc, a_run_that_stops_anywhere_goes_on_to_the_same_bits);
     tcase_add_test(tc, any_number_of_threads_gives_the_same_bits);
     tcase_add_test(tc, accumulated_batches_equal_a_larger_one);

@@ -7,8 +7,8 @@ import operator
 import os
 import pathlib
 import threading
+import weakref
 import _signal   # `signal` makes enums of all numbers, which takes thirty times as long
-from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, Callable, Iterator, Sequence
 
 from . import _ffi
@@ -90,9 +90,10 @@ def array_of(kind: Any, values: Sequence[Any], name: str) -> Any:
     return (kind * max(1, len(values)))(*[whole(kind, value, name) if kind in WHOLE else value for value in values])
 
 
-# One call at a time: two would write to the same memory. These may come beside another, or within.
-ALONE = (_ffi.mm_context, _ffi.mm_loader, _ffi.mm_cache)
-BESIDE = ("mm_cancel", "mm_context_kernels")
+# One call at a time: two would write to the same memory. Those in BESIDE may come beside another, or within.
+ALONE = (_ffi.mm_context, _ffi.mm_loader, _ffi.mm_cache, _ffi.mm_trainer)
+BESIDE = ("mm_cancel", "mm_context_kernels", "mm_loader_tell", "mm_loader_length", "mm_loader_get_stats", "mm_trainer_stop",
+          "mm_trainer_progress", "mm_trainer_save")
 
 
 def checked(name: str, function: Any, kinds: list[Any]) -> Callable[..., Any]:
@@ -108,9 +109,7 @@ def checked(name: str, function: Any, kinds: list[Any]) -> Callable[..., Any]:
             given[i] = whole(kind, given[i], name)
         if not alone:
             return function(*given)
-        with ExitStack() as stack:
-            for one in {id(one): one for one in given if isinstance(one, Native)}.values():
-                stack.enter_context(one.alone())
+        with Alone(*[one for one in given if isinstance(one, Native)]):
             return function(*given)
 
     call.__wrapped__ = function
@@ -168,7 +167,7 @@ class Native:
         """Of no handle yet: a function is given a reference to `_as_parameter_`, so that no exception can come between
         a new handle and its owner."""
         self._free = free
-        self._used = threading.Lock() if kind in ALONE else None
+        self._used: Any = None   # by whom, a weak reference
         self.keep = keep
         self._as_parameter_ = ctypes.POINTER(kind)()
 
@@ -178,20 +177,6 @@ class Native:
 
     def __reduce__(self) -> Any:
         raise TypeError("a handle of the library can be neither copied nor pickled")
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """For as long as a call uses it, where that must be one at a time."""
-        if self._used is None:
-            yield
-            return
-        kind = type(self._as_parameter_)._type_.__name__.removeprefix("mm_")
-        if not self._used.acquire(blocking=False):
-            raise StateError(f"the {kind} is in use: it takes one call at a time, and none from within that call")
-        try:
-            yield
-        finally:
-            self._used.release()
 
 
 class Handle:
@@ -234,6 +219,38 @@ class Handle:
         raise TypeError(f"a {type(self).__name__} can be neither copied nor pickled like a value")
 
 
+class Alone:
+    """`with` it a call uses handles that take one at a time, and nobody else does. Other handles, and None, may be among
+    them. A function of the library does it by itself; with the pointers in them it is for a call whose result is lent."""
+
+    _looking = threading.RLock()
+
+    def __init__(self, *handles: Native | Handle | None) -> None:
+        natives = [one._native if isinstance(one, Handle) else one for one in handles if one is not None]
+        self.natives = [one for one in natives if type(one._as_parameter_)._type_ in ALONE]
+
+    def __enter__(self) -> None:
+        try:
+            with Alone._looking:
+                for native in self.natives:
+                    user = native._used() if native._used is not None else None
+                    if user is not None and user is not self:   # one that a signal took out of its call is gone
+                        kind = type(native._as_parameter_)._type_.__name__.removeprefix("mm_")
+                        raise StateError(f"the {kind} is in use: it takes one call at a time, and none from within that call")
+                    native._used = weakref.ref(self)
+        except BaseException:
+            self._give_back()
+            raise
+
+    def __exit__(self, *exception: object) -> None:
+        self._give_back()
+
+    def _give_back(self) -> None:
+        for native in self.natives:
+            if native._used is not None and native._used() is self:
+                native._used = None
+
+
 class Caught:
     """What callbacks raise, which can't go through C: it waits here until the call has returned.
 
@@ -242,13 +259,14 @@ class Caught:
         with caught:
             lib.mm_trainer_run(…)     # then raises what `told` has raised
 
-    So does what the handlers of signals raise, such as KeyboardInterrupt: they run where Python does, and within the call
-    that is where a callback begins, before any `try` of it."""
+    So does what the handlers of signals raise, such as KeyboardInterrupt, where it would go through C: they run where Python
+    does, and in a call that is where a callback begins or ends, outside of any `try` of it."""
 
-    _inside: list[Caught] = []   # calls of the main thread
+    _inside: list[Caught] = []   # calls of the main thread, the innermost last
 
     def __init__(self) -> None:
         self.errors: list[BaseException] = []
+        self.in_python = False   # within a callback, whose `try` sees to what is raised
 
     def callback(self, kind: Any, function: Callable[..., int], failed: int = 1) -> Any:
         """`function` for C; once anything was raised it is called no more, and C is told `failed`."""
@@ -257,28 +275,32 @@ class Caught:
             if self.errors:
                 return failed
             try:
+                self.in_python = True
                 return function(*arguments)
             except BaseException as error:
+                self.in_python = False
                 self.errors.append(error)
                 return failed
+            finally:
+                self.in_python = False
 
         return kind(called)
 
     def __enter__(self) -> None:
+        self.errors.clear()
         if threading.current_thread() is not threading.main_thread():
             return
-        Caught._inside.append(self)
-        if len(Caught._inside) == 1:
-            for number in _SIGNALS:
-                handler = _signal.getsignal(number)
-                if callable(handler) and not isinstance(handler, _Guarded):
-                    _set_handler(number, _Guarded(handler))
+        for number in _SIGNALS:
+            handler = _signal.getsignal(number)
+            if callable(handler) and not isinstance(handler, _Guarded):
+                _set_handler(number, _Guarded(handler))
+        Caught._inside.append(self)   # from here on nothing is raised, so that it is taken out again
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if self in Caught._inside:
+        if threading.current_thread() is threading.main_thread():
             Caught._inside.remove(self)
             if not Caught._inside:
-                for number in _SIGNALS:
+                for number in _SIGNALS:   # a guard that is left does nothing
                     handler = _signal.getsignal(number)
                     if isinstance(handler, _Guarded):
                         _set_handler(number, handler.handler)
@@ -291,7 +313,7 @@ class Caught:
 
 
 class _Guarded:
-    """A signal's handler whose exceptions wait for the calls that run."""
+    """A signal's handler whose exceptions wait for the call that they would be lost in."""
 
     def __init__(self, handler: Callable[..., Any]) -> None:
         self.handler = handler
@@ -300,10 +322,9 @@ class _Guarded:
         try:
             self.handler(number, frame)
         except BaseException as error:
-            if not Caught._inside:
+            if not Caught._inside or Caught._inside[-1].in_python:
                 raise
-            for caught in Caught._inside:
-                caught.errors.append(error)
+            Caught._inside[-1].errors.append(error)
 
 
 _SIGNALS = tuple(int(number) for number in _signal.valid_signals())
@@ -344,11 +365,6 @@ def struct(kind: Any, /, **fields: Any) -> Any:
             value = whole(kinds[name], value, name)
         setattr(made, name, value)
     return made
-
-
-def alone(handle: Handle | None) -> Any:
-    """`with` it a call may use a handle that a struct holds, and nobody else does; see ALONE."""
-    return nullcontext() if handle is None else handle._native.alone()
 
 
 def as_dict(made: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from . import _ffi
 from ._arrays import IntArray, floats, integers, pointer, show
-from ._library import Handle, alone, create, lib, struct
+from ._library import Alone, Handle, create, lib, struct
 from .adapter import Adapter, AdapterWeights, chosen
 from .errors import StateError
 from .model import Model
@@ -143,7 +143,7 @@ class Context(Handle):
                        outputs=outputs, seed=seed, cache=cache, **{name: pointer(array) for name, array in arrays.items()})
         out, native = struct(_ffi.mm_output), self._native
         self._shape = None
-        with alone(cache):
+        with Alone(cache):
             lib.mm_forward(native, ctypes.byref(batch), ctypes.byref(out))
         self._shape = rows, length
         return Output(out.loss, out.loss_sum, out.loss_count, out.aux_loss, show(out.logprobs, native),

@@ -12,7 +12,7 @@ import numpy as np
 
 from . import _ffi
 from ._arrays import IntArray, integers, pointer
-from ._library import Caught, Handle, alone, create, lib, path, struct
+from ._library import Alone, Caught, Handle, create, lib, path, struct
 from .context import Context
 from .errors import StateError
 from .model import Model
@@ -89,7 +89,7 @@ def generate(context: Context, prompts: Sequence[IntArray], *, max_new_tokens: i
         stops = stops if stops.size else np.zeros(1, dtype=np.int32)
         options.stop_ids = pointer(stops)
     result, native = struct(_ffi.mm_generate_result), context._native
-    with caught, alone(cache), native.alone():   # what the result shows is the context's
+    with Alone(native, cache), caught:   # what the result shows is the context's
         lib.mm_generate(native._as_parameter_, ctypes.byref(options), ctypes.byref(result))
         return [_sequence(result, i) for i in range(count)]
 

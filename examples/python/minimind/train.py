@@ -10,7 +10,7 @@ from typing import Any, Callable
 import numpy as np
 
 from . import _ffi
-from ._library import Caught, Handle, as_dict, create, field_bytes, lib, path, struct
+from ._library import Alone, Caught, Handle, as_dict, create, field_bytes, lib, path, struct
 from .adapter import Adapter
 from .data import Loader
 from .model import Model
@@ -94,6 +94,7 @@ class Trainer(Handle):
         mm_trainer_options, such as epochs, max_steps, schedule, stage=MM_STAGE_DPO, optimizer=MM_OPTIMIZER_MUON,
         compute=MM_BF16. With an `adapter` that alone is trained."""
         self._caught = policy._caught if policy is not None else Caught()
+        self._loaders = [one._native for one in (loader, validation) if one is not None]
 
         def step(user: Any, progress: Any) -> int:
             return 1 if on_step is not None and on_step(_progress(progress.contents)) else 0
@@ -116,8 +117,9 @@ class Trainer(Handle):
 
     def run(self) -> Progress:
         """Train to the end or until stopped, then save. Calling it again goes on."""
-        with self._caught:
-            lib.mm_trainer_run(self._native)
+        native = self._native
+        with Alone(native, *self._loaders), self._caught:
+            lib.mm_trainer_run(native._as_parameter_)
         return self.progress()
 
     def resume(self, where: str | os.PathLike[str]) -> None:
