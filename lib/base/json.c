@@ -105,6 +105,7 @@ static const char more_behind[] = "it goes on behind its value";
 static json_t *load_behind(const char *head, size_t key, const char *text, size_t length, json_error_t *error)
 {
     wrapped w = { { { head, key + 4 }, { text, length }, { "}", 1 } }, 0, 0 };
+    memset(error, 0, sizeof *error); /* its last byte is a code, also where the text is ours */
     json_t *object = json_load_callback(wrapped_read, &w, READ_FLAGS, error), *value = NULL;
     if (!object)
         return NULL;

@@ -44,6 +44,12 @@ mm_status mmi_thread_start(mmi_thread **out, void (*fn)(void *arg), void *arg)
     return MM_OK;
 }
 
+uintptr_t mmi_this_thread(void)
+{
+    static _Thread_local char own;
+    return (uintptr_t)&own;
+}
+
 void mmi_thread_join(mmi_thread *thread)
 {
     if (!thread)

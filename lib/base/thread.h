@@ -3,12 +3,17 @@
 #ifndef MMI_BASE_THREAD_H
 #define MMI_BASE_THREAD_H
 
+#include <stdint.h>
+
 #include "base/status.h"
 
 typedef struct mmi_thread mmi_thread;
 
 /* Run fn(arg) on a thread of its own, with all signals blocked: the host's handlers run on the host's threads. */
 mm_status mmi_thread_start(mmi_thread **out, void (*fn)(void *arg), void *arg);
+
+/* A number that no other thread has, and not 0. */
+uintptr_t mmi_this_thread(void);
 
 /* Wait until it has returned, and free it. NULL is fine. */
 void mmi_thread_join(mmi_thread *thread);

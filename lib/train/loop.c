@@ -97,7 +97,7 @@ static mm_status learn(mm_trainer *t, mmi_work *work, mmi_reading *reading)
 
 static mm_status next_epoch(mm_trainer *t)
 {
-    if (t->now.epoch_step == 0) {
+    if (t->now.epoch_step == 0 && t->now.data.row == 0) { /* else it began at an epoch's end, or among bad lines */
         mmi_loader_return(t->loader, &t->now.data);
         return mmi_loader_fail_unreadable(t->loader);
     }

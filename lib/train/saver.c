@@ -138,10 +138,8 @@ mm_status mmi_checkpoint_save(mm_trainer *t, bool beside)
     return status;
 }
 
-mm_status mm_trainer_save(mm_trainer *t)
+static mm_status save(mm_trainer *t)
 {
-    if (!t)
-        return mmi_fail(MM_ERR_ARG, "mm_trainer_save: trainer is NULL");
     if (!t->output)
         return mmi_fail(MM_ERR_STATE, "mm_trainer_save: the trainer has no output directory");
     if (!mmi_parallel_can_save(t))
@@ -149,4 +147,18 @@ mm_status mm_trainer_save(mm_trainer *t)
                         mmi_trainer_accumulated(t) > 0 ? "gradients" : "answers that they learn from");
     mm_status status = mmi_parallel_rank(t) == 0 ? mmi_make_directory(t->output) : MM_OK;
     return status == MM_OK ? mmi_checkpoint_save(t, false) : status;
+}
+
+mm_status mm_trainer_save(mm_trainer *t)
+{
+    if (!t)
+        return mmi_fail(MM_ERR_ARG, "mm_trainer_save: trainer is NULL");
+    if (mmi_trainer_is_mine(t))
+        return save(t);
+    mm_status status = mmi_trainer_enter(t, "mm_trainer_save");
+    if (status != MM_OK)
+        return status;
+    status = save(t);
+    mmi_trainer_leave(t);
+    return status;
 }

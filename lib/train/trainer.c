@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "base/options.h"
+#include "base/thread.h"
 #include "data/dataset.h"
 #include "data/hash.h"
 #include "data/loader.h"
@@ -220,7 +221,8 @@ int32_t mmi_trainer_length(const mm_trainer *t)
 
 mm_status mmi_trainer_enter(mm_trainer *t, const char *function)
 {
-    if (atomic_exchange(&t->busy, 1) == 0)
+    uintptr_t nobody = 0;
+    if (atomic_compare_exchange_strong(&t->busy, &nobody, mmi_this_thread()))
         return MM_OK;
     return mmi_fail(MM_ERR_STATE,
                     "%s: the trainer is running: it takes one call at a time, but mm_trainer_stop(), "
@@ -231,6 +233,11 @@ mm_status mmi_trainer_enter(mm_trainer *t, const char *function)
 void mmi_trainer_leave(mm_trainer *t)
 {
     atomic_store(&t->busy, 0);
+}
+
+bool mmi_trainer_is_mine(mm_trainer *t)
+{
+    return atomic_load(&t->busy) == mmi_this_thread();
 }
 
 void mmi_trainer_settle(mm_trainer *t)

@@ -87,15 +87,16 @@ struct mm_trainer {
     int64_t reported_step, reported_tokens;
     double tokens_per_s, seconds_left; /* as last reported */
     atomic_int stop;                   /* lock-free, so that a signal handler may set it */
-    atomic_int busy;                   /* it runs, or goes back to a checkpoint */
+    atomic_uintptr_t busy;             /* the thread on which it runs, saves or goes back to a checkpoint; 0: none */
 };
 
 /* AdamW as the options have it. */
 mm_adamw_options mmi_trainer_adamw(const mm_trainer_options *options);
 
-/* Around what moves the run: MM_ERR_STATE where something does already, as from within on_step. */
+/* Around what moves the run, or saves it: MM_ERR_STATE where something does already, as from within on_step. */
 mm_status mmi_trainer_enter(mm_trainer *t, const char *function);
 void mmi_trainer_leave(mm_trainer *t);
+bool mmi_trainer_is_mine(mm_trainer *t); /* it is this thread that has entered */
 
 /* All that was learnt is in the weights: a failure goes back to here. */
 void mmi_trainer_settle(mm_trainer *t);

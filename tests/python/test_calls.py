@@ -12,13 +12,14 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from contextlib import contextmanager
 
 import numpy as np
 
 import minimind
 from minimind import _ffi
-from minimind._library import Native, create, lib
+from minimind._library import Caught, Native, create, lib
 from support import ROOT, Case, byte_tokenizer, no_such, tiny_config, tiny_model
 
 ROWS = [{"text": f"the cat sat on mat number {i}"} for i in range(24)]
@@ -51,6 +52,12 @@ class Running(Case):
     def trainer(self, **options) -> minimind.Trainer:
         loader = minimind.Loader(minimind.Dataset(self.put_rows("rows.jsonl", ROWS)), self.tokenizer, batch=4, max_length=32)
         return minimind.Trainer(tiny_model(), loader, self.tokenizer, threads=1, **options)
+
+    def collect_nothing(self) -> None:
+        """So that no signal falls into what frees the garbage of other tests, where Python ignores it, and says so."""
+        gc.collect()
+        gc.disable()
+        self.addCleanup(gc.enable)
 
 
 class Exceptions(Running):
@@ -200,6 +207,7 @@ class Signals(Running):
         def late(number, frame):
             raise Late
 
+        self.collect_nothing()
         before = signal.signal(signal.SIGALRM, late)
         self.addCleanup(signal.signal, signal.SIGALRM, before)
         self.addCleanup(signal.setitimer, signal.ITIMER_REAL, 0)
@@ -218,9 +226,16 @@ class Signals(Running):
                 call()   # nobody is left in the context
         self.assertGreater(heard, 10)
         self.assertIs(signal.getsignal(signal.SIGALRM), late)
-        self.assertEqual(minimind._library.Caught._inside, [])
+        self.assertEqual(Caught._inside, [])
         with self.trainer(epochs=100000) as trainer, self.interrupted():
             trainer.run()
+
+    def test_an_interrupt_comes_before_other_errors(self):
+        caught = Caught()
+        with self.assertRaises(KeyboardInterrupt), caught:
+            caught.errors.append(ZeroDivisionError("own"))
+            signal.raise_signal(signal.SIGINT)
+        self.assertEqual((Caught._inside, caught.errors), ([], []))
 
     def test_one_within_a_callback_is_the_callbacks(self):
         def late(number, frame):
@@ -326,6 +341,111 @@ class OneAtATime(Running):
         self.assertEqual(len(loader.next_batch() or "four"), 4)
 
 
+    def test_saving_is_for_the_runs_own_thread(self):
+        """Two threads at one checkpoint broke the heap."""
+        began, over, refused, saved = threading.Event(), threading.Event(), [], []
+
+        def step(progress):
+            began.set()
+            if progress.step == 2:
+                trainer.save()
+                saved.append(progress.step)
+            return over.is_set()
+
+        def save():
+            began.wait()
+            for _ in range(50):
+                try:
+                    trainer.save()
+                except minimind.StateError as error:
+                    refused.append(error)
+            over.set()
+
+        with self.trainer(epochs=100000, output=self.directory / "out", on_step=step, background_save=True) as trainer:
+            thread = threading.Thread(target=save)
+            thread.start()
+            trainer.run()
+            thread.join()
+            trainer.save()
+        self.assertEqual((len(refused), saved), (50, [2]))
+
+    def test_a_loader_is_not_moved_under_a_run(self):
+        loader = minimind.Loader(minimind.Dataset(self.put_rows("rows.jsonl", ROWS)), self.tokenizer, batch=4, max_length=32)
+        other = minimind.Trainer(tiny_model(), loader, self.tokenizer, threads=1, epochs=1, output=self.directory / "other")
+        other.save()
+        refused = []
+
+        def meddle(progress):
+            for wrong in (other.run, lambda: other.resume(self.directory / "other"), lambda: loader.seek({"row": 0})):
+                try:
+                    wrong()
+                except minimind.StateError as error:
+                    refused.append(error)
+
+        with minimind.Trainer(tiny_model(), loader, self.tokenizer, threads=1, epochs=1, on_step=meddle, log_interval=1) as trainer:
+            self.assertEqual(trainer.run().step, 6)
+        self.assertEqual(len(refused), 18)
+        other.close()
+
+    def test_runs_follow_each_other_on_one_loader(self):
+        loader = minimind.Loader(minimind.Dataset(self.put_rows("rows.jsonl", ROWS)), self.tokenizer, batch=4, max_length=32)
+        steps = []
+        for epochs in (1, 2, 3):   # each goes on where the loader stands
+            with minimind.Trainer(tiny_model(), loader, self.tokenizer, threads=1, epochs=epochs) as trainer:
+                steps.append(trainer.run().step)
+        self.assertEqual(steps, [6, 6, 6])
+
+    def test_a_call_that_a_signal_ended_is_over_though_its_exception_is_kept(self):
+        class Late(Exception):
+            pass
+
+        def late(number, frame):
+            raise Late
+
+        self.collect_nothing()
+        before, kept = signal.signal(signal.SIGALRM, late), []
+        self.addCleanup(signal.signal, signal.SIGALRM, before)
+        self.addCleanup(signal.setitimer, signal.ITIMER_REAL, 0)
+        with minimind.Context(tiny_model(), max_length=64, threads=1) as context:
+            for i in range(1500):
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, 1e-6 * (1 + i % 300))
+                    context.forward([[1, 2]])
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                except Late as error:
+                    kept.append(error)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            context.forward([[1, 2]])
+        self.assertGreater(len(kept), 10)
+
+    def test_a_child_of_another_thread_hears_signals_and_is_alone(self):
+        children = []
+
+        def fork():
+            child = os.fork()
+            if child == 0:
+                try:
+                    signal.raise_signal(signal.SIGINT)
+                    os._exit(1)
+                except KeyboardInterrupt:
+                    with minimind.Context(tiny_model(), max_length=64, threads=1) as context:
+                        context.forward([[1, 2]])
+                    os._exit(0)
+            children.append(os.waitpid(child, 0)[1])
+
+        def step(progress):
+            thread = threading.Thread(target=fork)
+            thread.start()
+            thread.join()
+            return True
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)   # that there are threads
+            with self.trainer(epochs=1, on_step=step) as trainer:
+                trainer.run()
+        self.assertEqual(children, [0])
+
+
 class Closing(Running):
     """Handles that are closed while a call stands on them."""
 
@@ -369,6 +489,12 @@ class Closing(Running):
         self.assertEqual(held(), before)
         with self.assertRaises(minimind.StateError):
             context.model
+
+    def test_a_trainer_lets_go_of_its_loader(self):
+        before = held()
+        trainer = self.trainer(epochs=1)
+        trainer.close()
+        self.assertEqual(held(), before)
 
     def test_handles_in_another_thread_while_what_they_lend_is_read(self):
         model = tiny_model()

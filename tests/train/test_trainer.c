@@ -102,6 +102,8 @@ static int32_t meddle(void *user, const mm_train_progress *progress)
     ck_error_mentions("mm_trainer_resume: the trainer is running");
     ck_ok(mm_trainer_progress(trainer, &now));
     ck_assert_int_eq(now.step, progress->step);
+    ck_status(mm_trainer_save(trainer), MM_ERR_STATE);
+    ck_error_mentions("no output directory"); /* within the run it is looked at */
     return 0;
 }
 

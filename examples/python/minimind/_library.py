@@ -161,15 +161,15 @@ class Native:
     """A C handle and the function that takes it back. Calls are given this object, so that it outlives them; arrays
     that show its memory hold it too."""
 
-    __slots__ = ("_as_parameter_", "_free", "_used", "keep", "__weakref__")
+    __slots__ = ("_as_parameter_", "_free", "keep", "users", "__weakref__")
 
     def __init__(self, kind: Any, free: Callable[[Any], None], keep: Any = None) -> None:
         """Of no handle yet: a function is given a reference to `_as_parameter_`, so that no exception can come between
         a new handle and its owner."""
-        self._free = free
-        self._used: Any = None   # by whom, a weak reference
-        self.keep = keep
         self._as_parameter_ = ctypes.POINTER(kind)()
+        self._free = free
+        self.keep = keep
+        self.users: list[Any] = []   # calls that use it, or did: see Alone
 
     def __del__(self) -> None:
         if self._as_parameter_:
@@ -206,7 +206,8 @@ class Handle:
 
     def close(self) -> None:
         """Give the handle back; a second time does nothing."""
-        self._handle = None
+        with Caught():   # what a signal's handler raises within __del__ is lost
+            self._handle = None
 
     def __enter__(self) -> Any:
         self._native
@@ -223,32 +224,39 @@ class Alone:
     """`with` it a call uses handles that take one at a time, and nobody else does. Other handles, and None, may be among
     them. A function of the library does it by itself; with the pointers in them it is for a call whose result is lent."""
 
-    _looking = threading.RLock()
-
     def __init__(self, *handles: Native | Handle | None) -> None:
         natives = [one._native if isinstance(one, Handle) else one for one in handles if one is not None]
         self.natives = [one for one in natives if type(one._as_parameter_)._type_ in ALONE]
+        self.running = threading.Lock()
 
     def __enter__(self) -> None:
         try:
-            with Alone._looking:
-                for native in self.natives:
-                    user = native._used() if native._used is not None else None
-                    if user is not None and user is not self:   # one that a signal took out of its call is gone
-                        kind = type(native._as_parameter_)._type_.__name__.removeprefix("mm_")
-                        raise StateError(f"the {kind} is in use: it takes one call at a time, and none from within that call")
-                    native._used = weakref.ref(self)
+            self.running.acquire()
+            own = weakref.ref(self.running)
+            for native in self.natives:
+                native.users.append(own)
+                self._stand_in_line(native)
         except BaseException:
-            self._give_back()
+            if self.running.locked():
+                self.running.release()
             raise
 
-    def __exit__(self, *exception: object) -> None:
-        self._give_back()
+    def _stand_in_line(self, native: Native) -> None:
+        for user in tuple(native.users):   # in the order of their coming; the first that still runs has the handle
+            lock = user()
+            if lock is self.running:
+                return
+            if lock is not None and lock.locked():
+                kind = type(native._as_parameter_)._type_.__name__.removeprefix("mm_")
+                raise StateError(f"the {kind} is in use: it takes one call at a time, and none from within that call")
+            try:
+                native.users.remove(user)
+            except ValueError:   # another thread has
+                pass
 
-    def _give_back(self) -> None:
-        for native in self.natives:
-            if native._used is not None and native._used() is self:
-                native._used = None
+    @property
+    def __exit__(self) -> Callable[..., Any]:
+        return self.running.__exit__   # in C, where no signal's handler comes in between
 
 
 class Caught:
@@ -297,19 +305,20 @@ class Caught:
         Caught._inside.append(self)   # from here on nothing is raised, so that it is taken out again
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if threading.current_thread() is threading.main_thread():
-            Caught._inside.remove(self)
-            if not Caught._inside:
-                for number in _SIGNALS:   # a guard that is left does nothing
-                    handler = _signal.getsignal(number)
-                    if isinstance(handler, _Guarded):
-                        _set_handler(number, handler.handler)
-        errors, self.errors = self.errors, []
         try:
-            if errors:
-                raise errors[0] from (None if isinstance(error, CancelledError) else error)
+            if threading.current_thread() is threading.main_thread():
+                Caught._inside.remove(self)
+                if not Caught._inside:
+                    for number in _SIGNALS:   # a guard that is left does nothing
+                        handler = _signal.getsignal(number)
+                        if isinstance(handler, _Guarded):
+                            _set_handler(number, handler.handler)
+            self.errors.sort(key=lambda one: isinstance(one, Exception))   # KeyboardInterrupt before others
+            if self.errors:
+                raise self.errors[0] from (None if isinstance(error, CancelledError) else error)
         finally:
-            del errors, error, trace   # they hold this frame
+            self.errors.clear()
+            del error, trace   # they hold this frame
 
 
 class _Guarded:
@@ -327,6 +336,16 @@ class _Guarded:
             Caught._inside[-1].errors.append(error)
 
 
+def _forget_calls() -> None:
+    """In a child that was forked by another thread than the main one, whose calls are not there."""
+    if not _forks_from_main[0]:
+        Caught._inside.clear()
+
+
+_forks_from_main = [True]
+os.register_at_fork(
+    before=lambda: _forks_from_main.__setitem__(0, threading.current_thread() is threading.main_thread()),
+    after_in_child=_forget_calls)
 _SIGNALS = tuple(int(number) for number in _signal.valid_signals())
 
 
@@ -356,8 +375,8 @@ def struct(kind: Any, /, **fields: Any) -> Any:
             raise TypeError(f"{kind.__name__} has no field {name!r}; it has {', '.join(sorted(kinds))}")
         if value is None:
             continue
-        if isinstance(value, Handle):
-            made.held.append(value._native)
+        if isinstance(value, (Handle, Native)):
+            made.held.append(value._native if isinstance(value, Handle) else value)
             value = made.held[-1]._as_parameter_
         elif isinstance(value, str):
             value = text(value)

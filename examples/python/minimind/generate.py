@@ -139,7 +139,8 @@ def _stream(context: Context, ids: np.ndarray, decoder: Any, options: dict[str, 
                 tokens.put(error)
 
     thread = threading.Thread(target=draw, name="minimind-generate", daemon=True)
-    thread.start()
+    with Caught():   # a signal's handler that raises in the midst of it would leave half a thread
+        thread.start()
     try:
         while (token := tokens.get()) is not _END:
             if isinstance(token, BaseException):
@@ -149,8 +150,9 @@ def _stream(context: Context, ids: np.ndarray, decoder: Any, options: dict[str, 
         if piece := decoder.flush():
             yield piece
     finally:
-        stop.set()
-        if thread.is_alive() and options["cache"] is None:
-            context.cancel()   # the context is this stream's alone; a caller's cache keeps what was drawn so far
-        thread.join()
-        context.close()
+        with Caught():
+            stop.set()
+            if thread.is_alive() and options["cache"] is None:
+                context.cancel()   # the context is this stream's alone; a caller's cache keeps what was drawn so far
+            thread.join()
+            context.close()

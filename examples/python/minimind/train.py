@@ -56,16 +56,20 @@ class Policy:
     copy of the policy. An exception of the reward's stops the run and is raised by Trainer.run()."""
 
     def __init__(self, reward: Callable[[Answer], float], *, reference: Model | None = None, **options: Any) -> None:
-        self._caught = Caught()
-
-        def told(user: Any, answer: Any, out: Any) -> int:
-            out[0] = float(reward(_answer(answer.contents)))
-            return 0
-
         if "lambda_" in options:
             options["lambda"] = options.pop("lambda_")
-        self._struct = struct(_ffi.mm_policy_training, reference=reference,
-                              reward=self._caught.callback(_ffi.mm_reward_fn, told), **options)
+        self._reward = reward
+        self._options = {"reference": reference._native if reference is not None else None, **options}
+        self._made(Caught())   # says what is wrong with them
+
+    def _made(self, caught: Caught) -> Any:
+        """The struct for one trainer."""
+
+        def told(user: Any, answer: Any, out: Any) -> int:
+            out[0] = float(self._reward(_answer(answer.contents)))
+            return 0
+
+        return struct(_ffi.mm_policy_training, reward=caught.callback(_ffi.mm_reward_fn, told), **self._options)
 
 
 def _answer(told: Any) -> Answer:
@@ -93,8 +97,7 @@ class Trainer(Handle):
         run(). `dpo` and `distill`: the fields of mm_dpo_options and mm_distill_options. `options`: the fields of
         mm_trainer_options, such as epochs, max_steps, schedule, stage=MM_STAGE_DPO, optimizer=MM_OPTIMIZER_MUON,
         compute=MM_BF16. With an `adapter` that alone is trained."""
-        self._caught = policy._caught if policy is not None else Caught()
-        self._loaders = [one._native for one in (loader, validation) if one is not None]
+        self._caught = Caught()
 
         def step(user: Any, progress: Any) -> int:
             return 1 if on_step is not None and on_step(_progress(progress.contents)) else 0
@@ -105,7 +108,8 @@ class Trainer(Handle):
         if output is not None:
             wanted.output = path(output)
         if policy is not None:
-            wanted.stage, wanted.policy = _ffi.MM_STAGE_POLICY, ctypes.pointer(policy._struct)
+            learns = policy._made(self._caught)
+            wanted.stage, wanted.policy = _ffi.MM_STAGE_POLICY, ctypes.pointer(learns)
         if teacher_cache is not None:
             wanted.teacher_cache = path(teacher_cache)
         if dpo is not None:
@@ -113,18 +117,21 @@ class Trainer(Handle):
         if distill is not None:
             wanted.distill = ctypes.pointer(struct(_ffi.mm_distill_options, **distill))
         self._handle = create(_ffi.mm_trainer, lib.mm_trainer_create, lib.mm_trainer_free, model._native, loader._native,
-                              tokenizer._native if tokenizer is not None else None, ctypes.byref(wanted), keep=(told, policy))
+                              tokenizer._native if tokenizer is not None else None, ctypes.byref(wanted),
+                              keep=(loader._native, wanted))
 
     def run(self) -> Progress:
         """Train to the end or until stopped, then save. Calling it again goes on."""
         native = self._native
-        with Alone(native, *self._loaders), self._caught:
+        with Alone(native, native.keep[0]), self._caught:
             lib.mm_trainer_run(native._as_parameter_)
         return self.progress()
 
     def resume(self, where: str | os.PathLike[str]) -> None:
         """Go back to a checkpoint, or to the latest one of an output directory."""
-        lib.mm_trainer_resume(self._native, path(where))
+        native = self._native
+        with Alone(native, native.keep[0]):
+            lib.mm_trainer_resume(native._as_parameter_, path(where))
 
     def stop(self) -> None:
         """Let run() finish its step, save and return. From any thread."""
