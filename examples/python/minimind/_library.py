@@ -172,7 +172,7 @@ class Native:
         self.users: list[Any] = []   # calls that use it, or did: see Alone
 
     def __del__(self) -> None:
-        if self._as_parameter_:
+        if getattr(self, "_as_parameter_", None):   # unless a signal came before it had one
             self._free(self._as_parameter_)
 
     def __reduce__(self) -> Any:
