@@ -225,10 +225,10 @@ MM_API void mm_trainer_stop(mm_trainer *trainer);
 MM_API mm_status mm_trainer_progress(const mm_trainer *trainer, mm_train_progress *out);
 
 /**
- * Write a checkpoint now. Among ranks, rank 0 does so, and the others have nothing to do.
+ * Write a checkpoint now. Among ranks, rank 0 does so, and the others have nothing to do. May be called within on_step.
  *
- * @return MM_OK; MM_ERR_STATE, no output directory, or, among ranks, between two updates; MM_ERR_IO; MM_ERR_MEMORY.
- *         Since: 0.1
+ * @return MM_OK; MM_ERR_STATE, no output directory, or the trainer runs on another thread, or, among ranks, between two
+ *         updates; MM_ERR_IO; MM_ERR_MEMORY. Since: 0.1
  */
 MM_API mm_status mm_trainer_save(mm_trainer *trainer);
 
