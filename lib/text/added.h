@@ -1,5 +1,5 @@
 /* Finding added tokens in text: the leftmost, and of those that start there the longest (Aho and Corasick, "Efficient
- * string matching", 1975). Bytes are looked at twice only behind a token that might have been a longer one. */
+ * string matching", 1975). Bytes are looked at again only behind a token that might have been a longer one. */
 #ifndef MMI_TEXT_ADDED_H
 #define MMI_TEXT_ADDED_H
 

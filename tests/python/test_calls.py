@@ -19,7 +19,8 @@ import numpy as np
 
 import minimind
 from minimind import _ffi
-from minimind._library import Caught, Native, create, lib
+from minimind._caught import Caught
+from minimind._library import Native, create, lib
 from support import ROOT, Case, byte_tokenizer, no_such, tiny_config, tiny_model
 
 ROWS = [{"text": f"the cat sat on mat number {i}"} for i in range(24)]
@@ -53,11 +54,19 @@ class Running(Case):
         loader = minimind.Loader(minimind.Dataset(self.put_rows("rows.jsonl", ROWS)), self.tokenizer, batch=4, max_length=32)
         return minimind.Trainer(tiny_model(), loader, self.tokenizer, threads=1, **options)
 
-    def collect_nothing(self) -> None:
-        """So that no signal falls into what frees the garbage of other tests, where Python ignores it, and says so."""
+    def alarms(self):
+        """From now on SIGALRM's handler, which is returned, raises TimeoutError. No garbage of other tests is freed
+        meanwhile: Python ignores what is raised there, and says so."""
+        def late(number, frame):
+            raise TimeoutError("late")
+
         gc.collect()
         gc.disable()
+        before = signal.signal(signal.SIGALRM, late)
         self.addCleanup(gc.enable)
+        self.addCleanup(signal.signal, signal.SIGALRM, before)
+        self.addCleanup(signal.setitimer, signal.ITIMER_REAL, 0)
+        return late
 
 
 class Exceptions(Running):
@@ -201,17 +210,7 @@ class Signals(Running):
 
     def test_one_at_any_moment_leaves_all_as_it_was(self):
         """From a timer, at moments of which each falls on another instruction of Python or none."""
-        class Late(Exception):
-            pass
-
-        def late(number, frame):
-            raise Late
-
-        self.collect_nothing()
-        before = signal.signal(signal.SIGALRM, late)
-        self.addCleanup(signal.signal, signal.SIGALRM, before)
-        self.addCleanup(signal.setitimer, signal.ITIMER_REAL, 0)
-        heard = 0
+        late, heard = self.alarms(), 0
         with minimind.Context(tiny_model(), max_length=64, threads=1) as context:
             for call in (lambda: context.generate([[1]], max_new_tokens=1, stop_ids=[], on_token=lambda *told: None),
                          lambda: context.forward([[1, 2]])):
@@ -220,7 +219,7 @@ class Signals(Running):
                         signal.setitimer(signal.ITIMER_REAL, 1e-6 * (1 + i))
                         call()
                         signal.setitimer(signal.ITIMER_REAL, 0)
-                    except Late:
+                    except TimeoutError:
                         heard += 1
                 signal.setitimer(signal.ITIMER_REAL, 0)
                 call()   # nobody is left in the context
@@ -238,11 +237,8 @@ class Signals(Running):
         self.assertEqual((Caught._inside, caught.errors), ([], []))
 
     def test_one_within_a_callback_is_the_callbacks(self):
-        def late(number, frame):
-            raise TimeoutError("late")
-
-        before, timed_out = signal.signal(signal.SIGALRM, late), []
-        self.addCleanup(signal.signal, signal.SIGALRM, before)
+        timed_out = []
+        self.alarms()
 
         def slow(*told):
             signal.setitimer(signal.ITIMER_REAL, 0.02)
@@ -396,23 +392,15 @@ class OneAtATime(Running):
         self.assertEqual(steps, [6, 6, 6])
 
     def test_a_call_that_a_signal_ended_is_over_though_its_exception_is_kept(self):
-        class Late(Exception):
-            pass
-
-        def late(number, frame):
-            raise Late
-
-        self.collect_nothing()
-        before, kept = signal.signal(signal.SIGALRM, late), []
-        self.addCleanup(signal.signal, signal.SIGALRM, before)
-        self.addCleanup(signal.setitimer, signal.ITIMER_REAL, 0)
+        kept = []
+        self.alarms()
         with minimind.Context(tiny_model(), max_length=64, threads=1) as context:
             for i in range(1500):
                 try:
                     signal.setitimer(signal.ITIMER_REAL, 1e-6 * (1 + i % 300))
                     context.forward([[1, 2]])
                     signal.setitimer(signal.ITIMER_REAL, 0)
-                except Late as error:
+                except TimeoutError as error:
                     kept.append(error)
             signal.setitimer(signal.ITIMER_REAL, 0)
             context.forward([[1, 2]])

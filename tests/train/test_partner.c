@@ -85,44 +85,50 @@ static int32_t reward_length(void *user, const mm_answer *a, double *reward)
     return ++j->asked >= j->stops_from && j->stops_from > 0;
 }
 
-static tiny_options reward_options(const mm_comm *comm, mm_policy_training *policy, judge *j, int32_t updates)
+/* A run that learns from rewards, `updates` times from the same answers, and all that it stands on. */
+typedef struct rewarded {
+    partner partner;
+    judge judge;
+    mm_comm comm;
+    mm_policy_training policy;
+    tiny_options options;
+} rewarded;
+
+static void reward(rewarded *r, int32_t updates)
 {
     char text[2048] = "";
     for (int i = 0; i < 24; i++)
         snprintf(text + strlen(text), sizeof text - strlen(text), "{\"question\": \"%d\", \"answer\": \"%d\"}\n", i, i);
-    tiny_options o = text_options(comm, MM_ROWS_PAD);
+    *r = (rewarded){ .comm = comm_with(&r->partner), .policy = MM_POLICY_TRAINING_INIT };
+    r->options = text_options(&r->comm, MM_ROWS_PAD);
     snprintf(rows, sizeof rows, "%s", put_file(scratch_directory(), "prompts.jsonl", text, strlen(text)));
     snprintf(output, sizeof output, "%s/out", scratch_directory());
-    *policy = (mm_policy_training)MM_POLICY_TRAINING_INIT;
-    policy->reward = reward_length;
-    policy->user = j;
-    policy->group = 2;
-    policy->max_new_tokens = 4;
-    policy->updates = updates;
-    o.path = rows;
-    o.loader.kind = MM_ROW_PROMPT;
-    o.loader.template_name = "minillm";
-    o.trainer.stage = MM_STAGE_POLICY;
-    o.trainer.policy = policy;
-    o.trainer.accumulation_steps = 1;
-    o.trainer.output = output;
-    return o;
+    r->policy.reward = reward_length;
+    r->policy.user = &r->judge;
+    r->policy.group = 2;
+    r->policy.max_new_tokens = 4;
+    r->policy.updates = updates;
+    tiny_options *o = &r->options;
+    o->path = rows;
+    o->loader.kind = MM_ROW_PROMPT;
+    o->loader.template_name = "minillm";
+    o->trainer.stage = MM_STAGE_POLICY;
+    o->trainer.policy = &r->policy;
+    o->trainer.accumulation_steps = 1;
+    o->trainer.output = output;
 }
 
 START_TEST(a_run_may_end_in_the_midst_of_the_updates_from_its_answers)
 {
-    partner p = { 0 };
-    judge j = { 0 };
-    mm_policy_training policy;
-    mm_comm comm = comm_with(&p);
-    tiny_options o = reward_options(&comm, &policy, &j, 2);
+    rewarded r;
     tiny_run run;
-    o.trainer.max_steps = 3;
-    tiny_start(&run, &o);
+    reward(&r, 2);
+    r.options.trainer.max_steps = 3;
+    tiny_start(&run, &r.options);
     ck_ok(mm_trainer_run(run.trainer));
     ck_assert_int_eq(tiny_steps(&run), 3);
     tiny_end(&run);
-    tiny_start(&run, &o); /* its checkpoint is whole */
+    tiny_start(&run, &r.options); /* its checkpoint is whole */
     ck_ok(mm_trainer_resume(run.trainer, output));
     ck_assert_int_eq(tiny_steps(&run), 3);
     ck_ok(mm_trainer_run(run.trainer));
@@ -132,16 +138,14 @@ END_TEST
 
 START_TEST(a_reward_that_wants_no_more_is_asked_no_more)
 {
-    partner p = { 0 };
-    judge j = { .stops_from = 3 };
-    mm_policy_training policy;
-    mm_comm comm = comm_with(&p);
-    tiny_options o = reward_options(&comm, &policy, &j, 1);
+    rewarded r;
     tiny_run run;
-    o.trainer.accumulation_steps = 4;
-    tiny_start(&run, &o);
+    reward(&r, 1);
+    r.judge.stops_from = 3;
+    r.options.trainer.accumulation_steps = 4;
+    tiny_start(&run, &r.options);
     ck_ok(mm_trainer_run(run.trainer));
-    ck_assert_int_eq(j.asked, 3);
+    ck_assert_int_eq(r.judge.asked, 3);
     ck_assert_int_eq(tiny_steps(&run), 0); /* the last update, where all ranks can stop */
     tiny_end(&run);
 }
@@ -149,23 +153,20 @@ END_TEST
 
 START_TEST(between_updates_from_the_same_answers_saving_says_what_is_missing)
 {
-    partner p = { 0 };
-    judge j = { 0 };
-    mm_policy_training policy;
-    mm_comm comm = comm_with(&p);
-    tiny_options o = reward_options(&comm, &policy, &j, 3);
+    rewarded r;
     tiny_run run;
-    o.trainer.max_steps = 1;
-    tiny_start(&run, &o);
+    reward(&r, 3);
+    r.options.trainer.max_steps = 1;
+    tiny_start(&run, &r.options);
     ck_ok(mm_trainer_run(run.trainer)); /* that the run ends there is something else */
     tiny_end(&run);
-    const int64_t calls = p.reduced; /* of one update */
+    const int64_t calls = r.partner.reduced; /* of one update */
     ck_assert_int_gt(calls, 0);
-    p = (partner){ .fails_at = calls + 1 };
-    o.trainer.max_steps = 0;
-    tiny_start(&run, &o);
+    r.partner = (partner){ .fails_at = calls + 1 };
+    r.options.trainer.max_steps = 0;
+    tiny_start(&run, &r.options);
     ck_status(mm_trainer_run(run.trainer), MM_ERR_IO);
-    ck_assert_int_eq(p.aborted, 1);
+    ck_assert_int_eq(r.partner.aborted, 1);
     ck_status(mm_trainer_save(run.trainer), MM_ERR_STATE);
     ck_error_mentions("no rank has all answers that they learn from");
     tiny_end(&run);

@@ -8,11 +8,11 @@ import os
 import pathlib
 import threading
 import weakref
-import _signal   # `signal` makes enums of all numbers, which takes thirty times as long
 from typing import Any, Callable, Iterator, Sequence
 
 from . import _ffi
-from .errors import BY_STATUS, CancelledError, InternalError, LibraryNotFoundError, StateError
+from ._caught import Caught
+from .errors import BY_STATUS, InternalError, LibraryNotFoundError, StateError
 
 # What these declarations were made for; a library of another major version has another ABI.
 MAJOR, MINOR = 0, 1
@@ -257,103 +257,6 @@ class Alone:
     @property
     def __exit__(self) -> Callable[..., Any]:
         return self.running.__exit__   # in C, where no signal's handler comes in between
-
-
-class Caught:
-    """What callbacks raise, which can't go through C: it waits here until the call has returned.
-
-        caught = Caught()
-        options = struct(…, on_step=caught.callback(_ffi.mm_train_fn, told))
-        with caught:
-            lib.mm_trainer_run(…)     # then raises what `told` has raised
-
-    So does what the handlers of signals raise, such as KeyboardInterrupt, where it would go through C: they run where Python
-    does, and in a call that is where a callback begins or ends, outside of any `try` of it."""
-
-    _inside: list[Caught] = []   # calls of the main thread, the innermost last
-
-    def __init__(self) -> None:
-        self.errors: list[BaseException] = []
-        self.in_python = False   # within a callback, whose `try` sees to what is raised
-
-    def callback(self, kind: Any, function: Callable[..., int], failed: int = 1) -> Any:
-        """`function` for C; once anything was raised it is called no more, and C is told `failed`."""
-
-        def called(*arguments: Any) -> int:
-            if self.errors:
-                return failed
-            try:
-                self.in_python = True
-                return function(*arguments)
-            except BaseException as error:
-                self.in_python = False
-                self.errors.append(error)
-                return failed
-            finally:
-                self.in_python = False
-
-        return kind(called)
-
-    def __enter__(self) -> None:
-        self.errors.clear()
-        if threading.current_thread() is not threading.main_thread():
-            return
-        for number in _SIGNALS:
-            handler = _signal.getsignal(number)
-            if callable(handler) and not isinstance(handler, _Guarded):
-                _set_handler(number, _Guarded(handler))
-        Caught._inside.append(self)   # from here on nothing is raised, so that it is taken out again
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        try:
-            if threading.current_thread() is threading.main_thread():
-                Caught._inside.remove(self)
-                if not Caught._inside:
-                    for number in _SIGNALS:   # a guard that is left does nothing
-                        handler = _signal.getsignal(number)
-                        if isinstance(handler, _Guarded):
-                            _set_handler(number, handler.handler)
-            self.errors.sort(key=lambda one: isinstance(one, Exception))   # KeyboardInterrupt before others
-            if self.errors:
-                raise self.errors[0] from (None if isinstance(error, CancelledError) else error)
-        finally:
-            self.errors.clear()
-            del error, trace   # they hold this frame
-
-
-class _Guarded:
-    """A signal's handler whose exceptions wait for the call that they would be lost in."""
-
-    def __init__(self, handler: Callable[..., Any]) -> None:
-        self.handler = handler
-
-    def __call__(self, number: int, frame: Any) -> None:
-        try:
-            self.handler(number, frame)
-        except BaseException as error:
-            if not Caught._inside or Caught._inside[-1].in_python:
-                raise
-            Caught._inside[-1].errors.append(error)
-
-
-def _forget_calls() -> None:
-    """In a child that was forked by another thread than the main one, whose calls are not there."""
-    if not _forks_from_main[0]:
-        Caught._inside.clear()
-
-
-_forks_from_main = [True]
-os.register_at_fork(
-    before=lambda: _forks_from_main.__setitem__(0, threading.current_thread() is threading.main_thread()),
-    after_in_child=_forget_calls)
-_SIGNALS = tuple(int(number) for number in _signal.valid_signals())
-
-
-def _set_handler(number: int, handler: Callable[..., Any]) -> None:
-    try:
-        _signal.signal(number, handler)
-    except ValueError:   # not the main interpreter
-        pass
 
 
 def create(kind: Any, function: Callable[..., None], free: Callable[[Any], None], *arguments: Any,

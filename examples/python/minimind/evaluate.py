@@ -6,7 +6,8 @@ from types import SimpleNamespace
 from typing import Any, Callable
 
 from . import _ffi
-from ._library import Caught, as_dict, field_bytes, lib, struct
+from ._caught import Caught
+from ._library import as_dict, field_bytes, lib, struct
 from .context import Context
 from .data import Dataset, Loader
 from .report import Report

@@ -12,7 +12,8 @@ import numpy as np
 
 from . import _ffi
 from ._arrays import IntArray, integers, pointer
-from ._library import Alone, Caught, Handle, create, lib, path, struct
+from ._caught import Caught
+from ._library import Alone, Handle, create, lib, path, struct
 from .context import Context
 from .errors import StateError
 from .model import Model

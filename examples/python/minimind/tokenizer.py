@@ -9,7 +9,8 @@ import numpy as np
 
 from . import _ffi
 from ._arrays import IntArray, integers, pointer
-from ._library import Caught, Handle, bytes_at, create, fill, fill_bytes, lib, path, struct, text
+from ._caught import Caught
+from ._library import Handle, bytes_at, create, fill, fill_bytes, lib, path, struct, text
 
 
 class Tokenizer(Handle):

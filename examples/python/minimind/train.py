@@ -10,7 +10,8 @@ from typing import Any, Callable
 import numpy as np
 
 from . import _ffi
-from ._library import Alone, Caught, Handle, as_dict, create, field_bytes, lib, path, struct
+from ._caught import Caught
+from ._library import Alone, Handle, as_dict, create, field_bytes, lib, path, struct
 from .adapter import Adapter
 from .data import Loader
 from .model import Model
