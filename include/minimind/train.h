@@ -221,7 +221,13 @@ MM_API mm_status mm_trainer_run(mm_trainer *trainer);
 /** Let a running mm_trainer_run() finish its step, save and return. Threads: any, and signal handlers. Since: 0.1 */
 MM_API void mm_trainer_stop(mm_trainer *trainer);
 
-/** Where the run stands. @return MM_OK; MM_ERR_ARG. Since: 0.1 */
+/**
+ * Where the run stands. On the thread on which it runs, as it is; on others, as it was after the last step that was finished,
+ * all of one step. Threads: any, also while it runs; what it lends to threads other than that is overwritten when the
+ * next of them asks.
+ *
+ * @return MM_OK; MM_ERR_ARG. Since: 0.1
+ */
 MM_API mm_status mm_trainer_progress(const mm_trainer *trainer, mm_train_progress *out);
 
 /**

@@ -3,7 +3,6 @@
 #include <math.h>
 
 #include "base/files.h"
-#include "base/options.h"
 #include "base/random.h"
 #include "data/dataset.h"
 #include "data/loader.h"
@@ -158,7 +157,7 @@ static mm_status rate_of_step(const mm_trainer *t, double *rate)
 static void read_expert_load(mm_trainer *t)
 {
     for (int64_t l = 0; t->experts > 0 && l < mmi_model_arch(t->model)->L; l++)
-        mm_expert_load(t->context, l, t->expert_load + l * t->experts, (size_t)t->experts, NULL);
+        mm_expert_load(t->context, l, t->standings.now.expert_load + l * t->experts, (size_t)t->experts, NULL);
 }
 
 /* One batch; or, when the epoch has no more, the turn to the next one. */
@@ -198,62 +197,6 @@ static bool finished(const mm_trainer *t)
            (patience > 0 && t->health.worse >= patience);
 }
 
-/* Readings of the stage with their names; returns how many. */
-static int64_t name_metrics(mm_train_metric *out, const mmi_stage *stage, const double *values)
-{
-    int64_t count = 0;
-    for (; stage->metrics && stage->metrics[count]; count++)
-        out[count] = (mm_train_metric){ stage->metrics[count], values[count] };
-    return count;
-}
-
-static void describe_health(mm_trainer *t, mm_train_progress *p)
-{
-    const mmi_health *h = &t->health;
-    p->skipped_steps = h->skipped;
-    p->loss_scale = h->loss_scale;
-    p->evaluations = h->evaluations;
-    p->validation_loss = h->validation_loss;
-    p->best_loss = h->best_loss;
-    p->best_step = h->best_step;
-    p->metric_count = name_metrics(t->metrics, t->stage, t->last.metrics);
-    p->metrics = p->metric_count > 0 ? t->metrics : NULL;
-    name_metrics(t->validation_metrics, t->stage, h->validation_metrics);
-    p->validation_metrics = p->metric_count > 0 && h->evaluations > 0 ? t->validation_metrics : NULL;
-}
-
-static void describe(mm_trainer *t, mm_train_progress *p)
-{
-    p->step = t->now.step;
-    p->total_steps = t->total_steps;
-    p->epoch = t->now.epoch;
-    p->epoch_step = t->now.epoch_step;
-    p->epoch_steps = t->epoch_steps;
-    p->updates = t->now.updates;
-    p->tokens = t->now.tokens;
-    p->skipped_lines = t->now.data.skipped;
-    p->loss = t->last.loss;
-    p->learning_rate = t->last.learning_rate;
-    p->grad_norm = t->last.grad_norm;
-    p->tokens_per_s = t->tokens_per_s;
-    p->seconds_left = t->seconds_left;
-    if (t->experts > 0 && t->now.step > 0) {
-        p->expert_load = t->expert_load;
-        p->expert_layers = mmi_model_arch(t->model)->L;
-        p->experts = t->experts;
-    }
-    describe_health(t, p);
-}
-
-mm_status mm_trainer_progress(const mm_trainer *t, mm_train_progress *out)
-{
-    if (!t)
-        return mmi_fail(MM_ERR_ARG, "mm_trainer_progress: trainer is NULL");
-    mm_train_progress p = MM_TRAIN_PROGRESS_INIT;
-    describe((mm_trainer *)t, &p); /* the names it lends are the trainer's own */
-    return mmi_result_write(out, &p, sizeof p, "mm_train_progress");
-}
-
 /* Rates are measured from one report to the next. */
 static void start_measuring(mm_trainer *t)
 {
@@ -271,8 +214,8 @@ static void report(mm_trainer *t)
         t->seconds_left = (double)(t->total_steps - t->now.step) * seconds / (double)steps;
     }
     start_measuring(t);
-    mm_train_progress p = MM_TRAIN_PROGRESS_INIT;
-    describe(t, &p);
+    mmi_standings_show(t);
+    mm_train_progress p = mmi_standings_now(t);
     if (t->options.on_step && t->options.on_step(t->options.user, &p) != 0)
         mm_trainer_stop(t);
 }
@@ -312,6 +255,7 @@ static mm_status train(mm_trainer *t, double end)
     while (status == MM_OK && !finished(t) && !mmi_parallel_stops(t)) {
         int64_t before = t->now.step;
         status = micro_step(t);
+        mmi_standings_show(t);
         if (status == MM_OK && t->now.step != before)
             status = look_after(t, &due);
         if (t->options.max_seconds > 0 && t->now.step != before && mmi_now() >= end)

@@ -232,6 +232,7 @@ mm_status mmi_trainer_enter(mm_trainer *t, const char *function)
 
 void mmi_trainer_leave(mm_trainer *t)
 {
+    mmi_standings_show(t);
     atomic_store(&t->busy, 0);
 }
 
@@ -273,15 +274,6 @@ static mm_status make_optimizer(mm_trainer *t)
                                                        mm_adamw_create(t->model, &adamw, &t->optimizer);
 }
 
-static mm_status make_expert_load(mm_trainer *t)
-{
-    const mmi_arch *a = mmi_model_arch(t->model);
-    t->experts = a->moe ? a->E : 0;
-    if (t->experts > 0 && !(t->expert_load = mmi_calloc((size_t)(a->L * a->E), sizeof *t->expert_load)))
-        return mmi_fail_memory((size_t)(a->L * a->E) * sizeof *t->expert_load, "the load of experts");
-    return MM_OK;
-}
-
 static mm_status build(mm_trainer *t)
 {
     mm_context_options c = MM_CONTEXT_OPTIONS_INIT;
@@ -293,6 +285,8 @@ static mm_status build(mm_trainer *t)
     c.kernels = t->options.kernels;
     c.compute = t->options.compute;
     c.adapter = t->options.adapter;
+    const mmi_arch *a = mmi_model_arch(t->model);
+    t->experts = a->moe ? a->E : 0;
     mm_status status = copy_strings(t);
     if (status == MM_OK && t->stage->plan)
         status = t->stage->plan(t, &c);
@@ -303,7 +297,7 @@ static mm_status build(mm_trainer *t)
     if (status == MM_OK)
         status = make_optimizer(t);
     if (status == MM_OK)
-        status = make_expert_load(t);
+        status = mmi_standings_create(t);
     if (status == MM_OK)
         status = mmi_parallel_create(t);
     if (status == MM_OK)
@@ -319,6 +313,8 @@ static mm_status build(mm_trainer *t)
     if (t->options.adapter)
         t->beside = mmi_stage_hash_model(t->model);
     mmi_trainer_settle(t);
+    if (status == MM_OK)
+        mmi_standings_show(t);
     return status;
 }
 
@@ -382,7 +378,7 @@ void mm_trainer_free(mm_trainer *t)
     mm_loader_free(t->loader);
     mm_tokenizer_free(t->tokenizer);
     mm_model_free(t->model);
-    mmi_free(t->expert_load);
+    mmi_standings_free(t);
     mmi_free(t->output);
     mmi_free(t->kernels);
     mmi_free(t->teacher_cache);

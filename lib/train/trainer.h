@@ -7,6 +7,8 @@
 
 #include <minimind/train.h>
 
+#include "train/standing.h"
+
 /* A place in a run, between two micro-steps. */
 typedef struct mmi_place {
     int64_t step; /* micro-steps done */
@@ -15,8 +17,6 @@ typedef struct mmi_place {
     int64_t tokens;
     mm_loader_position data; /* where the next batch comes from */
 } mmi_place;
-
-#define MMI_METRICS_MAX 8
 
 /* What the last step was like. */
 typedef struct mmi_reading {
@@ -77,13 +77,11 @@ struct mm_trainer {
     mmi_place boundary;
     mmi_reading boundary_last;
     mmi_health boundary_health;
-    mmi_saver *saver;                         /* writes checkpoints beside training; NULL: none does */
-    mm_train_metric metrics[MMI_METRICS_MAX]; /* readings with their names, to be lent */
-    mm_train_metric validation_metrics[MMI_METRICS_MAX];
-    double *expert_load; /* [L, E] of the last micro-step; NULL: no routed experts */
-    int64_t experts;     /* E */
-    int64_t saved_step;  /* of the last checkpoint written; -1: none */
-    double reported_at;  /* seconds, of the last call of on_step */
+    mmi_saver *saver; /* writes checkpoints beside training; NULL: none does */
+    mmi_standings standings;
+    int64_t experts;    /* E of routed experts */
+    int64_t saved_step; /* of the last checkpoint written; -1: none */
+    double reported_at; /* seconds, of the last call of on_step */
     int64_t reported_step, reported_tokens;
     double tokens_per_s, seconds_left; /* as last reported */
     atomic_int stop;                   /* lock-free, so that a signal handler may set it */

@@ -299,7 +299,7 @@ END_TEST
 START_TEST(results_fit_an_older_program)
 {
     OLDER(mm_param_count, MM_PARAM_COUNT_INIT, layer_norms, mm_count_params(config, out));
-    OLDER(mm_tensor_info, MM_TENSOR_INFO_INIT, module, mm_layout_get(config, 3, out));
+    OLDER(mm_tensor_info, MM_TENSOR_INFO_INIT, layer, mm_layout_get(config, 3, out));
     OLDER(mm_config_key, MM_CONFIG_KEY_INIT, maximum, mm_config_key_get(0, out));
     mm_workload w = MM_WORKLOAD_INIT;
     w.threads = 1;

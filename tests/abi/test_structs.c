@@ -118,7 +118,7 @@ START_TEST(a_smaller_struct_keeps_the_defaults_of_what_it_lacks)
     const row *r = &rows[_i];
     room defaults, given, got;
     r->by_macro(&defaults);
-    for (size_t size = sizeof(size_t); size <= r->size; size++) {
+    for (size_t size = sizeof(size_t); size <= r->size; size += sizeof(size_t)) {
         fill(&given, 0x5A);
         given.struct_size = size;
         got = defaults;
@@ -153,7 +153,7 @@ START_TEST(a_result_fills_what_the_caller_has_room_for)
     const row *r = &rows[_i];
     room result, got;
     fill(&result, 0x5A);
-    for (size_t size = sizeof(size_t); size <= r->size + BEYOND / 2; size++) {
+    for (size_t size = sizeof(size_t); size <= r->size + BEYOND / 2; size += sizeof(size_t)) {
         fill(&got, 0xEE);
         got.struct_size = size;
         ck_ok(mmi_result_write(&got, &result, r->size, r->name));
@@ -168,7 +168,7 @@ END_TEST
 START_TEST(a_struct_that_was_not_set_up_is_refused)
 {
     const row *r = &rows[_i];
-    const size_t wrong[] = { 0, sizeof(size_t) - 1, 65537, SIZE_MAX };
+    const size_t wrong[] = { 0, sizeof(size_t) - 1, sizeof(size_t) + 1, r->size - 1, 65537, SIZE_MAX };
     room given, got;
     r->by_macro(&got);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

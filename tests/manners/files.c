@@ -83,8 +83,13 @@ static void *next(const char *name)
     if (!own)                                                                                                          \
     *(void **)&own = next(name)
 
-/* The library is compiled for large files, for which the C library has other names. */
+/* The library is compiled for large files, for which the C library may have other names; as macros they are the
+ * same. */
+#ifdef open64
+#define EITHER(define) define(, "")
+#else
 #define EITHER(define) define(, "") define(64, "64")
+#endif
 
 #define DEFINE_OPEN(suffix, text)                                                                                      \
     int open##suffix(const char *path, int flags, ...)                                                                 \
