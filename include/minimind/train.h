@@ -95,9 +95,10 @@ typedef struct mm_train_progress {
                                     lent likewise; NULL without routed experts or before the first step */
     int64_t expert_layers;  /**< 0 without it */
     int64_t experts;        /**< routed ones of a layer; 0 without it */
+    int64_t evaluated_step; /**< where the last validation was; 0 before the first */
 } mm_train_progress;
 #define MM_TRAIN_PROGRESS_INIT { sizeof(mm_train_progress), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, \
-                                 NULL, 0, 0, 0, NULL, 0, 0 }
+                                 NULL, 0, 0, 0, NULL, 0, 0, 0 }
 
 /** Set every field of `progress` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
 MM_API void mm_train_progress_init(mm_train_progress *progress, size_t struct_size);

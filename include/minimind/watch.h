@@ -17,8 +17,9 @@ extern "C" {
 #endif
 
 /**
- * Add what a step was like to a report: loss, learning_rate, grad_norm, tokens_per_s, memory (what the library holds, in bytes)
- * the stage's metrics, and of each layer with routed experts their load, up to 512 layers of 256 experts. To be called from
+ * Add what a step was like to a report: loss, learning_rate, grad_norm, tokens_per_s, memory (what the library holds, in bytes),
+ * the stage's metrics, and of each layer with routed experts their load, up to 512 layers of 256 experts; of a validation behind
+ * this step validation_loss, and the stage's metrics with "validation_" before their names. To be called from
  * mm_trainer_options.on_step.
  *
  * @return MM_OK; MM_ERR_ARG; MM_ERR_MEMORY; MM_ERR_IO: the report is as it was. Since: 0.1

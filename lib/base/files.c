@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -97,6 +98,25 @@ mm_status mmi_remove_tree(const char *path)
     if (nftw(path, remove_entry, 8, FTW_DEPTH | FTW_PHYS) != 0)
         return mmi_fail_errno(path, "remove");
     return MM_OK;
+}
+
+int mmi_lock_directory(const char *path)
+{
+    int lock = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    while (lock >= 0 && flock(lock, LOCK_EX) != 0)
+        if (errno != EINTR) {
+            close(lock);
+            return -1;
+        }
+    return lock;
+}
+
+void mmi_unlock_directory(int lock)
+{
+    if (lock < 0)
+        return;
+    flock(lock, LOCK_UN); /* a child that was forked meanwhile has it open for longer */
+    close(lock);
 }
 
 /* open() that a signal does not end. */

@@ -25,6 +25,11 @@ mm_status mmi_make_directory(const char *path);
 /* Remove a directory and all in it; one that is missing is fine. */
 mm_status mmi_remove_tree(const char *path);
 
+/* One at a time of all who lock a directory, in this process and others, the rest wait. -1 where the file system has no
+ * locks: then without. mmi_unlock_directory() it. */
+int mmi_lock_directory(const char *path);
+void mmi_unlock_directory(int lock);
+
 /* A regular file for reading, and what it looks like now; close() the descriptor. */
 mm_status mmi_open_file(const char *path, int *fd, struct stat *seen);
 

@@ -57,9 +57,10 @@ static void label_tick(char out[24], double value, double step, double high)
         snprintf(out, 24, "0");
         return;
     }
+    int digits = (int)fmin(9, fmax(3, floor(log10(fabs(value))) - floor(log10(step)) + 1)); /* so many show a step */
     if (high < 1e-3 || fabs(value) < 1e-4) { /* 5e-5 reads better than zeros */
         char text[32];
-        snprintf(text, sizeof text, "%.3g", value);
+        snprintf(text, sizeof text, "%.*g", digits, value);
         point(text);
         char *zero = strstr(text, "e-0");
         if (zero)
@@ -68,7 +69,7 @@ static void label_tick(char out[24], double value, double step, double high)
         return;
     }
     if (high >= 1e15) {
-        snprintf(out, 24, "%.3g", value);
+        snprintf(out, 24, "%.*g", digits, value);
         point(out);
         return;
     }
@@ -83,7 +84,7 @@ static void label_tick(char out[24], double value, double step, double high)
             unit = units[i].unit;
             break;
         }
-    int decimals = step >= 1 ? 0 : (int)fmin(6, ceil(-log10(step) - 1e-9));
+    int decimals = step >= 1 ? 0 : (int)fmin(9, ceil(-log10(step) - 1e-9));
     char text[32];
     snprintf(text, sizeof text, "%.*f", decimals, value);
     point(text);
@@ -101,8 +102,8 @@ static void add_tick(mmi_axis *a, double value, double step)
 void mmi_axis_linear(mmi_axis *a, double low, double high, int target)
 {
     *a = (mmi_axis){ 0 };
-    low = fmax(low, -LARGEST);
-    high = fmin(high, LARGEST);
+    low = fmin(fmax(low, -LARGEST), LARGEST);
+    high = fmax(fmin(high, LARGEST), -LARGEST);
     if (low >= 0 && low < 0.15 * high)
         low = 0; /* what is near nothing is shown with its distance to nothing */
     double around = fmax(fabs(low), fabs(high));
@@ -124,7 +125,7 @@ void mmi_axis_linear(mmi_axis *a, double low, double high, int target)
 void mmi_axis_log(mmi_axis *a, double low, double high)
 {
     static const double few[] = { 1 }, some[] = { 1, 2, 5 }, many[] = { 1, 1.5, 2, 3, 4, 5, 6, 8 };
-    low = fmax(low, SMALLEST);
+    low = fmin(fmax(low, SMALLEST), LARGEST);
     high = fmin(fmax(high, low), LARGEST);
     double decades = log10(high) - log10(low);
     const double *at = decades > 4 ? few : decades > 1.2 ? some : many;

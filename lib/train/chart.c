@@ -247,8 +247,8 @@ static void draw_line(const canvas *c, const mmi_series *s, size_t reach)
         if (reach > 0 && isfinite(value))
             value = smoothed(s, i, reach);
         if (isfinite(value))
-            mmi_html_put(c->page, "%s%d %d", broken ? "M" : "L", at_x(c, mmi_bucket_step(&s->buckets[i])),
-                         at_y(c, value));
+            mmi_html_put(c->page, "%s%d %d%s", broken ? "M" : "L", at_x(c, mmi_bucket_step(&s->buckets[i])),
+                         at_y(c, value), broken ? "h0" : ""); /* a value between two gaps is a dot */
         broken = !isfinite(value);
     }
 }
@@ -352,7 +352,7 @@ static void draw_legend(mmi_writer *page, const mmi_chart *chart)
             mmi_html_string(page, chart->lines[i].name);
         mmi_html_put(page, " <output>");
         if (isfinite(chart->lines[i].series->last))
-            mmi_html_number(page, chart->lines[i].series->last / chart->scale, 4);
+            mmi_html_reading(page, chart->lines[i].series->last / chart->scale);
         else
             mmi_html_put(page, "not finite");
         mmi_html_put(page, "</output></span>");
@@ -373,13 +373,13 @@ void mmi_chart_draw(mmi_writer *page, const mmi_chart *chart, size_t number, con
     mmi_axis linear, log_axis = { 0 };
     make_axes(&linear, &log_axis, chart);
     mmi_html_put(page, "<figure class=\"chart%s\">\n", chart->wide ? " wide" : "");
+    mmi_html_put(page, "<figcaption><h3>");
+    mmi_html_string(page, chart->title);
+    mmi_html_put(page, "</h3><small>%s</small></figcaption>\n", chart->unit);
     if (log_axis.log)
         mmi_html_put(page,
                      "<input type=\"checkbox\" class=\"switch\" id=\"log%zu\"><label for=\"log%zu\">log</label>\n",
                      number, number);
-    mmi_html_put(page, "<figcaption><h3>");
-    mmi_html_string(page, chart->title);
-    mmi_html_put(page, "</h3><small>%s</small></figcaption>\n", chart->unit);
     draw_legend(page, chart);
     mmi_html_put(page, "<div class=\"plot\">\n");
     draw_scale(page, chart, "lin", steps, &linear);

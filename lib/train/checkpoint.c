@@ -273,9 +273,11 @@ mm_status mmi_checkpoint_write(mmi_checkpoint *c, const mm_trainer *t)
     mm_status status = make_paths(&p, t->output, c->step);
     if (status != MM_OK)
         return status;
+    int lock = mmi_lock_directory(t->output); /* another trainer's would be mixed with it */
     status = write_all(c, t, &p);
     if (status == MM_OK)
         prune(&p, t->output, c->step, t->options.keep_last);
+    mmi_unlock_directory(lock);
     free_paths(&p);
     return status;
 }

@@ -145,7 +145,7 @@ static mm_status open_new(mmi_events *e, const char *directory, double time)
     for (int n = 0;; n++) {
         snprintf(name, sizeof name, "events.out.tfevents.%010lld.%s.%ld.%d", (long long)time, host, (long)getpid(), n);
         path = mmi_path_join(directory, name);
-        if (!path || !mmi_file_exists(path))
+        if (!path || access(path, F_OK) != 0) /* what can't be looked at can't be opened either, and says why */
             break;
         mmi_free(path);
     }

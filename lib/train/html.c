@@ -1,5 +1,6 @@
 #include "train/html.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -71,4 +72,10 @@ void mmi_html_number(mmi_writer *page, double value, int digits)
     char text[32];
     mmi_number(text, value, digits);
     mmi_writer_put(page, text, strlen(text));
+}
+
+void mmi_html_reading(mmi_writer *page, double value)
+{
+    bool large = fabs(value) >= 1000;
+    mmi_html_number(page, large ? round(value) : value, large ? 15 : 4);
 }

@@ -17,5 +17,7 @@ void mmi_html_json_string(mmi_writer *page, const char *text);
 
 /* A number with `digits` significant ones; null if it is not finite. */
 void mmi_html_number(mmi_writer *page, double value, int digits);
+/* … as it is read best: from a thousand on whole, below with four digits. */
+void mmi_html_reading(mmi_writer *page, double value);
 
 #endif

@@ -44,6 +44,16 @@ static mm_status take_rows(mmi_tracks *tracks, const mmi_source *source, mmi_wri
     return status;
 }
 
+/* Does the file end where a line does? Then the copy, which ends every line, is the same or shorter. */
+static mm_status ends_whole(bool *whole, const mmi_source *source, const char *path)
+{
+    char last = '\n';
+    size_t size = (size_t)source->index.bytes;
+    mm_status status = size > 0 ? mmi_read_at(source->fd, &last, 1, size - 1, path) : MM_OK;
+    *whole = last == '\n';
+    return status;
+}
+
 static mm_status read_back(mmi_tracks *tracks, const char *path, int64_t last_step)
 {
     mmi_source_plan plan = {
@@ -51,12 +61,15 @@ static mm_status read_back(mmi_tracks *tracks, const char *path, int64_t last_st
     };
     mmi_source source = { 0 };
     mmi_writer copy = { 0 };
+    bool whole = false;
     mm_status status = mmi_source_open(&source, &plan);
     if (status == MM_OK)
         status = mmi_writer_open(&copy, path);
     if (status == MM_OK)
         status = take_rows(tracks, &source, &copy, last_step);
-    if (status == MM_OK && copy.written != (uint64_t)source.index.bytes)
+    if (status == MM_OK)
+        status = ends_whole(&whole, &source, path);
+    if (status == MM_OK && (!whole || copy.written != (uint64_t)source.index.bytes))
         status = mmi_writer_commit(&copy);
     mmi_writer_abandon(&copy);
     mmi_source_close(&source);

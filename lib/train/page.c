@@ -72,10 +72,10 @@ static void put_progress(mmi_writer *page, const mm_report *r)
     mmi_html_put(page, "</p>\n");
 }
 
-static void put_tile(mmi_writer *page, const char *name, double value, int digits, const char *note)
+static void put_tile(mmi_writer *page, const char *name, double value, const char *note)
 {
     mmi_html_put(page, "<div><dt>%s</dt><dd>", name);
-    mmi_html_number(page, value, digits);
+    mmi_html_reading(page, value);
     mmi_html_put(page, "<small>%s</small></dd></div>\n", note);
 }
 
@@ -96,8 +96,7 @@ static void put_tiles(mmi_writer *page, const mm_report *r)
             mmi_count(step, s->lowest_step);
             snprintf(note, sizeof note, " best %s at step %s", lowest, step);
         }
-        double shown = fabs(s->last) >= 1000 ? round(s->last) : s->last;
-        put_tile(page, title, shown, fabs(shown) >= 1000 ? 15 : 4, note);
+        put_tile(page, title, s->last, note);
     }
     mmi_html_put(page, "</dl>\n");
 }

@@ -38,6 +38,8 @@
     return logarithmic ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low);
   };
 
+  const reading = (value) => String(Math.abs(value) >= 1000 ? Math.round(value) : Number(value.toPrecision(4)));
+
   const show = (step) => {
     for (const view of views) {
       view.guide.hidden = view.at.hidden = false;
@@ -47,7 +49,7 @@
         const spot = view.spots[k], point = line.x.length ? nearest(line.x, step) : -1;
         const value = point < 0 ? null : line.y[point];
         spot.hidden = value === null;
-        if (view.outputs[k]) view.outputs[k].textContent = value === null ? "–" : String(Number(value.toPrecision(4)));
+        if (view.outputs[k]) view.outputs[k].textContent = value === null ? "–" : reading(value);
         if (value === null) return;
         spot.style.left = 100 * line.x[point] / last + "%";
         spot.style.top = 100 * (1 - height(view, value)) + "%";

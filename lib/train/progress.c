@@ -34,12 +34,29 @@ typedef struct loads {
 
 #define NAME_SIZE ((int64_t)48)
 
+/* A validation is told by the step that it followed, as "validation_loss" and "validation_accuracy"; later ones know of
+ * it too. mmi_free() the names, also after a failure. */
+static mm_status add_validation(values *v, char **names, const mm_train_progress *p)
+{
+    if (p->evaluations == 0 || p->evaluated_step != p->step)
+        return MM_OK;
+    int64_t count = !p->validation_metrics ? 0 : p->metric_count < VALUES_MAX ? p->metric_count : VALUES_MAX;
+    if (count > 0 && !(*names = mmi_alloc((size_t)count, NAME_SIZE)))
+        return mmi_fail_memory((size_t)(count * NAME_SIZE), "a line of the report");
+    add(v, "validation_loss", p->validation_loss);
+    for (int64_t i = 0; i < count; i++) {
+        char *name = *names + i * NAME_SIZE;
+        snprintf(name, NAME_SIZE, "validation_%s", p->validation_metrics[i].name);
+        add(v, name, p->validation_metrics[i].value);
+    }
+    return MM_OK;
+}
+
 static mm_status name_loads(loads *l, const mm_train_progress *p)
 {
     bool fits =
         p->expert_layers > 0 && p->expert_layers <= LAYERS_MAX && p->experts > 0 && p->experts <= MMI_VECTOR_SIZE;
     int64_t layers = p->expert_load && fits ? p->expert_layers : 0;
-    *l = (loads){ .text = NULL };
     if (layers == 0)
         return MM_OK;
     l->text = mmi_alloc((size_t)layers, NAME_SIZE);
@@ -78,11 +95,15 @@ mm_status mm_report_progress(mm_report *report, const mm_train_progress *progres
     add(&v, "memory", (double)memory.current);
     for (int64_t i = 0; i < p.metric_count; i++)
         add(&v, p.metrics[i].name, p.metrics[i].value);
-    loads l;
-    status = name_loads(&l, &p);
+    loads l = { .text = NULL };
+    char *validation = NULL;
+    status = add_validation(&v, &validation, &p);
+    if (status == MM_OK)
+        status = name_loads(&l, &p);
     if (status == MM_OK)
         status = mmi_report_values("mm_report_progress", report, p.step, v.names, v.values, v.count, &l.vectors);
     mmi_free(l.names);
     mmi_free(l.text);
+    mmi_free(validation);
     return status;
 }

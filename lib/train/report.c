@@ -56,6 +56,18 @@ static mm_status open_files(mm_report *r)
     return status;
 }
 
+/* A path as a title: it need not be UTF-8, the page must be. */
+static char *title_of(const char *path)
+{
+    size_t length = strlen(path), size = mmi_utf8_repair(NULL, NULL, path, length);
+    char *text = mmi_alloc(size + 1, 1);
+    if (!text)
+        return NULL;
+    mmi_utf8_repair(text, NULL, path, length);
+    text[size] = '\0';
+    return text;
+}
+
 mm_status mm_report_create(const char *directory, const mm_report_options *options, mm_report **out)
 {
     if (!directory || !out)
@@ -72,7 +84,7 @@ mm_status mm_report_create(const char *directory, const mm_report_options *optio
     r->options = o;
     r->options.title = NULL;
     r->directory = mmi_strdup(directory);
-    r->title = mmi_strdup(o.title ? o.title : directory);
+    r->title = o.title ? mmi_strdup(o.title) : title_of(directory);
     status = r->directory && r->title ? open_files(r) : mmi_fail_memory(0, "a report");
     if (status != MM_OK) {
         mm_report_free(r);

@@ -93,6 +93,7 @@ static void describe(mm_trainer *t)
         .best_loss = h->best_loss,
         .best_step = h->best_step,
         .loss_scale = h->loss_scale,
+        .evaluated_step = h->evaluated_step,
     };
     name_metrics(s->validation_metrics, t->stage, h->validation_metrics);
     if (t->experts > 0 && t->now.step > 0) {

@@ -13,6 +13,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/thread.h"
 #include "data/hash.h"
 #include "tiny.h"
 
@@ -169,6 +170,32 @@ START_TEST(a_step_may_be_saved_again)
     tiny_check_same(&again, &run);
     tiny_end(&run);
     tiny_end(&again);
+}
+END_TEST
+
+static void save(void *trainer)
+{
+    ck_ok(mm_trainer_save(trainer));
+}
+
+START_TEST(one_trainer_at_a_time_writes_in_a_directory)
+{
+    tiny_run run;
+    tiny_options o = tiny_defaults(rows);
+    o.trainer.output = output;
+    tiny_start(&run, &o);
+    int lock = mmi_lock_directory(output); /* as if another process were writing there */
+    ck_assert_int_ge(lock, 0);
+    mmi_thread *thread = NULL;
+    ck_ok(mmi_thread_start(&thread, save, run.trainer));
+    nanosleep(&(struct timespec){ .tv_nsec = 50 * 1000 * 1000 }, NULL);
+    ck_assert(!there("latest") && !there("step-0.tmp"));
+    mmi_unlock_directory(lock);
+    mmi_thread_join(thread);
+    check_latest("step-0");
+    ck_assert_int_eq(mmi_lock_directory(in_output("latest")), -1); /* no directory */
+    mmi_unlock_directory(-1);
+    tiny_end(&run);
 }
 END_TEST
 
@@ -628,6 +655,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, older_checkpoints_go_when_the_new_one_is_whole);
     tcase_add_test(tc, all_checkpoints_stay_when_none_may_go);
     tcase_add_test(tc, a_step_may_be_saved_again);
+    tcase_add_test(tc, one_trainer_at_a_time_writes_in_a_directory);
     tcase_add_test(tc, a_save_interrupted_between_its_renames_is_found);
     tcase_add_test(tc, without_a_checkpoint_resuming_says_so);
     tcase_add_test(tc, a_damaged_checkpoint_is_refused_and_changes_nothing);

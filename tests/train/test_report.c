@@ -1,5 +1,6 @@
 /* A report: what is told comes back from its files, whatever interrupts it. */
 #define _XOPEN_SOURCE 700
+#include <limits.h>
 #include <locale.h>
 #include <math.h>
 #include <signal.h>
@@ -14,6 +15,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "support.h"
+#include "text/utf8.h"
 #include "train/axis.h"
 #include "train/report.h"
 
@@ -173,12 +175,24 @@ START_TEST(a_torn_last_line_is_dropped)
     ck_ok(mm_report_scalar(report, 3, "loss", 1));
     mm_report_free(report);
     ck_assert_int_eq(lines(), 1);
-    /* only its end of line is missing: nothing is lost */
-    put(metrics, "{\"step\":1,\"time\":5,\"loss\":2}");
-    report = open_from(INT64_MAX);
-    ck_ok(mm_report_scalar(report, 2, "loss", 1));
-    mm_report_free(report);
-    ck_assert_int_eq(lines(), 2);
+}
+END_TEST
+
+START_TEST(a_last_line_without_its_end_gets_one)
+{
+    /* in the second one, a blank line that goes is as long as the end that comes */
+    static const char *const endless[] = { "", "{\"step\":0,\"time\":5,\"loss\":3}\n\n" };
+    for (int i = 0; i < 2; i++) {
+        char text[200];
+        ck_ok(mmi_make_directory(directory));
+        snprintf(text, sizeof text, "%s{\"step\":1,\"time\":5,\"loss\":2}", endless[i]);
+        put(metrics, text);
+        mm_report *report = open_from(INT64_MAX);
+        ck_ok(mm_report_scalar(report, 2, "loss", 1));
+        mm_report_free(report);
+        ck_assert_int_eq(lines(), 2 + i);
+        ck_assert_int_eq(step_of(i + 1), 2);
+    }
 }
 END_TEST
 
@@ -411,6 +425,41 @@ START_TEST(an_empty_report_and_one_without_a_finite_value_have_a_page)
 }
 END_TEST
 
+START_TEST(a_value_between_gaps_is_a_dot_and_a_path_as_a_title_is_text)
+{
+    mm_report *report = NULL;
+    snprintf(directory, sizeof directory, "%s/a\xFF", scratch_directory());
+    snprintf(page, sizeof page, "%s/report.html", directory);
+    ck_ok(mm_report_create(directory, NULL, &report));
+    for (int i = 0; i < 60; i++)
+        ck_ok(mm_report_scalar(report, i, "loss", i % 3 == 1 ? i : NAN));
+    ck_ok(mm_report_flush(report));
+    mm_report_free(report);
+    char *html = contents(page);
+    ck_assert_uint_eq(mmi_utf8_valid(html, strlen(html)), strlen(html));
+    int dots = 0;
+    for (const char *at = strstr(html, "<path class=\"line"); at && *at != '>'; at++)
+        dots += strncmp(at, "h0", 2) == 0;
+    ck_assert_int_eq(dots, 20);
+    mmi_free(html);
+}
+END_TEST
+
+START_TEST(a_reading_of_thousands_is_whole)
+{
+    mm_report *report = open_from(-1);
+    ck_ok(mm_report_scalar(report, 1, "tokens_per_s", 65536.4));
+    ck_ok(mm_report_scalar(report, 1, "other", 0.123456));
+    ck_ok(mm_report_flush(report));
+    mm_report_free(report);
+    char *html = contents(page);
+    ck_assert_ptr_nonnull(strstr(html, "<dd>65536<"));
+    ck_assert_ptr_nonnull(strstr(html, "<output>65536<"));
+    ck_assert_ptr_nonnull(strstr(html, "<output>0.1235<"));
+    mmi_free(html);
+}
+END_TEST
+
 START_TEST(extreme_values_can_be_drawn)
 {
     mm_report *report = open_from(-1);
@@ -446,6 +495,9 @@ START_TEST(axes_have_round_numbers)
         { 3, 3, "2.85 2.90 2.95 3.00 3.05 3.10 3.15" },
         { 0, 0, "-1.0 -0.8 -0.6 -0.4 -0.2 0 0.2 0.4 0.6 0.8 1.0" },
         { 0, 3e9, "0 500M 1000M 1500M 2000M 2500M 3000M" },
+        { 1e-4, 1.002e-4, "0.0001 0.00010002 0.00010004 0.00010006 0.00010008 0.0001001 0.00010012 0.00010014 0.00010016 0.00010018 0.0001002" },
+        { 0.69314718, 0.69314724, "0.69314718 0.69314719 0.69314720 0.69314721 0.69314722 0.69314723 0.69314724" },
+        { 1e305, 1e306, "9.4e+299 9.6e+299 9.8e+299 1e+300 1.02e+300 1.04e+300 1.06e+300" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         mmi_axis a;
@@ -454,7 +506,7 @@ START_TEST(axes_have_round_numbers)
         for (int k = 0; k < a.ticks; k++)
             snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", k ? " " : "", a.label[k]);
         ck_assert_str_eq(all, cases[i].labels);
-        ck_assert(a.low <= cases[i].low && a.high >= cases[i].high);
+        ck_assert(a.low <= cases[i].low && a.high >= fmin(cases[i].high, 1e300));
         ck_assert(mmi_axis_place(&a, a.low) == 0 && mmi_axis_place(&a, a.high) == MMI_AXIS_LENGTH);
     }
     mmi_axis a;
@@ -489,10 +541,12 @@ END_TEST
 START_TEST(a_step_of_training_becomes_values)
 {
     mm_report *report = open_from(-1);
-    const mm_train_metric stage[] = { { "kl", 0.25 } };
+    const mm_train_metric stage[] = { { "kl", 0.25 } }, measured[] = { { "kl", 0.5 } };
     mm_train_progress p = MM_TRAIN_PROGRESS_INIT;
     p.step = 5;
     p.loss = 3.5;
+    p.evaluations = 1; /* behind step 4 */
+    p.evaluated_step = 4;
     p.learning_rate = 1e-3;
     ck_ok(mm_report_progress(report, &p)); /* before the first update */
     p.step = 6;
@@ -501,8 +555,12 @@ START_TEST(a_step_of_training_becomes_values)
     p.tokens_per_s = 1000;
     p.metrics = stage;
     p.metric_count = 1;
+    p.evaluated_step = 6;
+    p.validation_loss = 3.25;
+    p.validation_metrics = measured;
     ck_ok(mm_report_progress(report, &p));
     mmi_json *value = line(0);
+    ck_assert_ptr_null(mmi_json_get(value, "validation_loss"));
     ck_assert(mmi_json_number(mmi_json_get(value, "loss"), 0) == 3.5);
     ck_assert_ptr_null(mmi_json_get(value, "grad_norm"));
     ck_assert(mmi_json_number(mmi_json_get(value, "memory"), 0) > 0);
@@ -512,6 +570,8 @@ START_TEST(a_step_of_training_becomes_values)
     ck_assert(mmi_json_number(mmi_json_get(value, "grad_norm"), 0) == 0.75);
     ck_assert(mmi_json_number(mmi_json_get(value, "tokens_per_s"), 0) == 1000);
     ck_assert(mmi_json_number(mmi_json_get(value, "kl"), 0) == 0.25);
+    ck_assert(mmi_json_number(mmi_json_get(value, "validation_loss"), 0) == 3.25);
+    ck_assert(mmi_json_number(mmi_json_get(value, "validation_kl"), 0) == 0.5);
     mmi_json_free(value);
     ck_status(mm_report_progress(NULL, &p), MM_ERR_ARG);
     ck_status(mm_report_progress(report, NULL), MM_ERR_ARG);
@@ -587,6 +647,14 @@ START_TEST(a_directory_that_cant_be_is_a_status)
     ck_error_mentions("metrics.jsonl");
     ck_assert_ptr_null(report);
     ck_assert_int_eq(rmdir(metrics), 0);
+    /* the file of events has a longer name than the others: where that one can't be, there is none to look for */
+    char deep[PATH_MAX];
+    int length = snprintf(deep, sizeof deep, "%s", scratch_directory());
+    for (; length < PATH_MAX - 36; length++)
+        deep[length] = length % 200 == 0 ? '/' : 'd';
+    deep[length] = '\0';
+    ck_status(mm_report_create(deep, NULL, &report), MM_ERR_IO);
+    ck_assert_ptr_null(report);
     report = open_from(-1);
     ck_ok(mmi_make_directory(page));
     ck_status(mm_report_flush(report), MM_ERR_IO);
@@ -730,6 +798,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, what_was_told_is_in_metrics_jsonl_line_by_line);
     tcase_add_test(tc, a_report_goes_on_from_the_step_of_its_checkpoint);
     tcase_add_test(tc, a_torn_last_line_is_dropped);
+    tcase_add_test(tc, a_last_line_without_its_end_gets_one);
     tcase_add_test(tc, a_file_of_blank_lines_is_an_empty_report);
     tcase_add_test(tc, a_damaged_line_is_named_and_the_file_is_left_alone);
     tcase_add_test(tc, a_resumed_report_draws_the_same_curves_as_one_that_never_stopped);
@@ -738,6 +807,8 @@ static Suite *make_suite(void)
     tcase_add_test(tc, a_long_text_is_cut_on_the_page_between_characters);
     tcase_add_test(tc, no_text_breaks_out_of_the_page);
     tcase_add_test(tc, an_empty_report_and_one_without_a_finite_value_have_a_page);
+    tcase_add_test(tc, a_value_between_gaps_is_a_dot_and_a_path_as_a_title_is_text);
+    tcase_add_test(tc, a_reading_of_thousands_is_whole);
     tcase_add_test(tc, extreme_values_can_be_drawn);
     tcase_add_test(tc, axes_have_round_numbers);
     tcase_add_test(tc, numbers_are_spelled_the_same_under_any_locale);

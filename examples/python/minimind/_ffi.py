@@ -926,6 +926,7 @@ class mm_train_progress(Structure):
         ("expert_load", POINTER(c_double)),
         ("expert_layers", c_int64),
         ("experts", c_int64),
+        ("evaluated_step", c_int64),
     ]
 
 
