@@ -8,11 +8,17 @@
  *     minimind::context context(model, options);
  *
  * It is thin: options and results are the C structs, set up by minimind::make<mm_…>(), and get() of a handle is the C
- * handle for what has no member here. Handles are moved, never copied; they may go in any order. Whatever fails throws
- * minimind::error with the library's message. Callbacks may throw: the exception comes out of the call that made it.
+ * handle for what has no member here; constructors of C handles take them over. Handles are moved, never copied; they may go
+ * in any order. Whatever fails throws minimind::error with the library's message, or std::bad_alloc. A std::function given as a
+ * callback may throw: its exception, the first if there are more, comes out of the call that made it, whatever else failed
+ * there. A C function pointer in options must not throw.
  */
 #ifndef MINIMIND_HPP
 #define MINIMIND_HPP
+
+#if !(defined(_MSVC_LANG) ? _MSVC_LANG >= 201703L : __cplusplus >= 201703L)
+#error "minimind.hpp needs C++17"
+#endif
 
 #include <minimind.h>
 
@@ -20,6 +26,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -31,7 +38,7 @@
 namespace minimind {
 
 /** What the library refused or could not finish; what() is its message. */
-class error : public std::runtime_error {
+class MM_API error : public std::runtime_error {
 public:
     error(mm_status status, const char *message) : std::runtime_error(message), status_(status) {}
 
@@ -75,6 +82,51 @@ template <typename Container, typename Function> Container filled(Function funct
         check(function(out.data(), needed, &needed));
     return out;
 }
+
+/* A size as C takes it. */
+inline std::int32_t count(std::size_t size)
+{
+    if (size > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()))
+        throw error(MM_ERR_ARG, "more than 2147483647 elements");
+    return static_cast<std::int32_t>(size);
+}
+
+/* C wants a pointer for empty text, too. */
+inline const char *begin_of(std::string_view text) noexcept { return text.data() ? text.data() : ""; }
+
+/* Text as C takes it; a NUL would end it early. */
+inline const char *c_string(const std::string &text)
+{
+    if (text.find('\0') != std::string::npos)
+        throw error(MM_ERR_ARG, "a string with a NUL in it");
+    return text.c_str();
+}
+
+/* What callbacks throw, which must not pass through C: the first waits here until the call has returned, and none is called
+   after it. */
+struct caught {
+    std::exception_ptr raised = nullptr;
+
+    template <typename Callback> std::int32_t operator()(Callback callback) noexcept
+    {
+        if (raised)
+            return 1;
+        try {
+            return callback();
+        } catch (...) {
+            raised = std::current_exception();
+            return 1;
+        }
+    }
+
+    /* How the call ended; what was raised says more than what C made of it. */
+    void check(mm_status status)
+    {
+        if (raised)
+            std::rethrow_exception(std::exchange(raised, nullptr));
+        minimind::check(status);
+    }
+};
 
 template <typename T> struct initialiser;
 
@@ -154,10 +206,19 @@ public:
     explicit config(mm_config *taken) : handle_(taken) {}
 
     /** From a config.json or a directory that holds one. */
-    static config load(const std::string &path) { return config(detail::made<mm_config>(mm_config_load, path.c_str())); }
+    static config load(const std::string &path)
+    {
+        return config(detail::made<mm_config>(mm_config_load, detail::c_string(path)));
+    }
+
+    /** From the text of a config.json. */
+    static config parse(std::string_view json)
+    {
+        return config(detail::made<mm_config>(mm_config_load_memory, detail::begin_of(json), json.size()));
+    }
 
     config copy() const { return config(detail::made<mm_config>(mm_config_copy, get())); }
-    void save(const std::string &path) const { check(mm_config_save(get(), path.c_str())); }
+    void save(const std::string &path) const { check(mm_config_save(get(), detail::c_string(path))); }
     void validate() const { check(mm_config_validate(get())); }
 
     /** Set a field; the type of `value` chooses the function. */
@@ -166,11 +227,18 @@ public:
         if constexpr (std::is_same_v<T, bool>)
             check(mm_config_set_bool(get(), key, value));
         else if constexpr (std::is_integral_v<T>)
-            check(mm_config_set_int(get(), key, static_cast<std::int64_t>(value)));
+            check(mm_config_set_int(get(), key, whole(value)));
         else if constexpr (std::is_floating_point_v<T>)
             check(mm_config_set_float(get(), key, static_cast<double>(value)));
         else
-            check(mm_config_set_string(get(), key, std::string(value).c_str()));
+            check(mm_config_set_string(get(), key, detail::c_string(std::string(value))));
+        return *this;
+    }
+
+    /** As if the field had never been set. */
+    config &unset(const char *key)
+    {
+        check(mm_config_unset(get(), key));
         return *this;
     }
 
@@ -197,6 +265,13 @@ public:
     mm_config *get() const noexcept { return handle_.get(); }
 
 private:
+    template <typename T> static std::int64_t whole(T value)
+    {
+        if (value > T() && static_cast<std::int64_t>(value) < 0) /* an unsigned one that has no room */
+            throw error(MM_ERR_ARG, "a number beyond 9223372036854775807");
+        return static_cast<std::int64_t>(value);
+    }
+
     template <typename T, typename Function> T read(Function function, const char *key) const
     {
         T value = 0;
@@ -216,16 +291,18 @@ public:
     /** From a Hugging Face directory. */
     static model load(const std::string &directory, const mm_load_options *options = nullptr)
     {
-        return model(detail::made<mm_model>(mm_model_load, directory.c_str(), options));
+        return model(detail::made<mm_model>(mm_model_load, detail::c_string(directory), options));
     }
 
     model copy() const { return model(detail::made<mm_model>(mm_model_copy, get())); }
     model cast(std::int32_t dtype) const { return model(detail::made<mm_model>(mm_model_cast, get(), dtype)); }
-    void save(const std::string &directory) const { check(mm_model_save(get(), directory.c_str())); }
+    model quantize(std::int32_t dtype) const { return model(detail::made<mm_model>(mm_model_quantize, get(), dtype)); }
+    void save(const std::string &directory) const { check(mm_model_save(get(), detail::c_string(directory))); }
     std::int64_t tensor_count() const { return mm_model_tensor_count(get()); }
 
     /** A tensor by its name, lent until the model is freed, for reading. */
-    mm_view find(const char *name) const
+    mm_view find(const char *name) const && = delete;
+    mm_view find(const char *name) const &
     {
         mm_view view;
         check(mm_model_find(get(), name, &view));
@@ -250,9 +327,9 @@ public:
     /** As save() left it. */
     static cache load(const model &model, const std::string &path)
     {
-        return cache(detail::made<mm_cache>(mm_cache_load, model.get(), path.c_str()));
+        return cache(detail::made<mm_cache>(mm_cache_load, model.get(), detail::c_string(path)));
     }
-    void save(const std::string &path) const { check(mm_cache_save(get(), path.c_str())); }
+    void save(const std::string &path) const { check(mm_cache_save(get(), detail::c_string(path))); }
 
     /** Begin `sequence` (-1: every one) as `origin` begins in `from`: all it holds, or `length` tokens. */
     void fork(const cache &from, std::int32_t origin = 0, std::int32_t sequence = -1, std::int32_t length = -1)
@@ -274,13 +351,23 @@ struct generation {
     std::int32_t max_new_tokens = 128;
     bool stops = true;                                          /**< at the config's eos, or at stop_ids if there are any */
     std::vector<std::int32_t> stop_ids = {};
-    const minimind::cache *cache = nullptr;
+    minimind::cache *cache = nullptr;                            /**< goes on; after an exception it stands where it stood */
     std::function<bool(std::int32_t id, float logprob)> on_token = {}; /**< true ends the sequence */
+};
+
+/** What a prompt was continued with. */
+struct generated {
+    std::vector<std::int32_t> ids;
+    std::vector<float> logprobs;  /**< of each of them */
+    std::int32_t finish;          /**< MM_FINISH_… */
+    std::int32_t stop;            /**< the id that ended it, which isn't one of ids; -1: none did */
+    float stop_logprob;           /**< of that; 0 */
 };
 
 /** Running a model. One call at a time. */
 class context {
 public:
+    explicit context(mm_context *taken) : handle_(taken) {}
     explicit context(const model &model, const mm_context_options &options = make<mm_context_options>())
         : handle_(detail::made<mm_context>(mm_context_create, model.get(), &options))
     {
@@ -307,9 +394,18 @@ public:
     /** Continue one prompt of ids. */
     std::vector<std::int32_t> generate(const std::vector<std::int32_t> &prompt, const generation &how = generation())
     {
+        return complete(prompt, how).ids;
+    }
+
+    /** … and tell all of it. */
+    generated complete(const std::vector<std::int32_t> &prompt, const generation &how = generation())
+    {
         static const std::int32_t none = 0;
-        const std::int32_t *prompts[] = { prompt.data() }, lengths[] = { static_cast<std::int32_t>(prompt.size()) };
-        call told_to{ &how.on_token, nullptr };
+        const std::int32_t *prompts[] = { prompt.data() }, lengths[] = { detail::count(prompt.size()) };
+        call told_to{ how.on_token, {} };
+        if (how.cache && !how.cache->get())
+            throw error(MM_ERR_ARG, "the cache was moved from");
+        const std::int32_t stood = how.cache ? how.cache->length() : 0;
         auto options = make<mm_generate_options>();
         options.prompts = prompts;
         options.prompt_lengths = lengths;
@@ -317,44 +413,46 @@ public:
         options.max_new_tokens = how.max_new_tokens;
         options.cache = how.cache ? how.cache->get() : nullptr;
         options.stop_ids = !how.stops ? &none : how.stop_ids.empty() ? nullptr : how.stop_ids.data();
-        options.stop_count = how.stops ? static_cast<std::int32_t>(how.stop_ids.size()) : 0;
+        options.stop_count = how.stops ? detail::count(how.stop_ids.size()) : 0;
         if (how.on_token) {
             options.on_token = told;
             options.user = &told_to;
         }
         auto result = make<mm_generate_result>();
-        check(mm_generate(get(), &options, &result));
-        if (told_to.raised)
-            std::rethrow_exception(told_to.raised);
-        return std::vector<std::int32_t>(result.ids, result.ids + result.lengths[0]);
+        const mm_status status = mm_generate(get(), &options, &result);
+        try {
+            told_to.caught.check(status);
+            const std::int32_t length = result.lengths[0];
+            return { { result.ids, result.ids + length }, { result.logprobs, result.logprobs + length }, result.finish[0],
+                     result.stops[0], result.stop_logprobs[0] };
+        } catch (...) {
+            if (status == MM_OK && how.cache) /* else C has cut it back */
+                mm_cache_truncate(how.cache->get(), 0, stood);
+            throw;
+        }
     }
 
     mm_context *get() const noexcept { return handle_.get(); }
 
 private:
     struct call {
-        const std::function<bool(std::int32_t, float)> *on_token;
-        std::exception_ptr raised;
+        const std::function<bool(std::int32_t, float)> &on_token;
+        detail::caught caught;
     };
 
-    /* An exception must not pass through C: it waits in `call`. */
     static std::int32_t told(void *user, std::int32_t, std::int32_t id, float logprob) noexcept
     {
         call *self = static_cast<call *>(user);
-        try {
-            return (*self->on_token)(id, logprob);
-        } catch (...) {
-            self->raised = std::current_exception();
-            return 1;
-        }
+        return self->caught([&] { return self->on_token(id, logprob); });
     }
 
     detail::owner<mm_context, mm_context_free> handle_;
 };
 
-/** AdamW. */
+/** AdamW, or whatever mm_optimizer is taken over. */
 class optimizer {
 public:
+    explicit optimizer(mm_optimizer *taken) : handle_(taken) {}
     explicit optimizer(const model &model, const mm_adamw_options &options = make<mm_adamw_options>())
         : handle_(detail::made<mm_optimizer>(mm_adamw_create, model.get(), &options))
     {
@@ -370,8 +468,9 @@ public:
         return step.grad_norm;
     }
 
-    void save(const std::string &path) const { check(mm_optimizer_save(get(), path.c_str())); }
-    void load(const std::string &path) { check(mm_optimizer_load(get(), path.c_str())); }
+    std::int64_t steps() const { return mm_optimizer_steps(get()); }
+    void save(const std::string &path) const { check(mm_optimizer_save(get(), detail::c_string(path))); }
+    void load(const std::string &path) { check(mm_optimizer_load(get(), detail::c_string(path))); }
     mm_optimizer *get() const noexcept { return handle_.get(); }
 
 private:
@@ -385,7 +484,7 @@ public:
 
     static tokenizer load(const std::string &path)
     {
-        return tokenizer(detail::made<mm_tokenizer>(mm_tokenizer_load, path.c_str()));
+        return tokenizer(detail::made<mm_tokenizer>(mm_tokenizer_load, detail::c_string(path)));
     }
 
     /** Learn a byte-level BPE from texts. */
@@ -410,14 +509,14 @@ public:
         return tokenizer(detail::made<mm_tokenizer>(mm_tokenizer_train, &options));
     }
 
-    void save(const std::string &directory) const { check(mm_tokenizer_save(get(), directory.c_str())); }
+    void save(const std::string &directory) const { check(mm_tokenizer_save(get(), detail::c_string(directory))); }
     std::int32_t vocab_size() const { return mm_tokenizer_vocab_size(get()); }
     std::int32_t find(const char *content) const { return mm_tokenizer_find(get(), content); }
 
     std::vector<std::int32_t> encode(std::string_view text, std::int32_t split = MM_SPLIT_ALL) const
     {
         return detail::filled<std::vector<std::int32_t>>([&](std::int32_t *ids, std::size_t capacity, std::size_t *needed) {
-            return mm_encode(get(), text.data() ? text.data() : "", text.size(), split, ids, capacity, needed);
+            return mm_encode(get(), detail::begin_of(text), text.size(), split, ids, capacity, needed);
         });
     }
 
@@ -437,6 +536,7 @@ private:
 /** Text from ids that arrive one by one; never half a character. */
 class decoder {
 public:
+    explicit decoder(mm_decoder *taken) : handle_(taken) {}
     explicit decoder(const tokenizer &tokenizer, bool skip_special = true)
         : handle_(detail::made<mm_decoder>(mm_decoder_create, tokenizer.get(), skip_special))
     {
@@ -459,6 +559,8 @@ public:
         return { text, length };
     }
 
+    mm_decoder *get() const noexcept { return handle_.get(); }
+
 private:
     detail::owner<mm_decoder, mm_decoder_free> handle_;
 };
@@ -466,13 +568,30 @@ private:
 /** A conversation. */
 class chat {
 public:
+    explicit chat(mm_chat *taken) : handle_(taken) {}
     chat() : handle_(detail::made<mm_chat>(mm_chat_create)) {}
 
     chat &add(const char *role, std::string_view content)
     {
-        check(mm_chat_add(get(), role, content.data() ? content.data() : "", content.size()));
+        check(mm_chat_add(get(), role, detail::begin_of(content), content.size()));
         return *this;
     }
+
+    /** A message, or a list of them, as JSON. */
+    chat &add_json(std::string_view json)
+    {
+        check(mm_chat_add_json(get(), detail::begin_of(json), json.size()));
+        return *this;
+    }
+
+    chat &set_tools(std::string_view json)
+    {
+        check(mm_chat_set_tools_json(get(), detail::begin_of(json), json.size()));
+        return *this;
+    }
+
+    /** Keep the first `count` messages. */
+    void truncate(std::size_t count) { check(mm_chat_truncate(get(), count)); }
 
     std::string format(const tokenizer &tokenizer, const mm_chat_options &options) const
     {
@@ -498,10 +617,19 @@ private:
 /** JSON-lines files as one list of rows. */
 class dataset {
 public:
-    explicit dataset(const std::string &path) : handle_(detail::made<mm_dataset>(mm_dataset_open, path.c_str())) {}
+    explicit dataset(mm_dataset *taken) : handle_(taken) {}
+    explicit dataset(const std::string &path) : handle_(detail::made<mm_dataset>(mm_dataset_open, detail::c_string(path))) {}
     explicit dataset(const mm_dataset_options &options) : handle_(detail::made<mm_dataset>(mm_dataset_create, &options)) {}
 
     std::int64_t rows() const { return mm_dataset_rows(get()); }
+
+    std::string text(std::int64_t row) const
+    {
+        return detail::filled<std::string>([&](char *out, std::size_t capacity, std::size_t *needed) {
+            return mm_dataset_text(get(), row, out, capacity, needed);
+        });
+    }
+
     mm_dataset *get() const noexcept { return handle_.get(); }
 
 private:
@@ -511,6 +639,7 @@ private:
 /** Turns rows into batches. */
 class loader {
 public:
+    explicit loader(mm_loader *taken) : handle_(taken) {}
     loader(const dataset &dataset, const tokenizer &tokenizer, const mm_loader_options &options = make<mm_loader_options>())
         : handle_(detail::made<mm_loader>(mm_loader_create, dataset.get(), tokenizer.get(), &options))
     {
@@ -523,6 +652,16 @@ public:
         return batch.batch > 0;
     }
 
+    /** Where next() goes on, to be sought by a loader of the same rows. */
+    mm_loader_position tell() const
+    {
+        auto position = make<mm_loader_position>();
+        check(mm_loader_tell(get(), &position));
+        return position;
+    }
+
+    void seek(const mm_loader_position &position) { check(mm_loader_seek(get(), &position)); }
+
     mm_loader *get() const noexcept { return handle_.get(); }
 
 private:
@@ -534,27 +673,47 @@ class trainer {
 public:
     using step_function = std::function<bool(const mm_train_progress &)>;
 
-    /** `on_step` returns true to stop; what it throws comes out of run(). The trainer sets on_step and user itself. */
+    using reward_function = std::function<double(const mm_answer &)>;
+
+    /** `on_step` returns true to stop; `reward` is that of options.policy. What they throw comes out of run(). The trainer
+     *  sets on_step, reward and their user itself. */
     trainer(const model &model, loader &loader, const tokenizer *tokenizer, mm_trainer_options options,
-            step_function on_step = {})
+            step_function on_step = {}, reward_function reward = {})
         : call_(std::make_unique<call>())
     {
         call_->on_step = std::move(on_step);
+        call_->reward = std::move(reward);
         options.on_step = call_->on_step ? told : nullptr;
         options.user = call_.get();
+        mm_policy_training policy = options.policy ? *options.policy : make<mm_policy_training>(); /* copied by C */
+        if (call_->reward) {
+            policy.reward = judged;
+            policy.user = call_.get();
+            options.policy = &policy;
+        }
         handle_.reset(detail::made<mm_trainer>(mm_trainer_create, model.get(), loader.get(),
                                                tokenizer ? tokenizer->get() : nullptr, &options));
     }
 
-    void run()
+    trainer(trainer &&) noexcept = default;
+    trainer &operator=(trainer &&other) noexcept
     {
-        call_->raised = nullptr;
-        check(mm_trainer_run(get()));
-        if (call_->raised)
-            std::rethrow_exception(call_->raised);
+        handle_ = std::move(other.handle_); /* before what it calls */
+        call_ = std::move(other.call_);
+        return *this;
     }
 
-    void resume(const std::string &path) { check(mm_trainer_resume(get(), path.c_str())); }
+    void run()
+    {
+        call *of_this = call_.get(); /* on_step may move the trainer */
+        const mm_status status = mm_trainer_run(get());
+        if (!of_this || status == MM_ERR_STATE) /* what is raised belongs to the run that is under way */
+            check(status);
+        else
+            of_this->caught.check(status);
+    }
+
+    void resume(const std::string &path) { check(mm_trainer_resume(get(), detail::c_string(path))); }
     void save() { check(mm_trainer_save(get())); }
     void stop() noexcept { mm_trainer_stop(get()); }
 
@@ -570,18 +729,23 @@ public:
 private:
     struct call {
         step_function on_step;
-        std::exception_ptr raised;
+        reward_function reward;
+        detail::caught caught;
     };
 
     static std::int32_t told(void *user, const mm_train_progress *progress) noexcept
     {
         call *self = static_cast<call *>(user);
-        try {
-            return self->on_step(*progress);
-        } catch (...) {
-            self->raised = std::current_exception();
-            return 1;
-        }
+        return self->caught([&] { return self->on_step(*progress); });
+    }
+
+    static std::int32_t judged(void *user, const mm_answer *answer, double *reward) noexcept
+    {
+        call *self = static_cast<call *>(user);
+        return self->caught([&] {
+            *reward = self->reward(*answer);
+            return false;
+        });
     }
 
     std::unique_ptr<call> call_; /* stays where it is when the trainer is moved */

@@ -127,6 +127,165 @@ void callbacks_may_throw()
     REQUIRE(!"thrown");
 }
 
+// The status that a call throws; MM_OK if it throws nothing.
+template <typename Call> mm_status refused(Call call)
+{
+    try {
+        call();
+    } catch (const minimind::error &error) {
+        return error.status();
+    }
+    return MM_OK;
+}
+
+// What a call throws of a callback's; empty if it throws nothing.
+template <typename Call> std::string raised(Call call)
+{
+    try {
+        call();
+    } catch (const std::out_of_range &error) {
+        return error.what();
+    }
+    return "";
+}
+
+void what_is_raised_comes_first()
+{
+    auto model = tiny_model();
+    auto context = tiny_context(model);
+    minimind::cache cache(model, 1, 32);
+    minimind::generation how;
+    how.stops = false;
+    how.cache = &cache;
+    how.on_token = [&](std::int32_t, float) -> bool {
+        context.cancel();
+        throw std::out_of_range("as it was cancelled");
+    };
+    REQUIRE(raised([&] { context.generate({ 65 }, how); }) == "as it was cancelled" && cache.length() == 0);
+    how.on_token = [](std::int32_t, float) -> bool { throw std::out_of_range("alone"); };
+    REQUIRE(raised([&] { context.generate({ 65 }, how); }) == "alone" && cache.length() == 0);
+    how.on_token = nullptr;
+    how.max_new_tokens = 3;
+    REQUIRE(context.generate({ 65 }, how).size() == 3 && cache.length() == 3);
+}
+
+void a_continuation_has_its_details()
+{
+    auto model = tiny_model();
+    auto context = tiny_context(model);
+    minimind::generation how;
+    how.sampling.temperature = 0;
+    how.max_new_tokens = 4;
+    how.stops = false;
+    minimind::generated all = context.complete({ 65 }, how);
+    REQUIRE(all.ids.size() == 4 && all.logprobs.size() == 4 && all.logprobs[0] < 0);
+    REQUIRE(all.finish == MM_FINISH_LENGTH && all.stop == -1 && all.ids == context.generate({ 65 }, how));
+    how.stops = true;
+    how.stop_ids = { all.ids[0] };
+    minimind::generated none = context.complete({ 65 }, how);
+    REQUIRE(none.ids.empty() && none.finish == MM_FINISH_STOP && none.stop == all.ids[0]);
+    REQUIRE(none.stop_logprob == all.logprobs[0]);
+}
+
+// A trainer's data: rows of a file, and who reads them.
+struct lessons {
+    directory place;
+    std::string file = (place.path / "rows.jsonl").string();
+    minimind::tokenizer tokenizer = byte_tokenizer();
+
+    minimind::loader loader(const std::string &row, mm_loader_options how)
+    {
+        std::ofstream out(file);
+        for (int i = 0; i < 24; i++)
+            out << row << "\n";
+        out.close();
+        how.max_length = 32;
+        return minimind::loader(minimind::dataset(file), tokenizer, how);
+    }
+
+    minimind::loader texts()
+    {
+        auto how = minimind::make<mm_loader_options>();
+        how.batch = 4;
+        return loader("{\"text\": \"the cat sat on the mat\"}", how);
+    }
+};
+
+mm_trainer_options one_thread()
+{
+    auto options = minimind::make<mm_trainer_options>();
+    options.accumulation_steps = 1;
+    options.threads = 1;
+    return options;
+}
+
+void what_was_moved_from_is_refused()
+{
+    lessons of;
+    auto model = tiny_model();
+    auto context = tiny_context(model);
+    auto loader = of.texts();
+    minimind::trainer trainer(model, loader, nullptr, one_thread()), other = std::move(trainer);
+    minimind::cache cache(model, 1, 32), second = std::move(cache);
+    minimind::generation how;
+    how.cache = &cache;
+    REQUIRE(refused([&] { trainer.run(); }) == MM_ERR_ARG);
+    REQUIRE(refused([&] { context.generate({ 65 }, how); }) == MM_ERR_ARG);
+    trainer = std::move(other);
+    trainer.run();
+    REQUIRE(trainer.progress().step == trainer.progress().total_steps);
+}
+
+void nothing_is_cut_short()
+{
+    minimind::config config;
+    REQUIRE(refused([&] { config.set("eos_token_id", SIZE_MAX); }) == MM_ERR_ARG);
+    REQUIRE(refused([&] { config.set("hidden_act", std::string("gelu\0 junk", 10)); }) == MM_ERR_ARG);
+    REQUIRE(refused([&] { config.save(std::string("/tmp/a\0b", 8)); }) == MM_ERR_ARG);
+    config.set("hidden_size", 96u).set("hidden_size", std::int8_t(64));
+    config.set("rope_theta", 5.0f);
+    REQUIRE(config.get_int("hidden_size") == 64 && config.unset("rope_theta").get_float("rope_theta") > 5);
+}
+
+void rewards_may_throw_and_the_run_goes_on()
+{
+    lessons of;
+    auto how = minimind::make<mm_loader_options>();
+    how.batch = 8;
+    how.kind = MM_ROW_PROMPT;
+    how.template_name = "minimind2";
+    auto loader = of.loader("{\"conversations\": [{\"role\": \"user\", \"content\": \"hi\"}]}", how);
+    auto policy = minimind::make<mm_policy_training>();
+    policy.group = 2;
+    policy.max_new_tokens = 4;
+    auto options = one_thread();
+    options.stage = MM_STAGE_POLICY;
+    options.policy = &policy;
+    auto model = tiny_model();
+    int rewards = 0, steps = 0;
+    auto count = [&](const mm_train_progress &) { return ++steps == 0; };
+    minimind::trainer trainer(model, loader, &of.tokenizer, options, count, [&](const mm_answer &answer) -> double {
+        if (++rewards == 3)
+            throw std::out_of_range("from the reward");
+        return answer.count;
+    });
+    REQUIRE(raised([&] { trainer.run(); }) == "from the reward" && rewards == 3);
+    trainer.run();
+    REQUIRE(steps == 3 && trainer.progress().step == 3 && rewards == 3 + 3 * 8 * policy.group);
+}
+
+void a_loader_goes_back()
+{
+    lessons of;
+    auto loader = of.texts();
+    auto batch = minimind::make<mm_batch>();
+    mm_loader_position begin = loader.tell();
+    REQUIRE(loader.next(batch) && loader.tell().row > begin.row);
+    loader.seek(begin);
+    REQUIRE(loader.tell().row == begin.row);
+    REQUIRE(minimind::dataset(of.file).text(3) == "the cat sat on the mat");
+}
+
 void a_cache_goes_on()
 {
     auto model = tiny_model();
@@ -150,25 +309,14 @@ void a_cache_goes_on()
 
 void a_trainer_lowers_the_loss()
 {
-    directory place;
-    std::string file = (place.path / "rows.jsonl").string();
-    std::ofstream out(file);
-    for (int i = 0; i < 24; i++)
-        out << "{\"text\": \"the cat sat on mat number " << i << "\"}\n";
-    out.close();
+    lessons of;
     auto model = tiny_model();
-    auto tokenizer = byte_tokenizer();
-    auto rows = minimind::make<mm_loader_options>();
-    rows.batch = 4;
-    rows.max_length = 32;
-    minimind::loader loader(minimind::dataset(file), tokenizer, rows);
-    auto options = minimind::make<mm_trainer_options>();
+    auto loader = of.texts();
+    auto options = one_thread();
     options.learning_rate = 5e-3;
-    options.accumulation_steps = 1;
     options.epochs = 4;
-    options.threads = 1;
     std::vector<double> losses;
-    minimind::trainer made(model, loader, &tokenizer, options, [&](const mm_train_progress &progress) {
+    minimind::trainer made(model, loader, &of.tokenizer, options, [&](const mm_train_progress &progress) {
         losses.push_back(progress.loss);
         return false;
     });
@@ -184,7 +332,11 @@ void a_directory_brings_it_back()
     model.save(place.path.string());
     byte_tokenizer().save(place.path.string());
     auto again = minimind::model::load(place.path.string());
-    REQUIRE(again.tensor_count() == model.tensor_count());
+    REQUIRE(again.tensor_count() == model.tensor_count() && model.quantize(MM_Q8_0).tensor_count() == again.tensor_count());
+    std::ifstream file(place.path / "config.json");
+    std::string json((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    REQUIRE(minimind::config::parse(json).get_int("hidden_size") == 32);
+    REQUIRE(refused([] { minimind::config::parse({}); }) == MM_ERR_FORMAT);
     mm_view one = model.find("model.norm.weight"), other = again.find("model.norm.weight");
     REQUIRE(one.shape[0] == other.shape[0] && one.data != other.data);
     REQUIRE(minimind::tokenizer::load(place.path.string()).vocab_size() == 259);
@@ -207,6 +359,12 @@ int main()
     test("a context outlives its model", a_context_outlives_its_model);
     test("text comes back from ids, whole and piece by piece", text_comes_back);
     test("callbacks may end a sequence or throw", callbacks_may_throw);
+    test("what a callback throws comes before what C says, and the cache is as before", what_is_raised_comes_first);
+    test("a continuation has its details", a_continuation_has_its_details);
+    test("what was moved from is refused", what_was_moved_from_is_refused);
+    test("no number and no text is cut short", nothing_is_cut_short);
+    test("rewards may throw, and the run goes on", rewards_may_throw_and_the_run_goes_on);
+    test("a loader goes back to a place", a_loader_goes_back);
     test("a cache goes on where it stood", a_cache_goes_on);
     test("a trainer that was moved lowers the loss", a_trainer_lowers_the_loss);
     test("a directory brings model and tokenizer back", a_directory_brings_it_back);
