@@ -129,18 +129,23 @@ static int open_descriptor(const char *path, int flags)
     return fd;
 }
 
-mm_status mmi_open_file(const char *path, int *out, struct stat *seen)
+mm_status mmi_look_at(mmi_look *out, int fd, const char *path)
+{
+    struct stat info;
+    if (fstat(fd, &info) != 0)
+        return mmi_fail_errno(path, "look at");
+    if (!S_ISREG(info.st_mode))
+        return mmi_fail(MM_ERR_IO, "%s: is not a regular file", path);
+    *out = (mmi_look){ info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec };
+    return MM_OK;
+}
+
+mm_status mmi_open_file(const char *path, int *out, mmi_look *seen)
 {
     int fd = open_descriptor(path, O_RDONLY | O_NONBLOCK); /* a pipe must be refused, not waited for */
     if (fd < 0)
         return mmi_fail_errno(path, "open");
-    mm_status status = MM_OK;
-    if (fstat(fd, seen) != 0)
-        status = mmi_fail_errno(path, "look at");
-    else if (!S_ISREG(seen->st_mode))
-        status = mmi_fail(MM_ERR_IO, "%s: is not a regular file", path);
-    else if ((uintmax_t)seen->st_size > SIZE_MAX / 2)
-        status = mmi_fail(MM_ERR_IO, "%s: is too large for this machine", path);
+    mm_status status = mmi_look_at(seen, fd, path);
     if (status == MM_OK)
         *out = fd;
     else
@@ -148,16 +153,22 @@ mm_status mmi_open_file(const char *path, int *out, struct stat *seen)
     return status;
 }
 
+/* One whose size is a size in memory. */
 static mm_status open_for_reading(const char *path, int *fd, size_t *size)
 {
-    struct stat info;
-    mm_status status = mmi_open_file(path, fd, &info);
-    if (status == MM_OK)
-        *size = (size_t)info.st_size;
-    return status;
+    mmi_look seen;
+    mm_status status = mmi_open_file(path, fd, &seen);
+    if (status != MM_OK)
+        return status;
+    if ((uint64_t)seen.size > SIZE_MAX / 2) {
+        close(*fd);
+        return mmi_fail(MM_ERR_IO, "%s: is too large for this machine", path);
+    }
+    *size = (size_t)seen.size;
+    return MM_OK;
 }
 
-mm_status mmi_read_some(int fd, void *out, size_t size, size_t offset, size_t *got, const char *path)
+mm_status mmi_read_some(int fd, void *out, size_t size, uint64_t offset, size_t *got, const char *path)
 {
     size_t done = 0;
     while (done < size) {
@@ -172,7 +183,7 @@ mm_status mmi_read_some(int fd, void *out, size_t size, size_t offset, size_t *g
     return MM_OK;
 }
 
-mm_status mmi_read_at(int fd, void *out, size_t size, size_t offset, const char *path)
+mm_status mmi_read_at(int fd, void *out, size_t size, uint64_t offset, const char *path)
 {
     size_t got = 0;
     mm_status status = mmi_read_some(fd, out, size, offset, &got, path);
@@ -214,7 +225,7 @@ mm_status mmi_reader_open(mmi_reader *r, const char *path)
     return status;
 }
 
-mm_status mmi_reader_get(const mmi_reader *r, void *out, size_t size, size_t offset, const char *path)
+mm_status mmi_reader_get(const mmi_reader *r, void *out, size_t size, uint64_t offset, const char *path)
 {
     return mmi_read_at(r->fd, out, size, offset, path);
 }

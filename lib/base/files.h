@@ -5,7 +5,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/stat.h>
 
 #include "base/status.h"
 
@@ -30,14 +29,22 @@ mm_status mmi_remove_tree(const char *path);
 int mmi_lock_directory(const char *path);
 void mmi_unlock_directory(int lock);
 
-/* A regular file for reading, and what it looks like now; close() the descriptor. */
-mm_status mmi_open_file(const char *path, int *fd, struct stat *seen);
+/* By what a file is known again. Not a struct stat: what that looks like depends on each source's feature macros. */
+typedef struct mmi_look {
+    int64_t size;
+    int64_t seconds, nanoseconds; /* of its last change */
+} mmi_look;
+
+/* A regular file for reading, of any size, and what it looks like now; close() the descriptor. */
+mm_status mmi_open_file(const char *path, int *fd, mmi_look *seen);
+/* What it looks like later. `path` is for the message. */
+mm_status mmi_look_at(mmi_look *out, int fd, const char *path);
 
 /* `size` bytes from `offset` on, however many calls that takes; `*got` is less only where the file ends. `path` is for
  * the message. May be called from several threads. */
-mm_status mmi_read_some(int fd, void *out, size_t size, size_t offset, size_t *got, const char *path);
+mm_status mmi_read_some(int fd, void *out, size_t size, uint64_t offset, size_t *got, const char *path);
 /* The same for bytes that are there, or the file became shorter. */
-mm_status mmi_read_at(int fd, void *out, size_t size, size_t offset, const char *path);
+mm_status mmi_read_at(int fd, void *out, size_t size, uint64_t offset, const char *path);
 
 /* The whole file, NUL-terminated behind its `size` bytes; free with mmi_free. */
 mm_status mmi_read_file(const char *path, char **data, size_t *size);
@@ -58,7 +65,7 @@ typedef struct mmi_reader {
 } mmi_reader;
 mm_status mmi_reader_open(mmi_reader *r, const char *path);
 /* `size` bytes from `offset` on; may be called from several threads. `path` is for the message. */
-mm_status mmi_reader_get(const mmi_reader *r, void *out, size_t size, size_t offset, const char *path);
+mm_status mmi_reader_get(const mmi_reader *r, void *out, size_t size, uint64_t offset, const char *path);
 /* Fine on one that is zeroed or closed. */
 void mmi_reader_close(mmi_reader *r);
 

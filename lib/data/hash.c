@@ -65,7 +65,7 @@ mm_status mmi_hash_file(uint64_t *out, int64_t *bytes, const char *path)
     mmi_hash hash;
     mmi_hash_begin(&hash);
     size_t got = CHUNK;
-    for (size_t at = 0; status == MM_OK && got == CHUNK; at += got) {
+    for (uint64_t at = 0; status == MM_OK && got == CHUNK; at += got) {
         status = mmi_read_some(reader.fd, chunk, CHUNK, at, &got, path);
         if (status == MM_OK)
             mmi_hash_add(&hash, chunk, got);

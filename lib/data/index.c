@@ -131,7 +131,7 @@ static mm_status build_in_memory(mmi_index *index, int fd, const char *path)
     return MM_OK;
 }
 
-mm_status mmi_index_open(mmi_index *index, int fd, const struct stat *seen, const char *path, const char *cache_path)
+mm_status mmi_index_open(mmi_index *index, int fd, const mmi_look *seen, const char *path, const char *cache_path)
 {
     memset(index, 0, sizeof *index);
     if (cache_path) {
@@ -166,8 +166,8 @@ mm_status mmi_index_get(mmi_index_row *out, const mmi_index *index, int64_t row,
         memcpy(out, index->items + row, (size_t)count * sizeof *out);
         return MM_OK;
     }
-    mm_status status = mmi_reader_get(&index->cache, out, (size_t)count * sizeof *out, (size_t)(row + 1) * sizeof *out,
-                                      index->cache_path);
+    mm_status status = mmi_reader_get(&index->cache, out, (size_t)count * sizeof *out,
+                                      (uint64_t)(row + 1) * sizeof *out, index->cache_path);
     for (int64_t i = 0; i < count && status == MM_OK; i++)
         if (out[i].start >= (uint64_t)index->bytes || (i > 0 && out[i].start <= out[i - 1].start))
             status = mmi_fail(MM_ERR_IO, "%s: was changed while in use", index->cache_path);

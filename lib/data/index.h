@@ -6,7 +6,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/stat.h>
 
 #include "base/files.h"
 #include "base/status.h"
@@ -31,7 +30,7 @@ typedef struct mmi_index {
 /* The index of the file `fd`, which looked like `seen` when it was opened. `cache_path` is where it is kept; NULL: in
  * memory. A cache that is damaged or belongs to other contents is replaced; one that can't be written is done without.
  * MM_ERR_IO, MM_ERR_MEMORY: there is nothing to free. */
-mm_status mmi_index_open(mmi_index *index, int fd, const struct stat *seen, const char *path, const char *cache_path);
+mm_status mmi_index_open(mmi_index *index, int fd, const mmi_look *seen, const char *path, const char *cache_path);
 void mmi_index_close(mmi_index *index);
 
 /* Rows [row, row + count). MM_ERR_IO: the cache became shorter or makes no sense any more. Thread-safe. */
@@ -51,10 +50,10 @@ typedef struct mmi_index_sink {
 mm_status mmi_index_scan(mmi_index_sink *sink, bool *sunk, int fd, const char *path);
 
 /* Open the cache if it is whole and belongs to this file. */
-bool mmi_index_cache_open(mmi_index *index, int fd, const struct stat *seen, const char *cache_path);
+bool mmi_index_cache_open(mmi_index *index, int fd, const mmi_look *seen, const char *cache_path);
 
 /* Scan the file into a new cache. MM_OK with index->rows 0 and no cache open: it couldn't be written. */
-mm_status mmi_index_cache_build(mmi_index *index, int fd, const struct stat *seen, const char *path,
+mm_status mmi_index_cache_build(mmi_index *index, int fd, const mmi_look *seen, const char *path,
                                 const char *cache_path);
 
 #endif

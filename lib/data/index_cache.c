@@ -38,7 +38,7 @@ static bool hash_edges(uint64_t *out, int fd, int64_t bytes, const char *path)
     int64_t starts[2] = { 0, bytes > EDGE ? bytes - EDGE : 0 };
     size_t size = bytes > EDGE ? EDGE : (size_t)bytes;
     for (int i = 0; i < 2; i++) {
-        if (mmi_read_at(fd, edge, size, (size_t)starts[i], path) != MM_OK)
+        if (mmi_read_at(fd, edge, size, (uint64_t)starts[i], path) != MM_OK)
             return false;
         mmi_hash_add(&hash, edge, size);
     }
@@ -46,12 +46,12 @@ static bool hash_edges(uint64_t *out, int fd, int64_t bytes, const char *path)
     return true;
 }
 
-static footer describe(const mmi_index *index, const struct stat *seen, uint64_t edges)
+static footer describe(const mmi_index *index, const mmi_look *seen, uint64_t edges)
 {
     return (footer){ .order = 1,
-                     .bytes = (int64_t)seen->st_size,
-                     .seconds = (int64_t)seen->st_mtim.tv_sec,
-                     .nanoseconds = (int64_t)seen->st_mtim.tv_nsec,
+                     .bytes = seen->size,
+                     .seconds = seen->seconds,
+                     .nanoseconds = seen->nanoseconds,
                      .edges = edges,
                      .hash = index->hash,
                      .rows = index->rows };
@@ -90,16 +90,15 @@ static bool read_footer(footer *f, const mmi_reader *cache, const char *path)
     return f->order == 1 && rows % sizeof(mmi_index_row) == 0 && (uint64_t)f->rows == rows / sizeof(mmi_index_row);
 }
 
-bool mmi_index_cache_open(mmi_index *index, int fd, const struct stat *seen, const char *path)
+bool mmi_index_cache_open(mmi_index *index, int fd, const mmi_look *seen, const char *path)
 {
     footer f;
     uint64_t edges, own_hash;
     if (!mmi_file_exists(path) || mmi_reader_open(&index->cache, path) != MM_OK)
         return false;
     bool whole = read_footer(&f, &index->cache, path);
-    bool same = whole && f.bytes == (int64_t)seen->st_size && f.seconds == (int64_t)seen->st_mtim.tv_sec &&
-                f.nanoseconds == (int64_t)seen->st_mtim.tv_nsec && hash_edges(&edges, fd, f.bytes, path) &&
-                edges == f.edges;
+    bool same = whole && f.bytes == seen->size && f.seconds == seen->seconds && f.nanoseconds == seen->nanoseconds &&
+                hash_edges(&edges, fd, f.bytes, path) && edges == f.edges;
     if (same && hash_cache(&own_hash, &index->cache, path) && own_hash == f.own_hash) {
         index->rows = f.rows;
         index->bytes = f.bytes;
@@ -112,11 +111,11 @@ bool mmi_index_cache_open(mmi_index *index, int fd, const struct stat *seen, con
     return false;
 }
 
-static bool finish(mmi_index_sink *sink, int fd, const struct stat *seen, const char *path)
+static bool finish(mmi_index_sink *sink, int fd, const mmi_look *seen, const char *path)
 {
     mmi_index *index = sink->index;
     uint64_t edges;
-    if (index->rows == 0 || index->bytes != (int64_t)seen->st_size || !hash_edges(&edges, fd, index->bytes, path))
+    if (index->rows == 0 || index->bytes != seen->size || !hash_edges(&edges, fd, index->bytes, path))
         return false;
     footer f = describe(index, seen, edges);
     mmi_hash_add(&sink->hash, &f, offsetof(footer, own_hash));
@@ -125,7 +124,7 @@ static bool finish(mmi_index_sink *sink, int fd, const struct stat *seen, const 
     return mmi_writer_commit(sink->writer) == MM_OK && mmi_reader_open(&index->cache, path) == MM_OK;
 }
 
-mm_status mmi_index_cache_build(mmi_index *index, int fd, const struct stat *seen, const char *path,
+mm_status mmi_index_cache_build(mmi_index *index, int fd, const mmi_look *seen, const char *path,
                                 const char *cache_path)
 {
     mmi_writer writer;

@@ -10,14 +10,14 @@
 /* Rows may be read long after the file was indexed: say so when it is no longer that file. */
 static mm_status check_unchanged(const mmi_source *s)
 {
-    struct stat now;
-    if (fstat(s->fd, &now) != 0)
-        return mmi_fail_errno(s->path, "look at");
-    if (now.st_size < s->seen.st_size)
+    mmi_look now;
+    mm_status status = mmi_look_at(&now, s->fd, s->path);
+    if (status != MM_OK)
+        return status;
+    if (now.size < s->seen.size)
         return mmi_fail(MM_ERR_IO, "%s: became shorter while in use: %lld bytes of %lld are left", s->path,
-                        (long long)now.st_size, (long long)s->seen.st_size);
-    if (now.st_size != s->seen.st_size || now.st_mtim.tv_sec != s->seen.st_mtim.tv_sec ||
-        now.st_mtim.tv_nsec != s->seen.st_mtim.tv_nsec)
+                        (long long)now.size, (long long)s->seen.size);
+    if (now.size != s->seen.size || now.seconds != s->seen.seconds || now.nanoseconds != s->seen.nanoseconds)
         return mmi_fail(MM_ERR_IO, "%s: was changed while in use", s->path);
     return MM_OK;
 }
@@ -90,11 +90,11 @@ mm_status mmi_source_select(int64_t *row, const mmi_source *s, int64_t n)
 
 static mm_status open_index(mmi_source *s, const mmi_source_plan *plan)
 {
-    const char *cache = plan->cache_path && s->seen.st_size >= plan->cache_from ? plan->cache_path : NULL;
+    const char *cache = plan->cache_path && s->seen.size >= plan->cache_from ? plan->cache_path : NULL;
     mm_status status = mmi_index_open(&s->index, s->fd, &s->seen, s->path, cache);
     if (status == MM_OK)
         status = check_unchanged(s);
-    if (status == MM_OK && s->index.bytes != s->seen.st_size)
+    if (status == MM_OK && s->index.bytes != s->seen.size)
         status = mmi_fail(MM_ERR_IO, "%s: was changed while it was read", s->path);
     if (status == MM_OK && s->index.rows == 0 && !plan->may_be_empty)
         status = mmi_fail(MM_ERR_FORMAT, "%s: there is no row in it", s->path);
@@ -168,7 +168,7 @@ mm_status mmi_source_line(mmi_line *line, const mmi_source *s, int64_t row)
             return fail_long(s, row);
         if (!mmi_grow(&line->data, &line->capacity, line->size + step, 1))
             return mmi_fail_memory(line->size + step, "a line");
-        status = mmi_read_at(s->fd, line->data + line->size, step, (size_t)from, s->path);
+        status = mmi_read_at(s->fd, line->data + line->size, step, (uint64_t)from, s->path);
         const char *newline = status == MM_OK ? memchr(line->data + line->size, '\n', step) : NULL;
         line->size = newline ? (size_t)(newline - line->data) : line->size + step;
         if (newline)

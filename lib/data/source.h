@@ -2,8 +2,6 @@
 #ifndef MMI_DATA_SOURCE_H
 #define MMI_DATA_SOURCE_H
 
-#include <sys/stat.h>
-
 #include "base/json.h"
 #include "data/index.h"
 
@@ -26,7 +24,7 @@ typedef struct mmi_selection {
 typedef struct mmi_source {
     int fd;
     char *path;
-    struct stat seen; /* as the file was when it was indexed */
+    mmi_look seen; /* as the file was when it was indexed */
     mmi_index index;
     mmi_selection selection;
     int64_t max_line; /* bytes */

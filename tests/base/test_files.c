@@ -1,6 +1,7 @@
 /* Files: read whole, mapped or in parts; written so that a reader sees the old or the new one; a full disk. */
 #define _XOPEN_SOURCE 700
 #include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -385,6 +386,49 @@ START_TEST(a_reader_notices_a_file_that_became_shorter)
 }
 END_TEST
 
+START_TEST(a_file_of_any_size_is_read_at_any_place)
+{
+    const int64_t size = ((int64_t)5 << 30) + 4; /* most of it a hole */
+    in_scratch("large");
+    ck_ok(mmi_write_file(path, "0123456789", 10));
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    ck_assert_int_eq(pwrite(fd, "last", 4, (off_t)size - 4), 4);
+    close(fd);
+    mmi_look seen, later;
+    ck_ok(mmi_open_file(path, &fd, &seen));
+    ck_assert_int_eq(seen.size, size);
+    char end[5] = "";
+    ck_ok(mmi_read_at(fd, end, 4, (uint64_t)size - 4, path));
+    ck_assert_str_eq(end, "last");
+    size_t got = 1;
+    ck_ok(mmi_read_some(fd, end, 4, (uint64_t)size, &got, path));
+    ck_assert_uint_eq(got, 0);
+    ck_assert_int_eq(truncate(path, 3), 0);
+    ck_ok(mmi_look_at(&later, fd, path));
+    ck_assert_int_eq(later.size, 3);
+    close(fd);
+}
+END_TEST
+
+/* In 2038 the seconds since 1970 outgrow 31 bits. (A file system may have an earlier end of its own, and take that.) */
+START_TEST(a_file_of_the_year_2100_is_a_file)
+{
+    in_scratch("future");
+    ck_ok(mmi_write_file(path, "x", 1));
+    const struct timespec century = { .tv_sec = (time_t)INT64_C(4102444800), .tv_nsec = 5 };
+    ck_assert_int_eq(utimensat(AT_FDCWD, path, (const struct timespec[]){ century, century }, 0), 0);
+    struct stat info;
+    ck_assert_int_eq(stat(path, &info), 0);
+    mmi_look seen;
+    int fd = -1;
+    ck_ok(mmi_open_file(path, &fd, &seen));
+    ck_assert_int_ge(seen.seconds, INT32_MAX);
+    ck_assert_int_eq(seen.seconds, info.st_mtim.tv_sec);
+    ck_assert_int_eq(seen.nanoseconds, info.st_mtim.tv_nsec);
+    close(fd);
+}
+END_TEST
+
 START_TEST(directories_are_made_with_their_parents_and_removed_with_their_children)
 {
     in_scratch("a/b/c");
@@ -463,6 +507,8 @@ static Suite *make_suite(void)
     tcase_add_test(c, what_cannot_be_read_is_named_and_nothing_is_given);
     tcase_add_test(c, a_mapping_shows_the_file);
     tcase_add_test(c, a_reader_notices_a_file_that_became_shorter);
+    tcase_add_test(c, a_file_of_any_size_is_read_at_any_place);
+    tcase_add_test(c, a_file_of_the_year_2100_is_a_file);
     tcase_add_test(c, directories_are_made_with_their_parents_and_removed_with_their_children);
     tcase_add_test(c, removing_a_tree_does_not_follow_links);
     tcase_add_test(c, only_a_regular_file_is_replaced);
