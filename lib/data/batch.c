@@ -25,13 +25,14 @@ mm_status mmi_batch_room_make(mmi_batch_room *room, const mmi_recipe *r)
     room->width = o->form == MM_ROWS_PAD && !prompts ? o->max_length - 1 : o->max_length;
     room->rows = o->batch;
     size_t parts = prompts ? 1 : o->form == MM_ROWS_PACK ? 3 : 2;
-    size_t each = (size_t)o->batch * (size_t)mmi_recipe_sides(r) * (size_t)room->width; /* below 2⁵³ */
-    room->ids = mmi_alloc(each, parts * sizeof *room->ids);
-    room->spare = mmi_alloc((size_t)room->width, 3 * sizeof *room->spare);
+    /* At most 2²⁵ and 2²⁸: with 32 bits only their product has to be checked. */
+    size_t rows = (size_t)o->batch * (size_t)mmi_recipe_sides(r), width = (size_t)room->width;
+    room->ids = mmi_alloc(rows, parts * width * sizeof *room->ids);
+    room->spare = mmi_alloc(width, 3 * sizeof *room->spare);
     if (!room->ids || !room->spare)
         return mmi_fail(MM_ERR_MEMORY, "out of memory: a batch of %d rows of %d ids", o->batch, room->width);
-    room->targets = parts > 1 ? room->ids + each : NULL;
-    room->documents = parts > 2 ? room->targets + each : NULL;
+    room->targets = parts > 1 ? room->ids + rows * width : NULL;
+    room->documents = parts > 2 ? room->targets + rows * width : NULL;
     return prompts ? make_prompts(room) : MM_OK;
 }
 

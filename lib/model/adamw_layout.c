@@ -47,8 +47,11 @@ int64_t mmi_muon_work(const mmi_moments *at)
 
 void mmi_optimizer_bytes(int64_t tensors, const mmi_moments *at, size_t *state, size_t *handle)
 {
-    *state = at->first + at->second;
+    mmi_carve carve = { 0 };
+    mmi_carve_take(&carve, (int64_t)at->first, 1);
+    mmi_carve_take(&carve, (int64_t)at->second, 1);
     if (at->elements > 0)
-        *state += (size_t)mmi_muon_work(at) * sizeof(float);
+        mmi_carve_take(&carve, mmi_muon_work(at), sizeof(float));
+    *state = carve.overflow ? SIZE_MAX : carve.used;
     *handle = sizeof(struct mm_optimizer) + (size_t)tensors * sizeof(size_t);
 }

@@ -37,7 +37,8 @@ bool mmi_muon_takes(const mmi_tensor *tensor);
 /* Floats that Muon works with: two of its largest matrix, and two squares of the longest smaller side. */
 int64_t mmi_muon_work(const mmi_moments *at);
 
-/* The allocations of an optimizer for so many tensors, frozen ones included: all but the struct above, and that. */
+/* The allocations of an optimizer for so many tensors, frozen ones included: all but the struct above (SIZE_MAX: more
+ * than can be addressed), and that. */
 void mmi_optimizer_bytes(int64_t tensors, const mmi_moments *at, size_t *state, size_t *handle);
 
 #endif

@@ -128,9 +128,13 @@ static mm_adapter *carve_handle(mmi_carve *carve, int64_t pairs, const char *tar
     return adapter;
 }
 
-static size_t tensor_bytes(int64_t rows, int64_t cols)
+/* Where B [out, rank] begins in the arena, behind its A [rank, in]: those of the matrix `t` [out, in]. */
+static size_t carve_pair(mmi_carve *arena, const mmi_tensor *t, int64_t rank)
 {
-    return mmi_align_up((size_t)(rows * cols) * sizeof(float));
+    mmi_carve_take(arena, rank * t->shape[1], sizeof(float));
+    size_t b = arena->used;
+    mmi_carve_take(arena, t->shape[0] * rank, sizeof(float));
+    return b;
 }
 
 mm_status mmi_adapter_measure(mmi_adapter_cost *out, const mmi_layout *layout, const mm_adapter_options *options)
@@ -142,15 +146,18 @@ mm_status mmi_adapter_measure(mmi_adapter_cost *out, const mmi_layout *layout, c
     if (status != MM_OK)
         return status;
     mmi_adapter_cost cost = { .rank = o.rank, .targets = o.targets, .dropout = o.dropout };
+    mmi_carve carve = { 0 }, arena = { 0 };
     mmi_tensor t;
     for (int64_t i = 0; (i = next_target(layout, i, o.targets, &t)) < layout->count; i++) {
         cost.pairs++;
         cost.widest = t.shape[1] > cost.widest ? t.shape[1] : cost.widest;
-        cost.arena += tensor_bytes(o.rank, t.shape[1]) + tensor_bytes(t.shape[0], o.rank);
+        carve_pair(&arena, &t, o.rank);
     }
-    mmi_carve carve = { 0 };
+    if (arena.overflow)
+        return mmi_fail(MM_ERR_ARG, "an adapter of rank %d for these targets is beyond this machine", (int)o.rank);
     carve_handle(&carve, cost.pairs, o.targets);
     cost.handle = carve.used;
+    cost.arena = arena.used;
     *out = cost;
     return MM_OK;
 }
@@ -161,17 +168,16 @@ mmi_adapter_cost mmi_adapter_cost_of(const mm_adapter *adapter)
                               .rank = adapter->options.rank,
                               .targets = adapter->options.targets,
                               .dropout = adapter->options.dropout };
+    mmi_carve carve = { 0 }, arena = { 0 };
     for (int64_t i = 0; i < adapter->pairs; i++) {
         mmi_tensor t;
-        mmi_adapter_shape(adapter, 2 * i, &t);
+        mmi_layout_tensor(adapter->layout, adapter->bases[i], &t);
         cost.widest = t.shape[1] > cost.widest ? t.shape[1] : cost.widest;
-        cost.arena = adapter->offsets[2 * i + 1];
-        mmi_adapter_shape(adapter, 2 * i + 1, &t);
-        cost.arena += tensor_bytes(t.shape[0], t.shape[1]);
+        carve_pair(&arena, &t, cost.rank);
     }
-    mmi_carve carve = { 0 };
     carve_handle(&carve, cost.pairs, adapter->options.targets);
     cost.handle = carve.used;
+    cost.arena = arena.used;
     return cost;
 }
 
@@ -194,7 +200,7 @@ mm_status mmi_adapter_new(mm_adapter **out, mm_model *model, const mm_adapter_op
         status = read_options(&o, options);
     if (status != MM_OK)
         return status;
-    mmi_carve carve = { .base = mmi_calloc(1, cost.handle) };
+    mmi_carve carve = { .base = mmi_calloc(1, cost.handle) }, places = { 0 };
     float *arena = mmi_calloc(1, cost.arena);
     if (!carve.base || !arena) {
         mmi_free(carve.base);
@@ -211,12 +217,10 @@ mm_status mmi_adapter_new(mm_adapter **out, mm_model *model, const mm_adapter_op
     adapter->arena = arena;
     mmi_tensor t;
     int64_t pair = 0;
-    size_t next = 0;
     for (int64_t i = 0; (i = next_target(layout, i, o.targets, &t)) < layout->count; i++, pair++) {
         adapter->bases[pair] = i;
-        adapter->offsets[2 * pair] = next;
-        adapter->offsets[2 * pair + 1] = next += tensor_bytes(o.rank, t.shape[1]);
-        next += tensor_bytes(t.shape[0], o.rank);
+        adapter->offsets[2 * pair] = places.used;
+        adapter->offsets[2 * pair + 1] = carve_pair(&places, &t, o.rank);
     }
     *out = adapter;
     return MM_OK;

@@ -283,10 +283,8 @@ void mmi_layout_name(const mmi_layout *layout, int64_t index, char *name, size_t
                  r->scope == SHARED ? "shared_experts" : "experts", expert, r->name);
 }
 
-/* With room for eight-byte elements, alignment, and a few such arenas side by side. */
-mmi_role mmi_layout_overflow(const mmi_layout *layout)
+mmi_role mmi_layout_overflow(const mmi_layout *layout, int64_t most)
 {
-    const int64_t most = (int64_t)(SIZE_MAX / 2 < INT64_MAX ? SIZE_MAX / 2 : INT64_MAX) / 64;
     int64_t total = 0;
     for (int role = 0; role < MMI_ROLES; role++) {
         int64_t times = mmi_layout_times(layout, (mmi_role)role);

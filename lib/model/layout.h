@@ -78,9 +78,13 @@ void mmi_layout_tensor(const mmi_layout *layout, int64_t index, mmi_tensor *out)
 int64_t mmi_layout_times(const mmi_layout *layout, mmi_role role);
 void mmi_layout_describe(const mmi_layout *layout, mmi_role role, mmi_tensor *out);
 
-/* The first role with which the sum of all elements can't be addressed; MMI_ROLES when all fit, as in every layout of a
- * resolved config. */
-mmi_role mmi_layout_overflow(const mmi_layout *layout);
+/* The first role with which the sum of all elements is above `most`; MMI_ROLES when all fit. */
+mmi_role mmi_layout_overflow(const mmi_layout *layout, int64_t most);
+/* What every resolved config stays below: sums of a few arenas in bytes can be counted in int64_t. */
+#define MMI_MOST_COUNTED (INT64_MAX / 64)
+/* What every model stays below, and what is estimated: as float32 they are one block of memory, and two such are below
+ * SIZE_MAX. With 64 bits it is no less than MMI_MOST_COUNTED. */
+#define MMI_MOST_HELD ((int64_t)(SIZE_MAX / 2 / sizeof(float)))
 
 /* The name of tensor `index` into `name`. */
 void mmi_layout_name(const mmi_layout *layout, int64_t index, char *name, size_t size);

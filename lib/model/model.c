@@ -74,14 +74,25 @@ static size_t weights_bytes(const mmi_layout *layout, int32_t dtype)
     return bytes;
 }
 
+/* The layout of a model that this machine can address. */
+static mm_status lay_out(mmi_layout *layout, mmi_arch *arch, const mm_config *config)
+{
+    mm_status status = mmi_config_resolve(config, arch);
+    if (status != MM_OK)
+        return status;
+    mmi_layout_create(layout, arch);
+    if (mmi_layout_overflow(layout, MMI_MOST_HELD) != MMI_ROLES)
+        return mmi_fail(MM_ERR_ARG, "a model with so many parameters is beyond this machine");
+    return MM_OK;
+}
+
 mm_status mmi_model_estimate(const mm_config *config, int32_t dtype, bool weights_mapped, mmi_model_cost *out)
 {
     mmi_arch arch;
-    mm_status status = mmi_config_resolve(config, &arch);
+    mmi_layout layout;
+    mm_status status = lay_out(&layout, &arch, config);
     if (status != MM_OK)
         return status;
-    mmi_layout layout;
-    mmi_layout_create(&layout, &arch);
     if (mmi_block_bytes(dtype) > 0 && (status = check_blocks(&layout, dtype)) != MM_OK)
         return status;
     mmi_carve carve = { NULL, 0, false };
@@ -94,11 +105,10 @@ mm_status mmi_model_estimate(const mm_config *config, int32_t dtype, bool weight
 mm_status mmi_model_new(mm_model **out, const mm_config *config, size_t maps)
 {
     mmi_arch arch;
-    mm_status status = mmi_config_resolve(config, &arch);
+    mmi_layout layout;
+    mm_status status = lay_out(&layout, &arch, config);
     if (status != MM_OK)
         return status;
-    mmi_layout layout;
-    mmi_layout_create(&layout, &arch);
     mmi_carve carve = { NULL, 0, false };
     carve_handle(&carve, layout.count, maps);
     carve.base = carve.overflow ? NULL : mmi_calloc(carve.used, 1);

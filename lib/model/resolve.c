@@ -235,7 +235,7 @@ static mm_status check_total(const mmi_arch *a)
 {
     mmi_layout layout;
     mmi_layout_create(&layout, a);
-    mmi_role culprit = mmi_layout_overflow(&layout);
+    mmi_role culprit = mmi_layout_overflow(&layout, MMI_MOST_COUNTED);
     if (culprit == MMI_ROLES)
         return MM_OK;
     char name[128];

@@ -41,7 +41,8 @@ typedef struct mmi_attention {
 /* Whether a segment's queries of a key head are always done together. */
 bool mmi_attention_is_short(const mmi_attention *a);
 
-/* Floats of scratch per worker; with `rounded` when that may be wanted. */
+/* Floats of scratch per worker; with `rounded` when that may be wanted. INT64_MAX / 2, which no memory holds, where
+ * they can't be addressed. */
 int64_t mmi_attention_scratch(const mmi_kernels *k, int64_t H, int64_t G, int64_t D, bool rounded);
 
 /* out [N, H * D] = softmax(q · kᵀ / sqrt(D)) · v; lse [N, H], the scores' log Σ exp, is kept for the backward pass or

@@ -91,7 +91,7 @@ int64_t mmi_attention_scratch(const mmi_kernels *k, int64_t H, int64_t G, int64_
 {
     mmi_carve c = { NULL, 0, false };
     carve_tile(&c, k, mmi_tile_tokens(H / G) * (H / G), D, rounded);
-    return (int64_t)(c.used / sizeof(float));
+    return c.overflow ? INT64_MAX / 2 : (int64_t)(c.used / sizeof(float));
 }
 
 mmi_tile mmi_tile_place(const mmi_tile_job *j, int worker)

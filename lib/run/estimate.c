@@ -78,6 +78,8 @@ static mm_status add_trained(mm_memory *m, const mmi_arch *arch, const mmi_layou
     if (w->optimizer) {
         mmi_moments at = w->optimizer == 2 ? mmi_muon_place(&trained, NULL) : (mmi_moments){ arena, arena, 0, 0 };
         mmi_optimizer_bytes(tensors, &at, &state, &handle);
+        if (state == SIZE_MAX)
+            return mmi_fail(MM_ERR_ARG, "an optimizer for so many parameters is beyond this machine");
         m->optimizer = (int64_t)state;
         m->handles += (int64_t)handle;
     }
@@ -117,10 +119,10 @@ mm_status mm_estimate_memory(const mm_config *config, const mm_workload *workloa
     mmi_model_cost cost;
     const mmi_trained trained = { .layout = &layout, .patterns = w.trainable };
     limits.head_learns = !w.adapter && mmi_trained_head(&trained);
-    if (!mmi_plan_place(&plan, &carve, &arch, &layout, &limits))
-        return mmi_fail(MM_ERR_ARG, "%d sequences of %d tokens are beyond this machine", w.max_batch, w.max_length);
     if ((status = mmi_model_estimate(config, w.dtype, w.weights_mapped, &cost)) != MM_OK)
         return status;
+    if (!mmi_plan_place(&plan, &carve, &arch, &layout, &limits))
+        return mmi_fail(MM_ERR_ARG, "%d sequences of %d tokens are beyond this machine", w.max_batch, w.max_length);
     mm_memory m = MM_MEMORY_INIT;
     m.weights = (int64_t)cost.weights;
     m.activations = (int64_t)carve.used;

@@ -274,7 +274,8 @@ static void place_scratch(mmi_plan *p, mmi_carve *c, const mmi_arch *a, const mm
     int64_t most = attention > heads ? attention : heads;
     most = most > blocks ? most : blocks;
     most = most > own ? most : own;
-    p->scratch_stride = (int64_t)(mmi_align_up((size_t)most * sizeof(float)) / sizeof(float));
+    const int64_t line = MMI_ALIGN / (int64_t)sizeof(float);
+    p->scratch_stride = (most + line - 1) / line * line;
     p->scratch = floats(c, limits->threads, p->scratch_stride);
     p->panels = floats(c, 1, mmi_gemm_panels());
 }

@@ -48,7 +48,7 @@ static mm_status create(mm_model *model, mm_adapter *adapter, mm_adamw_options o
     if (!optimizer || !moments) {
         mmi_free(optimizer);
         mmi_free(moments);
-        return mmi_fail_memory(state + handle, "an optimizer's moments");
+        return mmi_fail_memory(state, "an optimizer's moments");
     }
     optimizer->model = mmi_model_hold(model);
     optimizer->adapter = adapter ? mmi_adapter_hold(adapter) : NULL;

@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/memory.h"
+#include "data/batch.h"
 #include "data/loader.h"
 #include "texts.h"
 
@@ -540,6 +541,35 @@ START_TEST(the_shared_pretraining_cases_agree)
 }
 END_TEST
 
+static void *at_most_64_mib(void *user, size_t size)
+{
+    (void)user;
+    return size <= (size_t)64 << 20 ? malloc(size) : NULL;
+}
+
+static void release(void *user, void *memory)
+{
+    (void)user;
+    free(memory);
+}
+
+START_TEST(a_batch_that_no_memory_holds_is_not_made)
+{
+    mm_allocator small = { sizeof small, NULL, at_most_64_mib, release };
+    mmi_recipe recipe = { .options = MM_LOADER_OPTIONS_INIT };
+    recipe.options.batch = 1 << 16; /* of as many ids: more than 32 bits count */
+    recipe.options.max_length = (1 << 16) + 1;
+    ck_ok(mm_set_allocator(&small));
+    for (int32_t form = MM_ROWS_PAD; form <= MM_ROWS_PACK; form++) {
+        mmi_batch_room room = { 0 };
+        recipe.options.form = form;
+        ck_status(mmi_batch_room_make(&room, &recipe), MM_ERR_MEMORY);
+        mmi_batch_room_free(&room);
+    }
+    ck_ok(mm_set_allocator(NULL));
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("data/loader");
@@ -559,6 +589,9 @@ static Suite *make_suite(void)
     tcase_add_test(tc, the_shared_pretraining_cases_agree);
     tcase_set_timeout(tc, 60);
     suite_add_tcase(suite, tc);
+    TCase *memory = tcase_create("memory"); /* which is changed while none is in use */
+    tcase_add_test(memory, a_batch_that_no_memory_holds_is_not_made);
+    suite_add_tcase(suite, memory);
     return suite;
 }
 

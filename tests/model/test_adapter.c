@@ -4,6 +4,9 @@
 
 #include "base/memory.h"
 #include "checkpoint.h"
+#include "configs.h"
+#include "model/adapter.h"
+#include "model/model.h"
 #include "model/patterns.h"
 #include "support.h"
 
@@ -223,6 +226,31 @@ START_TEST(options_that_make_no_adapter_are_refused)
 }
 END_TEST
 
+/* [rank, 64] and [16320, rank] in float32 are 2³² bytes together: 0 where 32 bits count them. */
+START_TEST(an_adapter_beyond_the_machine_is_refused)
+{
+    mm_config *config = config_of("{'model_type':'minimind','minimind_version':2,'vocab_size':64,'hidden_size':64,"
+                                  "'num_hidden_layers':1,'num_attention_heads':8,'intermediate_size':16320}");
+    mm_model *wide = NULL;
+    mmi_adapter_cost cost;
+    mm_adapter_options o = MM_ADAPTER_OPTIONS_INIT;
+    o.rank = MMI_MOST_RANK;
+    o.targets = "gate_proj";
+    ck_ok(mm_model_create(config, 1, &wide));
+    if (SIZE_MAX > UINT32_MAX) {
+        ck_ok(mmi_adapter_measure(&cost, mmi_model_layout(wide), &o));
+        ck_assert_uint_eq(cost.arena, (uint64_t)1 << 32);
+    } else {
+        mm_adapter *adapter = NULL;
+        ck_status(mmi_adapter_measure(&cost, mmi_model_layout(wide), &o), MM_ERR_ARG);
+        ck_status(mm_adapter_create(wide, &o, &adapter), MM_ERR_ARG);
+        ck_error_mentions("rank 65536");
+    }
+    mm_model_free(wide);
+    mm_config_free(config);
+}
+END_TEST
+
 START_TEST(a_router_of_experts_has_no_adapter)
 {
     mm_config *config = tiny_config("minimind");
@@ -300,6 +328,7 @@ int main(void)
     tcase_add_test(tests, a_is_spread_as_the_rule_says);
     tcase_add_test(tests, it_tells_what_it_was_made_with);
     tcase_add_test(tests, options_that_make_no_adapter_are_refused);
+    tcase_add_test(tests, an_adapter_beyond_the_machine_is_refused);
     tcase_add_test(tests, a_router_of_experts_has_no_adapter);
     tcase_add_test(tests, asking_wrongly_is_refused);
     tcase_add_test(tests, out_of_memory_is_told_and_leaves_nothing);

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/pool.h"
 #include "checkpoint.h"
+#include "configs.h"
 #include "model/model.h"
 #include "model/names.h"
 #include "support.h"
@@ -470,6 +471,28 @@ START_TEST(names_of_mini_llm_are_translated)
 }
 END_TEST
 
+/* Its weights alone take all that 32 bits address. */
+START_TEST(a_model_beyond_the_machine_is_counted_and_not_made)
+{
+    mm_config *config = config_of("{'model_type':'minimind','minimind_version':2,'hidden_size':1024,"
+                                  "'num_hidden_layers':1,'num_attention_heads':8,'vocab_size':1048576}");
+    mm_param_count count = MM_PARAM_COUNT_INIT;
+    ck_ok(mm_count_params(config, &count));
+    ck_assert_int_gt(count.total, 1 << 30);
+    mmi_model_cost cost;
+    if (SIZE_MAX > UINT32_MAX) {
+        ck_ok(mmi_model_estimate(config, MM_F32, false, &cost));
+        ck_assert_uint_ge(cost.weights / sizeof(float), (uint64_t)count.total);
+    } else {
+        mm_model *model = NULL;
+        ck_status(mmi_model_estimate(config, MM_F32, false, &cost), MM_ERR_ARG);
+        ck_status(mm_model_create(config, 1, &model), MM_ERR_ARG);
+        ck_error_mentions("beyond this machine");
+    }
+    mm_config_free(config);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("model/model");
@@ -483,6 +506,7 @@ static Suite *make_suite(void)
     tcase_add_test(c, tensors_that_do_not_exist_are_refused);
     tcase_add_test(c, null_pointers_are_refused_or_harmless);
     tcase_add_test(c, an_impossible_config_makes_no_model);
+    tcase_add_test(c, a_model_beyond_the_machine_is_counted_and_not_made);
     tcase_add_test(c, writing_shows_in_the_version_and_not_in_copies);
     tcase_add_test(c, casts_round_to_nearest_even);
     tcase_add_test(c, casts_between_half_precisions_and_back_are_exact_where_they_can_be);

@@ -549,6 +549,18 @@ START_TEST(scratch_memory_does_not_grow_with_the_length)
 }
 END_TEST
 
+START_TEST(scratch_memory_grows_with_the_width_of_heads)
+{
+    mmi_kernels k;
+    mmi_kernels_init(&k, 0);
+    for (int64_t D = 1, before = 0; D <= 1 << 26; D *= 2) {
+        int64_t n = mmi_attention_scratch(&k, 1, 1, D, false);
+        ck_assert_int_ge(n, before); /* equal where 32 bits can't address it */
+        before = n;
+    }
+}
+END_TEST
+
 /* A number rounded to bf16 is off by 2^-9 at most. It is the scores that count, in their exponents: these are up to 12
  * here. */
 #define ROUNDED_OFF 0.008
@@ -634,5 +646,6 @@ int main(void)
     tcase_add_test(tests, a_segment_is_short_up_to_a_tile_of_queries);
     tcase_add_test(tests, nothing_is_kept_for_backward_when_it_is_not_wanted);
     tcase_add_test(tests, scratch_memory_does_not_grow_with_the_length);
+    tcase_add_test(tests, scratch_memory_grows_with_the_width_of_heads);
     return run_suite(suite);
 }

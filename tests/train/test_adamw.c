@@ -311,6 +311,16 @@ START_TEST(weights_that_are_not_float32_are_refused)
 }
 END_TEST
 
+START_TEST(moments_beyond_the_machine_are_not_taken_for_few)
+{
+    size_t state, handle;
+    mmi_optimizer_bytes(1, &(mmi_moments){ .first = SIZE_MAX / 2 + 1, .second = SIZE_MAX / 2 + 1 }, &state, &handle);
+    ck_assert_uint_eq(state, SIZE_MAX);
+    mmi_optimizer_bytes(1, &(mmi_moments){ .first = 64, .second = 64, .elements = INT64_MAX / 4 }, &state, &handle);
+    ck_assert_uint_eq(state, SIZE_MAX);
+}
+END_TEST
+
 START_TEST(its_memory_is_what_the_estimate_says)
 {
     size_t state, handle;
@@ -457,6 +467,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, gradients_that_are_not_finite_change_nothing);
     tcase_add_test(tc, bad_arguments_are_refused);
     tcase_add_test(tc, weights_that_are_not_float32_are_refused);
+    tcase_add_test(tc, moments_beyond_the_machine_are_not_taken_for_few);
     tcase_add_test(tc, its_memory_is_what_the_estimate_says);
     tcase_add_test(tc, saved_moments_go_on_to_the_same_bits);
     tcase_add_test(tc, moments_of_another_model_or_damaged_are_refused);
