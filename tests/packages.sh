@@ -28,6 +28,7 @@ package_of() {
         doxygen | help2man) echo "$1" ;;
         aarch64-gcc) echo gcc-aarch64-linux-gnu ;;
         qemu-aarch64) echo qemu-user ;;
+        i686-gcc) echo gcc-i686-linux-gnu ;;
         ompi-c) echo libopenmpi-dev ;;
         mpirun) echo openmpi-bin ;;
         protobuf) echo python3-protobuf ;;
@@ -50,6 +51,7 @@ is_there() {
         meson | nm | pkg-config | valgrind | abidiff | clang | cmake | git | chromium | qemu-aarch64 | mpirun | doxygen | help2man)
             command -v "$1" ;;
         aarch64-gcc) command -v aarch64-linux-gnu-gcc ;;
+        i686-gcc) command -v i686-linux-gnu-gcc ;;
         simde) echo '#include <simde/x86/avx512.h>' | "${CC:-cc}" -x c -E - ;;
         libc-symbols) [ ! -f /etc/debian_version ] || [ -d /usr/lib/debug/.build-id ] ;;
         python) python_for_tests ;;

@@ -13,6 +13,7 @@ Build libminimind and run its tests. The last line is \"N passed, N failed\".
   --tsan           with the thread sanitizer, in build-tsan: the tests of what threads share
   --memcheck       under valgrind, in build-memcheck: some tests of each folder
   --aarch64        compiled for 64-bit Arm and run under qemu, in build-aarch64 (Debian only)
+  --i386           compiled for 32-bit x86, in build-i386 (Debian on x86-64 only)
   --avx512         with AVX-VNNI, AVX-512, VNNI, bf16 products and AMX emulated, in build-avx512: x86 only
   --no-blas        without OpenBLAS, in build-noblas
   --suite NAME     only the tests of this suite; slow ones run only when --suite slow asks for them
@@ -35,6 +36,7 @@ while [ $# -gt 0 ]; do
         --tsan) kind=tsan sanitize=thread blas=none suite=threads ;;
         --memcheck) kind=memcheck type=debugoptimized blas=none suite=memcheck ;;
         --aarch64) kind=aarch64 blas=none suite=portable examples=disabled ;;
+        --i386) kind=i386 blas=none suite=portable examples=disabled ;;
         --avx512) kind=avx512 blas=none suite=vectors examples=disabled ;;
         --no-blas) blas=none ;;
         --werror) werror=true ;;
@@ -100,20 +102,26 @@ need="cc libc c++ meson ninja nm pkg-config jansson libpcre2-8 check python nump
 [ "$suite" != slow ] || need="$need chromium"
 [ "$blas" = none ] || need="$need openblas"
 [ "$kind" != memcheck ] || need="$need valgrind libc-symbols"
-[ "$kind" != aarch64 ] || need="meson ninja pkg-config aarch64-gcc qemu-aarch64"
+# Another processor: what Debian calls it, and its tools.
+foreign=
+case $kind in
+    aarch64) foreign=arm64 tools=aarch64-linux-gnu need="meson ninja pkg-config aarch64-gcc qemu-aarch64" ;;
+    i386) foreign=i386 tools=i686-linux-gnu need="meson ninja pkg-config i686-gcc" ;;
+esac
+[ "$kind" != i386 ] || [ "$(uname -m)" = x86_64 ] || stop "--i386 runs its programs without an emulator: on x86-64 only"
 [ "$kind" != avx512 ] || need="$need simde"
-[ "$kind" = aarch64 ] || case $suite in slow | mpi) need="$need ompi-c mpirun" ;; esac # ranks over MPI
+[ -n "$foreign" ] || case $suite in slow | mpi) need="$need ompi-c mpirun" ;; esac # ranks over MPI
 # shellcheck disable=SC2086
 require $need
 
 # For another processor: its packages in a directory of their own, and where Meson finds them.
 set --
-if [ "$kind" = aarch64 ]; then
+if [ -n "$foreign" ]; then
     mkdir -p "$build"
-    "$root/tests/cross/sysroot.sh" arm64 "$build/root" libc6-dev libjansson-dev libpcre2-dev check >"$build/root.log" 2>&1 ||
+    "$root/tests/cross/sysroot.sh" "$foreign" "$build/root" libc6-dev libjansson-dev libpcre2-dev check >"$build/root.log" 2>&1 ||
         { cat "$build/root.log" >&2; stop "the packages of the other architecture could not be had"; }
     printf "[constants]\nroot = '%s'\n" "$build/root" >"$build/root.ini"
-    set -- --cross-file "$build/root.ini" --cross-file "$root/tests/cross/aarch64-linux-gnu.ini"
+    set -- --cross-file "$build/root.ini" --cross-file "$root/tests/cross/$tools.ini"
 fi
 
 [ "$kind" != avx512 ] || set -- -Demulate=true

@@ -21,10 +21,14 @@ apt() {
         -o Dir::State="$directory/.apt" -o Dir::State::status="$directory/.apt/status" -o Dir::Cache="$directory/.apt" \
         -o Debug::NoLocking=true -o APT::Sandbox::User="" "$@"
 }
-apt update
+apt update || true # without one of several lists, what the others have will do; what is missing then, the next line says
 apt --download-only install "$@"
 for package in "$directory"/.apt/archives/*.deb; do
     dpkg-deb -x "$package" "$directory"
+done
+# An absolute link would lead out of here, into the system's own root.
+find "$directory" -type l -lname '/*' | while read -r link; do
+    ln -sfn "$directory$(readlink "$link")" "$link"
 done
 rm -rf "$directory/.apt"
 echo "$architecture $*" >"$directory/.packages"

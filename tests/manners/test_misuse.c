@@ -206,7 +206,7 @@ START_TEST(a_context_sees_what_training_made_of_its_model)
 }
 END_TEST
 
-static const size_t odd_sizes[] = { 0, 1, 7, 65537, SIZE_MAX, 0xa5a5a5a5a5a5a5a5u };
+static const size_t odd_sizes[] = { 0, 1, sizeof(size_t) - 1, 65537, SIZE_MAX, (size_t)0xa5a5a5a5a5a5a5a5u };
 
 START_TEST(a_struct_that_was_not_set_up_is_refused)
 {
