@@ -492,7 +492,8 @@ START_TEST(structs_of_other_versions_are_read_as_far_as_they_go)
     ck_status(mm_forward(t.context, &newer.batch, &t.out), MM_ERR_UNSUPPORTED);
     ck_error_mentions("mm_batch");
     mm_batch older = t.good;
-    older.struct_size = offsetof(mm_batch, outputs); /* what lies behind is not this program's */
+    older.struct_size = offsetof(mm_batch, mode); /* what lies behind is not this program's */
+    older.mode = 99;
     older.outputs = 99;
     ck_ok(mm_forward(t.context, &older, &t.out));
     mm_output small = MM_OUTPUT_INIT;
