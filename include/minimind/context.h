@@ -178,7 +178,8 @@ typedef struct mm_output {
     double loss;         /**< loss_sum / loss_count, in nats; 0 without a counted target */
     double loss_sum;     /**< over the counted targets */
     int64_t loss_count;  /**< targets that are not -100 */
-    double aux_loss;     /**< router balance, already times its coefficient; 0 for dense models and in evaluation */
+    double aux_loss;     /**< router balance, already times its coefficient; 0 for dense models, in evaluation, and for
+                              targets of which none is counted */
     mm_view logprobs;    /**< float32 [B, T]; 0 where the target is not counted */
     mm_view last_logits; /**< float32 [B, V] */
     mm_view logits;      /**< float32 [B, T, V] */
@@ -253,6 +254,10 @@ MM_API void mm_backward_options_init(mm_backward_options *options, size_t struct
  *
  * A pointer of the options is scaled by loss_scale only; `normalizer` is for the loss. At most one of d_logits and
  * d_logprobs may be given; with either, or with d_hidden alone, the loss itself is left out.
+ *
+ * Where targets were given and none is counted, neither the loss nor the auxiliary loss has a gradient. Where the loss is left
+ * out, or loss_scale is 0, the auxiliary loss has that of aux_scale all the same: so such a batch has its part in the balance
+ * of a step whose targets are in other batches.
  *
  * @param options  NULL for the defaults.
  *

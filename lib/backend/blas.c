@@ -66,6 +66,11 @@ void mmi_blas_product(float *c, int64_t ldc, bool ta, bool tb, const float *a, i
                 (blasint)K, 1.0f, a, distance(lda, ta ? M : K), b, distance(ldb, tb ? K : N), accumulate ? 1.0f : 0.0f,
                 c, distance(ldc, N));
 }
+
+const char *mmi_blas_core(void)
+{
+    return openblas_get_corename();
+}
 #else
 void mmi_blas_enter(void)
 {
@@ -86,5 +91,10 @@ void mmi_blas_product(float *c, int64_t ldc, bool ta, bool tb, const float *a, i
 {
     (void)c, (void)ldc, (void)ta, (void)tb, (void)a, (void)lda, (void)b, (void)ldb;
     (void)M, (void)N, (void)K, (void)accumulate;
+}
+
+const char *mmi_blas_core(void)
+{
+    return NULL;
 }
 #endif

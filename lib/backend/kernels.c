@@ -61,8 +61,8 @@ void mmi_kernels_init(mmi_kernels *k, unsigned cpu)
 #define BF16 (VNNI | MMI_CPU_BF16)
 #define INTEL(sets) ((sets) | MMI_CPU_INTEL)
 
-/* Slowest first. OpenBLAS comes with whatever else the processor has, so its rows differ in that only. Only Intel has
- * tiles. */
+/* Slowest first, and all sets of instructions before OpenBLAS, which comes with whatever else the processor has, so its
+ * rows differ in that only. Only Intel has tiles. */
 static const mmi_path paths[] = {
     { "c", 0, 0 },
     { "avx2", MMI_CPU_AVX2, 0 },
@@ -135,6 +135,14 @@ const mmi_path *mmi_path_find(const char *name)
             return path;
     }
     return NULL;
+}
+
+const char *mmi_path_processor(const mmi_path *path)
+{
+    const mmi_path *own = paths;
+    while (own->cpu != path->cpu)
+        own++;
+    return own->name;
 }
 
 int32_t mm_kernels_count(void)

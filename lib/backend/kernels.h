@@ -225,4 +225,7 @@ const mmi_path *mmi_path_of(unsigned cpu, int32_t index);
 /* By name; NULL gives the fastest here. NULL result: no such path. */
 const mmi_path *mmi_path_find(const char *name);
 
+/* The name of the path that has the same instructions, and no OpenBLAS. */
+const char *mmi_path_processor(const mmi_path *path);
+
 #endif

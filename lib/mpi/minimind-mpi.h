@@ -28,7 +28,8 @@ extern "C" {
  * A communicator over a duplicate of `world`. Collective over all of it.
  *
  * @param out  Yours: pair it with mm_comm_mpi_free(), before MPI_Finalize(). Its abort() writes the reason to the standard
- *             error and is MPI_Abort() then: it ends the processes of all ranks, the caller's too.
+ *             error and is MPI_Abort() then: it ends the processes of all ranks, the caller's too. mm_trainer_run() calls it
+ *             where it fails; a program that fails before that calls it by itself, or the others wait for it for ever.
  *
  * @return MM_OK; MM_ERR_ARG; MM_ERR_MEMORY; MM_ERR_STATE, MPI is not initialised, or with less than
  * MPI_THREAD_SERIALIZED (the trainer sends gradients from a thread of its own); MM_ERR_IO, MPI failed. Since: 0.1

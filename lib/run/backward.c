@@ -105,8 +105,10 @@ static mm_status go_back(mm_context *ctx, const mm_backward_options *o)
     const mmi_layout *layout = ctx->layout;
     int64_t N = ctx->pass.N, C = ctx->arch->C, L = ctx->arch->L;
     int64_t layers_end = layout->layer_first + L * layout->layer_stride;
-    /* A batch that counts no target has no loss of any kind; a caller's own start brings the auxiliary loss along. */
-    double aux_scale = from_loss(o) && counted_targets(ctx) == 0 ? 0 : o->aux_scale;
+    /* A batch that counts no target has no loss of any kind; a caller's own start brings the auxiliary loss along, and
+     * so does one who wants it alone, as the targets of a step may all be in other batches. */
+    bool wants_loss = from_loss(o) && o->loss_scale != 0;
+    double aux_scale = wants_loss && counted_targets(ctx) == 0 ? 0 : o->aux_scale;
     start(ctx, o);
     mmi_vector_zero(&ctx->exec, p->dx, N * C);
     mmi_norm_backward(&ctx->exec, p->dx, p->dh, p->x_final, p->mean_final, p->rstd_final,

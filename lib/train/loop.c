@@ -186,6 +186,10 @@ static mm_status micro_step(mm_trainer *t)
     t->now.epoch_step++;
     t->now.tokens += reading.tokens;
     mm_loader_tell(t->loader, &t->now.data);
+    if (mmi_parallel_unread(t)) {
+        back_to_boundary(t); /* and wait for what is being sent */
+        return mmi_loader_fail_unreadable(t->loader);
+    }
     return updates ? update(t) : MM_OK;
 }
 
@@ -281,6 +285,9 @@ static mm_status run(mm_trainer *t)
         status = mmi_checkpoint_wait(t);
     if (status == MM_OK && t->output && t->saved_step != t->now.step)
         status = mm_trainer_save(t);
+    double none = 0;
+    if (status == MM_OK) /* a rank whose last checkpoint can't be written has not ended well, nor have the others */
+        status = mmi_parallel_sum(t, &none, 1);
     if (status != MM_OK && t->parallel) {
         mmi_parallel_give_up(t, status);
         back_to_boundary(t); /* what one rank has of an update is worth nothing */

@@ -27,6 +27,7 @@ struct mmi_parallel {
     float *begin, *end; /* gradients that are final and not posted yet */
     bool reduced;       /* the backward pass at hand has posted all */
     bool stops;         /* a rank wants to stop, and all know */
+    bool read;          /* some rank has read a row of this epoch */
 };
 
 /* --- Life --- */
@@ -87,6 +88,15 @@ bool mmi_parallel_stops(const mm_trainer *t)
     return t->parallel ? t->parallel->stops && mmi_parallel_can_save(t) : atomic_load(&t->stop) != 0;
 }
 
+bool mmi_parallel_unread(mm_trainer *t)
+{
+    if (!t->parallel || !mmi_loader_at_end(t->loader) || mmi_stage_in_midst(t))
+        return false;
+    bool unread = !t->parallel->read;
+    t->parallel->read = false;
+    return unread;
+}
+
 void mmi_parallel_abort(mm_trainer *t)
 {
     char story[1024];
@@ -133,18 +143,18 @@ mm_status mmi_parallel_sum(const mm_trainer *t, double *values, int64_t count)
     return MM_OK;
 }
 
-mm_status mmi_parallel_join(mmi_share *share, const mm_trainer *t, mmi_reading *r, mmi_weights own, double aux_loss,
-                            const mm_batch *batch)
+mm_status mmi_parallel_join(mmi_share *share, const mm_trainer *t, mmi_reading *r, mmi_weights own,
+                            const mmi_work *work)
 {
     enum { WEIGHT, LOSS, ROWS, AUX, TOKENS, METRICS_WEIGHT, METRICS, COUNT = METRICS + MMI_METRICS_MAX };
-    double weight = own.loss;
+    double weight = own.loss, aux_loss = t->context->aux_loss; /* also of rows that count no target */
     _Static_assert(COUNT < VALUES, "one sum takes them all");
     *share = (mmi_share){ .loss = 1, .aux = weight > 0 };
     if (!t->parallel) {
-        r->loss += aux_loss;
+        r->loss += weight > 0 ? aux_loss : 0;
         return MM_OK;
     }
-    double rows = weight > 0 ? batch->batch : 0, v[COUNT] = { weight };
+    double rows = work->filler ? 0 : work->batch.batch, v[COUNT] = { weight };
     v[LOSS] = weight > 0 ? weight * r->loss : 0;
     v[ROWS] = rows;
     v[AUX] = rows > 0 ? rows * aux_loss : 0;
@@ -155,9 +165,10 @@ mm_status mmi_parallel_join(mmi_share *share, const mm_trainer *t, mmi_reading *
     mm_status status = mmi_parallel_sum(t, v, COUNT);
     if (status != MM_OK)
         return status;
-    double all = v[WEIGHT] > 0 ? v[WEIGHT] : 1, all_rows = v[ROWS] > 0 ? v[ROWS] : 1;
-    *share = (mmi_share){ .loss = weight / all, .aux = rows / all_rows };
-    r->loss = v[LOSS] / all + v[AUX] / all_rows;
+    t->parallel->read = t->parallel->read || v[ROWS] > 0;
+    double all = v[WEIGHT] > 0 ? v[WEIGHT] : 1, row = v[WEIGHT] > 0 ? 1 / v[ROWS] : 0;
+    *share = (mmi_share){ .loss = weight / all, .aux = rows * row };
+    r->loss = v[LOSS] / all + v[AUX] * row;
     r->tokens = (int64_t)v[TOKENS];
     for (int i = 0; i < MMI_METRICS_MAX; i++)
         r->metrics[i] = v[METRICS + i] / (v[METRICS_WEIGHT] > 0 ? v[METRICS_WEIGHT] : 1);
@@ -253,10 +264,9 @@ static mm_status share_text(char **out, size_t *length, const mmi_parallel *p, m
 {
     char *text = NULL;
     mm_status status = p->comm.rank == 0 ? mmi_json_write(own, 0, &text, length) : MM_OK;
-    uint64_t size = status == MM_OK ? *length : 0; /* 0: rank 0 has none to give */
-    mm_status sent = broadcast(p, &size, sizeof size);
-    if (status == MM_OK)
-        status = sent;
+    uint64_t size = *length;
+    if (status == MM_OK) /* else the run ends, and the others hear why */
+        status = broadcast(p, &size, sizeof size);
     if (status == MM_OK && (size == 0 || size > 1 << 20))
         status = mmi_fail(MM_ERR_STATE, "rank 0 can't say what it trains");
     if (status == MM_OK && p->comm.rank != 0 && !(text = mmi_alloc((size_t)size + 1, 1)))
@@ -366,6 +376,7 @@ mm_status mmi_parallel_begin(mm_trainer *t)
     if (!t->parallel)
         return MM_OK;
     t->parallel->stops = false;
+    t->parallel->read = t->now.data.row > 0; /* in the midst of an epoch nobody knows */
     mm_status status = agree(t);
     if (status == MM_OK)
         status = level_all(t);

@@ -6,7 +6,7 @@
 #ifndef MMI_TRAIN_PARALLEL_H
 #define MMI_TRAIN_PARALLEL_H
 
-#include "train/trainer.h"
+#include "train/stage.h"
 
 /* t->parallel from t->options.comm; context and loader are there. */
 mm_status mmi_parallel_create(mm_trainer *t);
@@ -33,6 +33,9 @@ bool mmi_parallel_stops(const mm_trainer *t);
  * it learns from more than once. */
 bool mmi_parallel_can_save(const mm_trainer *t);
 
+/* The step that was just made ends an epoch of which no rank could read a row. */
+bool mmi_parallel_unread(mm_trainer *t);
+
 /* Sum `count` ≤ 15 values over all ranks. Carries the wish to stop along. */
 mm_status mmi_parallel_sum(const mm_trainer *t, double *values, int64_t count);
 
@@ -48,10 +51,10 @@ typedef struct mmi_weights {
 } mmi_weights;
 
 /* Collective, behind the forward pass of a step that is learnt from. A reading of one's own batch becomes that of all
- * batches: loss and metrics by their weights; tokens are added up. The auxiliary loss, a mean over sequences, joins the
- * loss by rows. */
+ * batches: loss and metrics by their weights; tokens are added up. The auxiliary loss of the pass, a mean over
+ * sequences, joins the loss by rows, whether or not they count a target, where any of all ranks does. */
 mm_status mmi_parallel_join(mmi_share *share, const mm_trainer *t, mmi_reading *reading, mmi_weights weights,
-                            double aux_loss, const mm_batch *batch);
+                            const mmi_work *work);
 
 /* If the step at hand is the last before an update, its backward pass will send gradients as they become final. */
 void mmi_parallel_overlap(mm_backward_options *back, mm_trainer *t);

@@ -1,9 +1,12 @@
 #include "train/stage.h"
 
+#include <string.h>
+
 #include "backend/strips.h"
 #include "data/loader.h"
 #include "data/rows.h"
 #include "model/model.h"
+#include "model/show.h"
 
 static const mmi_stage *const stages[] = { [MM_STAGE_PLAIN] = &mmi_stage_plain,
                                            [MM_STAGE_POLICY] = &mmi_stage_policy,
@@ -42,6 +45,13 @@ uint64_t mmi_stage_hash_model(const mm_model *model)
     for (int64_t i = 0; i < mm_model_tensor_count(model); i++) {
         mmi_weight w = mmi_model_weight(model, i);
         mmi_hash_add(&hash, w.data, mmi_matrix_bytes(w.dtype, w.rows, w.cols));
+    }
+    for (int32_t i = 0; i < mm_config_key_count(); i++) {
+        mm_config_key key = MM_CONFIG_KEY_INIT;
+        char value[MMI_SHOWN];
+        mm_config_key_get(i, &key); /* there is one */
+        mmi_config_show(value, mm_model_config(model), &key);
+        mmi_hash_add(&hash, value, strlen(value) + 1);
     }
     return mmi_hash_end(&hash);
 }

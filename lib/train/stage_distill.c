@@ -215,8 +215,7 @@ static mm_status add_up(const distill *d, int64_t pieces, mmi_reading *reading, 
 
 /* Student and teacher over a batch, without the auxiliary loss. With `gradient`, d->d_logits is that of the sum over
  * its `count` targets. */
-static mm_status compare(mm_trainer *t, mmi_work *work, bool gradient, mmi_reading *reading, int64_t *count,
-                         double *aux_loss)
+static mm_status compare(mm_trainer *t, mmi_work *work, bool gradient, mmi_reading *reading, int64_t *count)
 {
     distill *d = t->stage_data;
     mm_output out = MM_OUTPUT_INIT;
@@ -238,7 +237,6 @@ static mm_status compare(mm_trainer *t, mmi_work *work, bool gradient, mmi_readi
     status = add_up(d, pieces, reading, count);
     reading->tokens = mmi_work_tokens(work);
     reading->loss = status == MM_ERR_NUMERIC ? NAN : reading->loss;
-    *aux_loss = out.aux_loss;
     return status == MM_ERR_NUMERIC ? MM_OK : status;
 }
 
@@ -248,12 +246,11 @@ static mm_status learn(mm_trainer *t, mmi_work *work, double scale, mmi_reading 
 {
     distill *d = t->stage_data;
     int64_t count = 0;
-    double aux_loss = 0;
     mmi_share share;
-    mm_status status = compare(t, work, true, reading, &count, &aux_loss);
+    mm_status status = compare(t, work, true, reading, &count);
     mmi_weights counted = { (double)count, (double)count };
     if (status == MM_OK)
-        status = mmi_parallel_join(&share, t, reading, counted, aux_loss, &work->batch);
+        status = mmi_parallel_join(&share, t, reading, counted, work);
     if (status != MM_OK || !mmi_health_good_loss(t, reading->loss))
         return status;
     mm_backward_options back = MM_BACKWARD_OPTIONS_INIT;
@@ -268,8 +265,7 @@ static mm_status learn(mm_trainer *t, mmi_work *work, double scale, mmi_reading 
 static mm_status measure(mm_trainer *t, mmi_work *work, double *weight, mmi_reading *reading)
 {
     int64_t count = 0;
-    double aux_loss = 0; /* 0 in evaluation */
-    mm_status status = compare(t, work, false, reading, &count, &aux_loss);
+    mm_status status = compare(t, work, false, reading, &count);
     *weight = (double)count;
     return status;
 }

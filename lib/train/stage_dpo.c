@@ -177,7 +177,7 @@ static int64_t pairs_of(const mmi_work *work)
 }
 
 /* One forward pass of the policy and what it is worth, without the auxiliary loss; `d_logprobs` NULL: no gradient. */
-static mm_status compare(mm_trainer *t, mmi_work *work, float *d_logprobs, mmi_reading *reading, double *aux_loss)
+static mm_status compare(mm_trainer *t, mmi_work *work, float *d_logprobs, mmi_reading *reading)
 {
     dpo *d = t->stage_data;
     mm_output out = MM_OUTPUT_INIT;
@@ -189,7 +189,6 @@ static mm_status compare(mm_trainer *t, mmi_work *work, float *d_logprobs, mmi_r
         status = mm_dpo(&d->options, work->batch.batch / 2, work->batch.length, out.logprobs.data, d->ref, d->mask,
                         d_logprobs, &r);
     bool finite = status != MM_ERR_NUMERIC;
-    *aux_loss = out.aux_loss;
     reading->loss = finite ? r.loss : NAN;
     reading->metrics[ACCURACY] = r.accuracy;
     reading->metrics[MARGIN] = r.margin;
@@ -200,13 +199,12 @@ static mm_status compare(mm_trainer *t, mmi_work *work, float *d_logprobs, mmi_r
 static mm_status learn(mm_trainer *t, mmi_work *work, double scale, mmi_reading *reading)
 {
     dpo *d = t->stage_data;
-    double aux_loss = 0;
     mmi_share share;
-    mm_status status = compare(t, work, d->d_logprobs, reading, &aux_loss);
+    mm_status status = compare(t, work, d->d_logprobs, reading);
     double pairs = (double)pairs_of(work);
     mmi_weights counted = { pairs, pairs };
     if (status == MM_OK)
-        status = mmi_parallel_join(&share, t, reading, counted, aux_loss, &work->batch);
+        status = mmi_parallel_join(&share, t, reading, counted, work);
     if (status != MM_OK || !mmi_health_good_loss(t, reading->loss))
         return status;
     mm_backward_options back = MM_BACKWARD_OPTIONS_INIT;
@@ -220,9 +218,8 @@ static mm_status learn(mm_trainer *t, mmi_work *work, double scale, mmi_reading 
 
 static mm_status measure(mm_trainer *t, mmi_work *work, double *weight, mmi_reading *reading)
 {
-    double aux_loss = 0; /* 0 in evaluation */
     *weight = (double)pairs_of(work);
-    return compare(t, work, NULL, reading, &aux_loss);
+    return compare(t, work, NULL, reading);
 }
 
 static bool add_options(mmi_json *to, const mm_trainer *t)

@@ -12,7 +12,7 @@ static mm_status learn(mm_trainer *t, mmi_work *work, double scale, mmi_reading 
     reading->tokens = mmi_work_tokens(work);
     mmi_weights counted = { (double)out.loss_count, 0 };
     if (status == MM_OK)
-        status = mmi_parallel_join(&share, t, reading, counted, out.aux_loss, &work->batch);
+        status = mmi_parallel_join(&share, t, reading, counted, work);
     if (status != MM_OK)
         return status;
     if (!mmi_health_good_loss(t, reading->loss))

@@ -299,7 +299,7 @@ static mm_status learn(mm_trainer *t, mmi_work *work, double scale, mmi_reading 
         reading->loss = NAN;
     mmi_weights weights = { (double)(p->head ? tokens : answers), (double)answers };
     if (status == MM_OK || status == MM_ERR_NUMERIC)
-        status = mmi_parallel_join(&share, t, reading, weights, out.aux_loss, &work->batch);
+        status = mmi_parallel_join(&share, t, reading, weights, work);
     if (status != MM_OK || answers == 0 || !mmi_health_good_loss(t, reading->loss))
         return status;
     work->touched = true;

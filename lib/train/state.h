@@ -14,6 +14,9 @@ mm_status mmi_state_write(mmi_json *state, const char *directory);
 /* The options and the data that decide how a run goes on, a value for each name; NULL: no memory. */
 mmi_json *mmi_state_options(const mm_trainer *trainer);
 
+/* Those of a loader and its rows. False: no memory. */
+bool mmi_state_data(mmi_json *to, const mm_loader *loader);
+
 /* Read it and check it against its own checksum; mmi_json_free it. */
 mm_status mmi_state_read(mmi_json **out, const char *directory);
 

@@ -25,10 +25,10 @@ static bool add_trainer_options(mmi_json *to, const mm_trainer_options *o)
 
 /* skip_bad_lines is not among them: a run that stopped at a bad line may well go on by passing over it.
  * Nor are rank and world: every number of ranks sees the same rows, as long as their batches together stay as large. */
-static bool add_data_options(mmi_json *to, const mm_trainer *t)
+bool mmi_state_data(mmi_json *to, const mm_loader *loader)
 {
-    const mm_loader_options *o = mmi_loader_options(t->loader);
-    const mm_dataset *data = mmi_loader_dataset(t->loader);
+    const mm_loader_options *o = mmi_loader_options(loader);
+    const mm_dataset *data = mmi_loader_dataset(loader);
     return mmi_json_set_int(to, "batch_size", (int64_t)o->batch * o->world) &&
            mmi_json_set_int(to, "max_length", o->max_length) && mmi_json_set_int(to, "form", o->form) &&
            mmi_json_set_int(to, "trim", o->trim) && mmi_json_set_int(to, "kind", o->kind) &&
@@ -40,7 +40,7 @@ static bool add_data_options(mmi_json *to, const mm_trainer *t)
            mmi_json_set_int(to, "bos_id", o->bos_id) && mmi_json_set_int(to, "eos_id", o->eos_id) &&
            mmi_json_set_int(to, "pad_id", o->pad_id) && mmi_json_set_int(to, "data_rows", mm_dataset_rows(data)) &&
            mmi_json_set_int(to, "data_bytes", mmi_dataset_bytes(data)) &&
-           mmi_hash_set(to, "data_hash", mmi_dataset_hash(data)) && mmi_hash_set(to, "vocabulary_hash", t->vocabulary);
+           mmi_hash_set(to, "data_hash", mmi_dataset_hash(data));
 }
 
 /* How bad steps and the scale of the loss are dealt with; and, where validations may end the run, what they look at. */
@@ -81,8 +81,9 @@ static bool add_stage_options(mmi_json *to, const mm_trainer *t)
 mmi_json *mmi_state_options(const mm_trainer *t)
 {
     mmi_json *options = mmi_json_new_object();
-    if (options && add_trainer_options(options, &t->options) && add_data_options(options, t) &&
-        add_health_options(options, t) && add_learner(options, t) && add_stage_options(options, t))
+    if (options && add_trainer_options(options, &t->options) && mmi_state_data(options, t->loader) &&
+        mmi_hash_set(options, "vocabulary_hash", t->vocabulary) && add_health_options(options, t) &&
+        add_learner(options, t) && add_stage_options(options, t))
         return options;
     mmi_json_free(options);
     return NULL;

@@ -284,6 +284,34 @@ START_TEST(a_batch_that_counts_no_target_has_no_auxiliary_loss_and_no_gradient)
 }
 END_TEST
 
+START_TEST(without_the_loss_experts_balance_whatever_counts)
+{
+    const family *f = &families[1];
+    mm_model *model = model_of(f->json, 29);
+    mm_batch batch = batch_for(model, f, 1);
+    mm_context *context = context_with(model, f, 1, 0, NULL);
+    mm_backward_options back = MM_BACKWARD_OPTIONS_INIT;
+    int32_t none[B * T];
+    float *gradients[2];
+    int64_t n;
+    double norm;
+    back.loss_scale = 0;
+    for (int i = 0; i < B * T; i++)
+        none[i] = -100;
+    for (int i = 0; i < 2; i++) {
+        ck_ok(mm_zero_grad(context));
+        forward_backward(context, &batch, &back);
+        gradients[i] = all_gradients(context, &n);
+        batch.targets = none;
+    }
+    ck_ok(mm_grad_norm(context, &norm));
+    ck_assert(norm > 0);
+    ck_assert(same_bits(gradients[0], gradients[1], n));
+    mm_context_free(context);
+    mm_model_free(model);
+}
+END_TEST
+
 START_TEST(an_expert_without_tokens_has_gradient_zero)
 {
     const family *f = &families[5];
@@ -331,6 +359,7 @@ int main(void)
     tcase_add_test(tests, router_noise_alone_is_reproducible_and_off_by_default);
     tcase_add_test(tests, no_two_places_share_a_stream);
     tcase_add_test(tests, a_batch_that_counts_no_target_has_no_auxiliary_loss_and_no_gradient);
+    tcase_add_test(tests, without_the_loss_experts_balance_whatever_counts);
     tcase_add_test(tests, an_expert_without_tokens_has_gradient_zero);
     return run_suite(suite);
 }

@@ -1,11 +1,13 @@
 /* Trainers among others: the same run on any number of ranks. */
 #define _XOPEN_SOURCE 700
+#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "../data/texts.h"
 #include "base/files.h"
@@ -34,7 +36,7 @@ typedef struct plan {
     bool own_weights; /* each rank begins with others */
     bool own_output;  /* rank N > 0 has the output directory "…-N" */
     /* What rank N > 0 has of its own where it must not. */
-    enum { OWN_NOTHING, OWN_RATE, OWN_VALIDATION, OWN_INTERVAL, OWN_TARGETS } own;
+    enum { OWN_NOTHING, OWN_RATE, OWN_VALIDATION, OWN_INTERVAL, OWN_LENGTH, OWN_TARGETS } own;
     mm_policy_training policy; /* of a run that learns from rewards; user is each rank's ear */
     mm_status expected[WORLD_MOST];
     double losses[STEPS];   /* by step, of rank 0 */
@@ -98,6 +100,8 @@ static void train_one(const world_rank *self)
         o.validation = NULL;
     if (p->own == OWN_INTERVAL)
         o.trainer.eval_interval += self->rank;
+    if (p->own == OWN_LENGTH)
+        o.validation_length = o.loader.max_length - self->rank;
     if (p->own == OWN_TARGETS && self->rank > 0)
         o.targets = "q_proj,o_proj";
     tiny_start(&run, &o);
@@ -257,32 +261,50 @@ START_TEST(every_stage_learns_as_on_one_rank)
 }
 END_TEST
 
-/* Every other one's prompt is too long, so that none of its answers' targets is left. */
-START_TEST(pairs_without_a_target_count_wherever_they_stand)
+/* Every other one's prompt is too long, so that none of its answers' targets is left: all of rank 1's. */
+static plan plan_of_cut_rows(int32_t stage)
 {
-    char text[4096] = "", question[130];
+    char text[8192] = "";
     for (int i = 0; i < 6; i++) {
+        char question[130], turns[256];
+        size_t used = strlen(text);
         memset(question, 'a' + i, sizeof question);
         question[i % 2 ? 120 : 3] = '\0';
-        snprintf(text + strlen(text), sizeof text - strlen(text),
-                 "{\"chosen\": [{\"role\": \"user\", \"content\": \"%s\"}, {\"role\": \"assistant\", \"content\": "
-                 "\"XY%c\"}], \"rejected\": [{\"role\": \"user\", \"content\": \"%s\"}, {\"role\": \"assistant\", "
-                 "\"content\": \"no\"}]}\n",
-                 question, 'A' + i, question);
+        snprintf(turns, sizeof turns,
+                 "[{\"role\": \"user\", \"content\": \"%s\"}, {\"role\": \"assistant\", "
+                 "\"content\": ",
+                 question);
+        if (stage == MM_STAGE_DPO)
+            snprintf(text + used, sizeof text - used, "{\"chosen\": %s\"XY%c\"}], \"rejected\": %s\"no\"}]}\n", turns,
+                     'A' + i, turns);
+        else
+            snprintf(text + used, sizeof text - used, "{\"conversations\": %s\"XY%c\"}]}\n", turns, 'A' + i);
     }
-    snprintf(rows, sizeof rows, "%s", put_file(scratch_directory(), "pairs.jsonl", text, strlen(text)));
-    plan alone = plan_of(MM_ROWS_PAD), p = plan_of(MM_ROWS_PAD);
-    alone.options.loader.kind = p.options.loader.kind = MM_ROW_PREFERENCE;
-    alone.options.loader.template_name = p.options.loader.template_name = "minimind2";
-    alone.options.loader.max_length = p.options.loader.max_length = 96;
-    alone.options.loader.batch = p.options.loader.batch = 2;
-    alone.options.trainer.stage = p.options.trainer.stage = MM_STAGE_DPO;
-    alone.options.trainer.eps = p.options.trainer.eps = 1e-6;
-    alone.options.loader.shuffle = p.options.loader.shuffle = 0;
+    snprintf(rows, sizeof rows, "%s", put_file(scratch_directory(), "cut.jsonl", text, strlen(text)));
+    plan p = plan_of(MM_ROWS_PAD);
+    p.options.loader.kind = stage == MM_STAGE_DPO ? MM_ROW_PREFERENCE : MM_ROW_CHAT;
+    p.options.loader.template_name = "minimind2";
+    p.options.loader.max_length = 96;
+    p.options.loader.batch = 2;
+    p.options.loader.shuffle = 0;
+    p.options.trainer.stage = stage;
+    p.options.trainer.eps = 1e-6;
+    p.options.teacher = stage == MM_STAGE_DISTILL ? 77 : 0;
+    return p;
+}
+
+/* 0 to 2: a dense model in each stage that has targets; then one of experts, whose balance has no need of them. */
+START_TEST(rows_without_a_target_count_wherever_they_stand)
+{
+    static const int32_t stages[] = { MM_STAGE_PLAIN, MM_STAGE_DPO, MM_STAGE_DISTILL };
+    plan alone = plan_of_cut_rows(stages[_i % 3]), p;
+    alone.options.moe = _i > 2;
+    p = alone;
     train(&alone, 1);
     train(&p, 2);
     ck_same_run(&p, &alone, 1);
-    ck_assert_double_eq_tol(p.metrics[0], alone.metrics[0], CLOSE);
+    for (int i = 0; i < 8; i++)
+        ck_assert_double_eq_tol(p.metrics[i], alone.metrics[i], CLOSE);
     forget(&alone);
     forget(&p);
 }
@@ -602,18 +624,67 @@ START_TEST(a_rank_that_finds_a_bad_line_stops_all_and_the_checkpoint_is_whole)
 }
 END_TEST
 
+START_TEST(rows_that_no_rank_can_read_are_an_error_as_they_are_alone)
+{
+    plan p = plan_of(MM_ROWS_PAD);
+    snprintf(rows, sizeof rows, "%s", put_file(scratch_directory(), "bad.jsonl", "{}\n{}\n{}\n{}\n{}\n", 15));
+    p.options.loader.skip_bad_lines = 1;
+    for (int32_t r = 0; r < _i; r++)
+        p.expected[r] = MM_ERR_FORMAT;
+    train(&p, _i);
+    for (int32_t r = 0; r < _i; r++)
+        ck_assert_msg(strstr(p.story[r], "bad.jsonl: not one row of it can be read") != NULL, "%s", p.story[r]);
+    forget(&p);
+}
+END_TEST
+
+/* In place of the directory there is a file in the end. */
+static int32_t lose_output(void *user, const mm_train_progress *progress)
+{
+    if (progress->step == progress->total_steps) {
+        ck_assert_int_eq(rmdir(user), 0);
+        ck_assert_int_eq(close(creat(user, 0666)), 0);
+    }
+    return 0;
+}
+
+static void save_nothing(const world_rank *self)
+{
+    plan *p = self->shared;
+    tiny_run run;
+    tiny_options o = options_of(&p->options, self->comm);
+    o.trainer.on_step = self->rank == 0 ? lose_output : NULL;
+    o.trainer.user = (char *)o.trainer.output;
+    tiny_start(&run, &o);
+    ck_status(mm_trainer_run(run.trainer), self->rank == 0 ? MM_ERR_IO : MM_ERR_CANCELLED);
+    ck_error_mentions(self->rank == 0 ? o.trainer.output : "rank 0 gave up: ");
+    tiny_end(&run);
+}
+
+START_TEST(all_ranks_hear_that_the_last_checkpoint_could_not_be_written)
+{
+    char output[520];
+    snprintf(output, sizeof output, "%s/out", scratch_directory());
+    plan p = plan_of(MM_ROWS_PAD);
+    p.options.trainer.output = output;
+    world_run(WORLD_LOCAL, 2, save_nothing, &p);
+}
+END_TEST
+
 START_TEST(ranks_of_different_runs_are_told_what_differs)
 {
     static const char *const stories[] = { [OWN_RATE] = "learning_rate of rank 0 is 0.001, that of rank 1 is 0.002",
                                            [OWN_VALIDATION] = "validation_hash of rank 0 is ",
                                            [OWN_INTERVAL] = "eval_interval of rank 0 is 4, that of rank 1 is 5",
+                                           [OWN_LENGTH] = "max_length of rank 0's validation is 24, that of rank 1's "
+                                                          "validation is 23",
                                            [OWN_TARGETS] = "targets of rank 0 is \"q_proj,v_proj\", that of rank 1 is "
                                                            "\"q_proj,o_proj\"" };
     plan p = plan_of(MM_ROWS_PAD);
     p.own = _i;
     p.expected[0] = MM_ERR_CANCELLED;
     p.expected[1] = MM_ERR_STATE;
-    p.options.validation = _i == OWN_VALIDATION || _i == OWN_INTERVAL ? rows : NULL;
+    p.options.validation = _i == OWN_RATE || _i == OWN_TARGETS ? NULL : rows;
     p.options.trainer.eval_interval = _i == OWN_INTERVAL ? 4 : 0;
     p.options.rank = _i == OWN_TARGETS ? 3 : 0;
     p.options.targets = "q_proj,v_proj";
@@ -793,7 +864,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tc, a_run_goes_on_with_another_number_of_ranks_anywhere, MM_ROWS_PAD, MM_ROWS_PACK + 1);
     tcase_add_loop_test(tc, an_adapter_and_muon_learn_as_on_one_rank, 0, 2);
     tcase_add_loop_test(tc, every_stage_learns_as_on_one_rank, 0, 5);
-    tcase_add_test(tc, pairs_without_a_target_count_wherever_they_stand);
+    tcase_add_loop_test(tc, rows_without_a_target_count_wherever_they_stand, 0, 6);
     tcase_add_test(tc, prompts_are_shared_out_and_all_learn_from_all_answers);
     tcase_add_test(tc, a_rank_that_wants_no_more_answers_stops_all);
     tcase_add_test(tc, a_reward_that_is_not_finite_stops_all);
@@ -805,6 +876,8 @@ static Suite *make_suite(void)
     tcase_add_test(tc, weights_that_came_in_part_are_told_and_none_is_half_of_one);
     tcase_add_test(tc, only_rank_0_writes_checkpoints_and_between_updates_nobody);
     tcase_add_test(tc, a_rank_that_finds_a_bad_line_stops_all_and_the_checkpoint_is_whole);
+    tcase_add_loop_test(tc, rows_that_no_rank_can_read_are_an_error_as_they_are_alone, 1, 3);
+    tcase_add_test(tc, all_ranks_hear_that_the_last_checkpoint_could_not_be_written);
     tcase_add_loop_test(tc, ranks_of_different_runs_are_told_what_differs, OWN_RATE, OWN_TARGETS + 1);
     tcase_add_test(tc, when_a_rank_is_killed_the_others_stop_and_the_checkpoint_is_whole);
     tcase_add_test(tc, a_communicator_that_does_not_fit_is_refused);

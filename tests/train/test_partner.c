@@ -16,6 +16,8 @@
 typedef struct partner {
     int64_t reduced, fails_at; /* calls of all_reduce; 0: none fails */
     int aborted;
+    char heard[8192]; /* the longest that was broadcast of what fits, the text of what rank 0 trains */
+    size_t size;
 } partner;
 
 static mm_status reduce(void *user, float *data, int64_t count)
@@ -31,7 +33,12 @@ static mm_status reduce_f64(void *user, double *data, int64_t count)
 }
 static mm_status broadcast(void *user, void *data, size_t size, int32_t root)
 {
-    (void)user, (void)data, (void)size, (void)root;
+    partner *p = user;
+    (void)root;
+    if (size > p->size && size < sizeof p->heard) {
+        memcpy(p->heard, data, size);
+        p->size = size;
+    }
     return MM_OK;
 }
 static mm_status meet(void *user)
@@ -224,6 +231,55 @@ START_TEST(a_run_that_failed_and_runs_again_learns_what_it_would_have)
 }
 END_TEST
 
+/* Other instructions round otherwise, and with OpenBLAS they have a part in all but large products. */
+START_TEST(a_rank_tells_its_processor_behind_the_name_of_every_kernel_path)
+{
+    for (int32_t i = 0; i < mm_kernels_count(); i++) {
+        partner p = { 0 };
+        mm_comm comm = comm_with(&p);
+        tiny_options o = text_options(&comm, MM_ROWS_PAD);
+        tiny_run run;
+        const char *kernels = mm_kernels_name(i);
+        bool blas = strcmp(kernels, "openblas") == 0;
+        char expected[64];
+        /* it is the last, and comes with all that the one before it has */
+        snprintf(expected, sizeof expected, "\"processor\":\"%s\"", blas ? mm_kernels_name(i - 1) : kernels);
+        o.trainer.kernels = kernels;
+        o.trainer.max_steps = 1;
+        tiny_start(&run, &o);
+        ck_ok(mm_trainer_run(run.trainer));
+        ck_assert_msg(strstr(p.heard, expected) != NULL, "%s is not in %s", expected, p.heard);
+        ck_assert_msg(strstr(p.heard, blas ? "\"blas core\":\"" : "\"blas core\":null") != NULL, "%s", p.heard);
+        tiny_end(&run);
+    }
+}
+END_TEST
+
+START_TEST(a_rank_without_memory_to_begin_says_so)
+{
+    mm_status status = MM_ERR_MEMORY;
+    for (uint64_t n = 1; status != MM_OK; n++) {
+        partner p = { 0 };
+        mm_comm comm = comm_with(&p);
+        tiny_options o = text_options(&comm, MM_ROWS_PAD);
+        tiny_run run;
+        o.trainer.max_steps = 1;
+        o.loader.workers = 0;
+        tiny_start(&run, &o);
+        mmi_memory_fail_at(n, false);
+        status = mm_trainer_run(run.trainer);
+        mmi_memory_fail_at(0, false);
+        if (status != MM_OK) {
+            ck_assert_int_eq(status, MM_ERR_MEMORY);
+            ck_error_mentions("memory");
+            ck_assert_int_eq(p.aborted, 1);
+        }
+        ck_assert(status != MM_OK || n > 50); /* options alone are more */
+        tiny_end(&run);
+    }
+}
+END_TEST
+
 /* A file that is cut short while it is read, and mended. */
 typedef struct thief {
     char *text;
@@ -286,6 +342,8 @@ static Suite *make_suite(void)
     tcase_add_test(tc, between_updates_from_the_same_answers_saving_says_what_is_missing);
     tcase_add_test(tc, a_run_that_failed_and_runs_again_learns_what_it_would_have);
     tcase_add_test(tc, a_run_whose_file_is_mended_stands_where_it_stood);
+    tcase_add_test(tc, a_rank_tells_its_processor_behind_the_name_of_every_kernel_path);
+    tcase_add_test(tc, a_rank_without_memory_to_begin_says_so);
     tcase_set_timeout(tc, 60);
     suite_add_tcase(suite, tc);
     return suite;

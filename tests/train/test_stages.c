@@ -214,6 +214,16 @@ START_TEST(a_checkpoint_of_another_reference_or_beta_is_refused)
     tiny_start(&other, &changed);
     ck_status(mm_trainer_resume(other.trainer, output), MM_ERR_FORMAT);
     tiny_end(&other);
+    mm_config *config = tiny_config();
+    changed = o;
+    ck_ok(mm_config_set_float(config, "rope_theta", 500));
+    ck_ok(mm_model_create(config, o.weights, &changed.trainer.reference)); /* the same weights */
+    tiny_start(&other, &changed);
+    ck_status(mm_trainer_resume(other.trainer, output), MM_ERR_FORMAT);
+    ck_error_mentions("reference_hash");
+    tiny_end(&other);
+    mm_model_free(changed.trainer.reference);
+    mm_config_free(config);
 }
 END_TEST
 

@@ -25,13 +25,14 @@ typedef struct tiny_options {
     mm_loader_options loader;
     const char *path;                /* rows */
     const char *tokenizer_directory; /* NULL: byte_tokenizer() */
-    uint64_t weights; /* seed */
+    uint64_t weights;                /* seed */
     double dropout;
-    uint64_t teacher;       /* seed of a teacher of a wider config; 0: none */
-    const char *validation; /* rows, or NULL */
-    int32_t rank;           /* of an adapter, which learns instead of the model; 0: none */
-    const char *targets;    /* of the adapter; NULL: all-linear */
-    bool moe;               /* 4 experts, of which 2 work */
+    uint64_t teacher;          /* seed of a teacher of a wider config; 0: none */
+    const char *validation;    /* rows, or NULL */
+    int32_t validation_length; /* their max_length; 0: the loader's */
+    int32_t rank;              /* of an adapter, which learns instead of the model; 0: none */
+    const char *targets;       /* of the adapter; NULL: all-linear */
+    bool moe;                  /* 4 experts, of which 2 work */
 } tiny_options;
 tiny_options tiny_defaults(const char *rows);
 
