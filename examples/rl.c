@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "common.h"
 
@@ -85,12 +86,16 @@ static int32_t reward(void *user, const mm_answer *answer, double *earned)
 
 /* --- A model that has read sums --- */
 
-/* One line a sum; of the lessons every other is wrong. */
-static void write_sums(const char *path, int wrong)
+/* NAME.jsonl of the work directory, one line a sum; of the lessons every other is wrong. Other ranks may share the
+ * directory and read theirs already, which is the same: so the file gets its name when it is whole. */
+static void write_sums(char path[4096], const char *name, int wrong)
 {
-    FILE *file = fopen(path, "w");
+    char own[4096];
+    snprintf(own, sizeof own, "%s/%s.%ld.jsonl", o.save_dir, name, (long)getpid());
+    snprintf(path, sizeof own, "%s/%s.jsonl", o.save_dir, name);
+    FILE *file = fopen(own, "w");
     if (!file)
-        fail("can't write ", path);
+        fail("can't write ", own);
     for (int i = 0; i < (wrong ? 2 : 1) * 100; i++) {
         int a = i / 10 % 10, b = i % 10, sum = i < 100 ? a + b : (a * 7 + b * 3) % 19;
         fprintf(file,
@@ -98,7 +103,7 @@ static void write_sums(const char *path, int wrong)
                 "{\"role\": \"assistant\", \"content\": \"%d\"}]}\n",
                 a, b, sum);
     }
-    if (fclose(file) != 0)
+    if (fclose(file) != 0 || rename(own, path) != 0)
         fail("can't write ", path);
 }
 
@@ -135,8 +140,7 @@ static void make_model(mm_tokenizer **tokenizer, mm_model **model)
     check(mm_model_create(config, (uint64_t)o.seed, model));
     mm_config_free(config);
 
-    snprintf(path, sizeof path, "%s/lessons.jsonl", o.save_dir);
-    write_sums(path, 1);
+    write_sums(path, "lessons", 1);
     mm_dataset *dataset = NULL;
     mm_loader *loader = NULL;
     mm_loader_options l = MM_LOADER_OPTIONS_INIT;
@@ -223,8 +227,7 @@ int main(int argc, char **argv)
         make_model(&tokenizer, &model);
     }
     if (!o.data_path) {
-        snprintf(path, sizeof path, "%s/sums.jsonl", o.save_dir);
-        write_sums(path, 0);
+        write_sums(path, "sums", 0);
         o.data_path = path;
     }
     mm_loader *questions = make_loader(o.data_path, tokenizer, MM_ROW_PROMPT, MM_ROWS_PAD);

@@ -213,6 +213,19 @@ rewards_are_learnt_from() {
         [ -s "$work/rl2/model/model.safetensors" ]
 }
 
+# Ranks write the same files into one directory: who reads one already must not see it cut. In the end each has its own name.
+learns_from_rewards_among_ranks() {
+    mkdir "$work/ranks" || return 1
+    for name in lessons sums; do
+        echo whole >"$work/ranks/$name.jsonl" && ln "$work/ranks/$name.jsonl" "$work/read-$name" || return 1
+    done
+    set -- "$bin/rl" --lessons 3 --steps 2 --batch 2 --group 2 --work-dir "$work/ranks" --comm "local:$work/ranks-meet" --world-size 2
+    "$@" --rank 1 &
+    "$@" --rank 0 && wait $! && [ "$(cat "$work/read-lessons" "$work/read-sums")" = "whole
+whole" ] && [ "$(wc -l <"$work/ranks/lessons.jsonl")" -eq 200 ] && [ "$(wc -l <"$work/ranks/sums.jsonl")" -eq 100 ] &&
+        [ "$(ls "$work/ranks" | tr '\n' ' ')" = "lessons lessons.jsonl model model.run sums.jsonl " ]
+}
+
 # One conversation, seen often: with the adapter the model says what it learnt, without it what it said before.
 learns_an_adapter() {
     "$bin/generate" --model "$model" --prompt "hi" --greedy --max-new-tokens 8 >"$work/before" &&
@@ -456,6 +469,7 @@ check "generate refuses a temperature that is no number" refuses "--temperature"
 check "generate refuses ids that are none" refuses "--prompt-ids" generate --model "$model" --prompt-ids 5,x
 check "generate refuses kernels that there are not" refuses "abacus" generate --model "$model" --prompt hi --kernels abacus
 check "rl learns from rewards, for sums and for questions of one's own" rewards_are_learnt_from
+check "rl learns among ranks that share a directory" learns_from_rewards_among_ranks
 check "rl refuses an algorithm that there is not" refuses "reinforce" rl --algorithm reinforce --work-dir "$work/rl3"
 check "rl refuses an option that there is not" refuses "--no-such" rl --no-such 1
 check "rl refuses a number that is none" refuses "--steps" rl --steps many
