@@ -8,6 +8,7 @@
  * Begin reading at main(). Without --model it first makes one that has read sums of which every other is wrong: it
  * knows how to answer, and is right about as often as its teachers. Then it is asked, each question several times;
  * reward() looks at the answers, and the trainer makes those that earned more than the others likelier. */
+#define _POSIX_C_SOURCE 200809L /* mkstemp */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,9 +92,10 @@ static int32_t reward(void *user, const mm_answer *answer, double *earned)
 static void write_sums(char path[4096], const char *name, int wrong)
 {
     char own[4096];
-    snprintf(own, sizeof own, "%s/%s.%ld.jsonl", o.save_dir, name, (long)getpid());
+    snprintf(own, sizeof own, "%s/%s.XXXXXX", o.save_dir, name);
     snprintf(path, sizeof own, "%s/%s.jsonl", o.save_dir, name);
-    FILE *file = fopen(own, "w");
+    int fd = mkstemp(own);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
     if (!file)
         fail("can't write ", own);
     for (int i = 0; i < (wrong ? 2 : 1) * 100; i++) {

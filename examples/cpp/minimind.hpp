@@ -22,6 +22,7 @@
 
 #include <minimind.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -568,7 +569,11 @@ private:
 /** A conversation. */
 class chat {
 public:
-    explicit chat(mm_chat *taken) : handle_(taken) {}
+    /* of mm_chat *, but not of {}, which is a new one */
+    template <typename T, typename = std::enable_if_t<std::is_same_v<T, mm_chat>>>
+    explicit chat(T *taken) : handle_(taken)
+    {
+    }
     chat() : handle_(detail::made<mm_chat>(mm_chat_create)) {}
 
     chat &add(const char *role, std::string_view content)
@@ -618,6 +623,7 @@ private:
 class dataset {
 public:
     explicit dataset(mm_dataset *taken) : handle_(taken) {}
+    explicit dataset(std::nullptr_t) = delete;
     explicit dataset(const std::string &path) : handle_(detail::made<mm_dataset>(mm_dataset_open, detail::c_string(path))) {}
     explicit dataset(const mm_dataset_options &options) : handle_(detail::made<mm_dataset>(mm_dataset_create, &options)) {}
 
@@ -672,7 +678,6 @@ private:
 class trainer {
 public:
     using step_function = std::function<bool(const mm_train_progress &)>;
-
     using reward_function = std::function<double(const mm_answer &)>;
 
     /** `on_step` returns true to stop; `reward` is that of options.policy. What they throw comes out of run(). The trainer
@@ -706,11 +711,12 @@ public:
     void run()
     {
         call *of_this = call_.get(); /* on_step may move the trainer */
-        const mm_status status = mm_trainer_run(get());
-        if (!of_this || status == MM_ERR_STATE) /* what is raised belongs to the run that is under way */
-            check(status);
+        if (!of_this)
+            check(mm_trainer_run(get()));
+        else if (of_this->runs.exchange(true)) /* what is thrown there comes out there */
+            throw error(MM_ERR_STATE, "the trainer is running");
         else
-            of_this->caught.check(status);
+            of_this->run(get());
     }
 
     void resume(const std::string &path) { check(mm_trainer_resume(get(), detail::c_string(path))); }
@@ -731,6 +737,14 @@ private:
         step_function on_step;
         reward_function reward;
         detail::caught caught;
+        std::atomic<bool> runs{ false };
+
+        void run(mm_trainer *trainer)
+        {
+            const mm_status status = mm_trainer_run(trainer);
+            runs = false;
+            caught.check(status);
+        }
     };
 
     static std::int32_t told(void *user, const mm_train_progress *progress) noexcept

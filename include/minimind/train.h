@@ -10,7 +10,7 @@
  * that any step can be gone on from. It is written under another name, synced and renamed; then the file `latest`, which
  * holds its name, is replaced. Whatever interrupts that, `latest` names a whole checkpoint. (A step that is saved a second
  * time waits as `step-N.old` until the new one is in place; mm_trainer_resume() knows.) state.json holds the size and a
- * hash of every other file.
+ * hash of every other file. Trainers that are given one directory lock its file `.lock` and write one after the other.
  *
  * With an adapter the checkpoint holds that instead of the model, as PEFT lays it out: adapter_config.json and
  * adapter_model.safetensors, so that mm_adapter_load() reads the directory. It goes on beside the same weights only, whose
@@ -92,7 +92,8 @@ typedef struct mm_train_progress {
     int64_t best_step;      /**< where that was */
     double loss_scale;      /**< in force; 1 without scaling */
     const double *expert_load; /**< [expert_layers, experts] of the last micro-step, this rank's: as mm_expert_load() gives it,
-                                    lent likewise; NULL without routed experts or before the first step */
+                                    lent likewise; NULL without routed experts, before the first step, and where the run went back
+                                    to a checkpoint or an update: no pass was made there */
     int64_t expert_layers;  /**< 0 without it */
     int64_t experts;        /**< routed ones of a layer; 0 without it */
     int64_t evaluated_step; /**< where the last validation was; 0 before the first */

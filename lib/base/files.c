@@ -100,25 +100,6 @@ mm_status mmi_remove_tree(const char *path)
     return MM_OK;
 }
 
-int mmi_lock_directory(const char *path)
-{
-    int lock = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    while (lock >= 0 && flock(lock, LOCK_EX) != 0)
-        if (errno != EINTR) {
-            close(lock);
-            return -1;
-        }
-    return lock;
-}
-
-void mmi_unlock_directory(int lock)
-{
-    if (lock < 0)
-        return;
-    flock(lock, LOCK_UN); /* a child that was forked meanwhile has it open for longer */
-    close(lock);
-}
-
 /* open() that a signal does not end. */
 static int open_descriptor(const char *path, int flags)
 {
@@ -127,6 +108,31 @@ static int open_descriptor(const char *path, int flags)
         fd = open(path, flags | O_CLOEXEC, 0666);
     while (fd < 0 && errno == EINTR);
     return fd;
+}
+
+/* A process that was stopped in the midst holds its lock; whoever waits goes on in the end. */
+#define LOCK_SECONDS 60
+
+int mmi_lock_file(const char *path)
+{
+    int lock = open_descriptor(path, O_RDWR | O_CREAT);
+    double end = mmi_now() + LOCK_SECONDS;
+    while (lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK || mmi_now() >= end) {
+            close(lock);
+            return -1;
+        }
+        nanosleep(&(struct timespec){ .tv_nsec = 20 * 1000 * 1000 }, NULL);
+    }
+    return lock;
+}
+
+void mmi_unlock_file(int lock)
+{
+    if (lock < 0)
+        return;
+    flock(lock, LOCK_UN); /* a child that was forked meanwhile has it open for longer */
+    close(lock);
 }
 
 mm_status mmi_look_at(mmi_look *out, int fd, const char *path)

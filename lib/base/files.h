@@ -24,10 +24,10 @@ mm_status mmi_make_directory(const char *path);
 /* Remove a directory and all in it; one that is missing is fine. */
 mm_status mmi_remove_tree(const char *path);
 
-/* One at a time of all who lock a directory, in this process and others, the rest wait. -1 where the file system has no
- * locks: then without. mmi_unlock_directory() it. */
-int mmi_lock_directory(const char *path);
-void mmi_unlock_directory(int lock);
+/* Of all who lock a file, in this process and others, one at a time goes on; the file is made, and stays. -1: the file
+ * system has no locks, or somebody has held it for a minute; then without. mmi_unlock_file() it. */
+int mmi_lock_file(const char *path);
+void mmi_unlock_file(int lock);
 
 /* By what a file is known again. Not a struct stat: what that looks like depends on each source's feature macros. */
 typedef struct mmi_look {

@@ -5,8 +5,8 @@
 static mm_status read_size(const void *src, size_t *given, const char *what)
 {
     memcpy(given, src, sizeof *given);
-    /* An uninitialised struct is likelier than one of a megabyte; and one that ends within a field, a pointer say, is
-     * nobody's: what has a size_t is aligned like it, so its size is a multiple. */
+    /* An uninitialised struct is likelier than one of a megabyte; and one that ends within a pointer is nobody's: what
+     * has a size_t is aligned like it, so its size is a multiple. */
     if (*given < sizeof(size_t) || *given > 65536 || *given % sizeof(size_t) != 0)
         return mmi_fail(MM_ERR_ARG, "%s: struct_size is %zu; set it up with its INIT macro or _init() first", what,
                         *given);

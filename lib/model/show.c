@@ -27,3 +27,11 @@ void mmi_config_show(char text[MMI_SHOWN], const mm_config *config, const mm_con
     if (status != MM_OK)
         snprintf(text, MMI_SHOWN, "unset");
 }
+
+const char *mmi_config_show_at(char text[MMI_SHOWN], const mm_config *config, int32_t index)
+{
+    mm_config_key key = MM_CONFIG_KEY_INIT;
+    mm_config_key_get(index, &key); /* there is one */
+    mmi_config_show(text, config, &key);
+    return key.name;
+}

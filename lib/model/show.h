@@ -12,4 +12,7 @@
 /* The value in force; "unset" where the key has none in this family. */
 void mmi_config_show(char text[MMI_SHOWN], const mm_config *config, const mm_config_key *key);
 
+/* The same for 0 ≤ index < mm_config_key_count(); returns the key's name. */
+const char *mmi_config_show_at(char text[MMI_SHOWN], const mm_config *config, int32_t index);
+
 #endif

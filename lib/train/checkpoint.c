@@ -73,7 +73,7 @@ static mm_status write_contents(mmi_checkpoint *c, const mm_trainer *t, const ch
 /* Paths of one checkpoint; all or none. */
 typedef struct paths {
     char name[NAME_SIZE];
-    char *final, *temporary, *old, *latest, *best;
+    char *final, *temporary, *old, *latest, *best, *lock;
 } paths;
 
 static void free_paths(paths *p)
@@ -83,6 +83,7 @@ static void free_paths(paths *p)
     mmi_free(p->old);
     mmi_free(p->latest);
     mmi_free(p->best);
+    mmi_free(p->lock);
 }
 
 static mm_status make_paths(paths *p, const char *output, int64_t step)
@@ -96,7 +97,8 @@ static mm_status make_paths(paths *p, const char *output, int64_t step)
     p->old = join(output, name);
     p->latest = join(output, "latest");
     p->best = join(output, "best");
-    if (p->final && p->temporary && p->old && p->latest && p->best)
+    p->lock = join(output, ".lock"); /* not the directory, which its owner may have locked */
+    if (p->final && p->temporary && p->old && p->latest && p->best && p->lock)
         return MM_OK;
     free_paths(p);
     return MM_ERR_MEMORY;
@@ -273,11 +275,11 @@ mm_status mmi_checkpoint_write(mmi_checkpoint *c, const mm_trainer *t)
     mm_status status = make_paths(&p, t->output, c->step);
     if (status != MM_OK)
         return status;
-    int lock = mmi_lock_directory(t->output); /* another trainer's would be mixed with it */
+    int lock = mmi_lock_file(p.lock); /* another trainer's would be mixed with it */
     status = write_all(c, t, &p);
     if (status == MM_OK)
         prune(&p, t->output, c->step, t->options.keep_last);
-    mmi_unlock_directory(lock);
+    mmi_unlock_file(lock);
     free_paths(&p);
     return status;
 }

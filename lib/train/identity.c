@@ -16,8 +16,8 @@
 #include "train/state.h"
 
 /* The kernels are among them: every rank computes the update for itself, and other kernels round otherwise. "openblas"
- * is the name of large products alone, which are OpenBLAS's own affair by processor; the rest is done as without it.
- * The end of an epoch is the beginning of the next one. */
+ * says only who makes large products: how it does is its core's affair, and all else the processor's. The end of an
+ * epoch is the beginning of the next one. */
 static bool add_run(mmi_json *to, const mm_trainer *t)
 {
     const bool end = mmi_loader_at_end(t->loader);
@@ -57,12 +57,9 @@ static bool add_meetings(mmi_json *to, const mm_trainer *t)
 static bool add_config(mmi_json *to, const mm_config *config)
 {
     for (int32_t i = 0; i < mm_config_key_count(); i++) {
-        mm_config_key key = MM_CONFIG_KEY_INIT;
         char value[MMI_SHOWN];
-        if (mm_config_key_get(i, &key) != MM_OK)
-            return false;
-        mmi_config_show(value, config, &key);
-        if (!mmi_json_set_text(to, key.name, value))
+        const char *name = mmi_config_show_at(value, config, i);
+        if (!mmi_json_set_text(to, name, value))
             return false;
     }
     return true;

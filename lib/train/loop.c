@@ -158,6 +158,7 @@ static void read_expert_load(mm_trainer *t)
 {
     for (int64_t l = 0; t->experts > 0 && l < mmi_model_arch(t->model)->L; l++)
         mm_expert_load(t->context, l, t->standings.now.expert_load + l * t->experts, (size_t)t->experts, NULL);
+    t->standings.loads_of = t->now.step + 1;
 }
 
 /* One batch; or, when the epoch has no more, the turn to the next one. */
@@ -270,7 +271,7 @@ static mm_status train(mm_trainer *t, double end)
 
 static mm_status run(mm_trainer *t)
 {
-    bool evaluated, better, writes = t->output && mmi_parallel_rank(t) == 0;
+    bool evaluated = false, better, writes = t->output && mmi_parallel_rank(t) == 0;
     mm_status status = writes ? mmi_make_directory(t->output) : MM_OK; /* rather now than after hours of work */
     start_measuring(t);
     if (status == MM_OK)
@@ -279,11 +280,11 @@ static mm_status run(mm_trainer *t)
         status = train(t, mmi_now() + t->options.max_seconds);
     if (status == MM_OK && finished(t)) /* bad lines may have ended it behind its last step */
         status = evaluate(t, &evaluated, &better);
-    if (status == MM_OK && t->reported_step != t->now.step)
+    if (status == MM_OK && (evaluated || t->reported_step != t->now.step))
         report(t);
     if (status == MM_OK)
         status = mmi_checkpoint_wait(t);
-    if (status == MM_OK && t->output && t->saved_step != t->now.step)
+    if (status == MM_OK && t->output && (evaluated || t->saved_step != t->now.step))
         status = mm_trainer_save(t);
     double none = 0;
     if (status == MM_OK) /* a rank whose last checkpoint can't be written has not ended well, nor have the others */

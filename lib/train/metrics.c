@@ -48,8 +48,8 @@ static mm_status take_rows(mmi_tracks *tracks, const mmi_source *source, mmi_wri
 static mm_status ends_whole(bool *whole, const mmi_source *source, const char *path)
 {
     char last = '\n';
-    size_t size = (size_t)source->index.bytes;
-    mm_status status = size > 0 ? mmi_read_at(source->fd, &last, 1, size - 1, path) : MM_OK;
+    int64_t size = source->index.bytes;
+    mm_status status = size > 0 ? mmi_read_at(source->fd, &last, 1, (uint64_t)size - 1, path) : MM_OK;
     *whole = last == '\n';
     return status;
 }

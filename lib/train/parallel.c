@@ -166,9 +166,10 @@ mm_status mmi_parallel_join(mmi_share *share, const mm_trainer *t, mmi_reading *
     if (status != MM_OK)
         return status;
     t->parallel->read = t->parallel->read || v[ROWS] > 0;
-    double all = v[WEIGHT] > 0 ? v[WEIGHT] : 1, row = v[WEIGHT] > 0 ? 1 / v[ROWS] : 0;
-    *share = (mmi_share){ .loss = weight / all, .aux = rows * row };
-    r->loss = v[LOSS] / all + v[AUX] * row;
+    bool any = v[WEIGHT] > 0;
+    double all = any ? v[WEIGHT] : 1;
+    *share = (mmi_share){ .loss = weight / all, .aux = any ? rows / v[ROWS] : 0 };
+    r->loss = v[LOSS] / all + (any ? v[AUX] / v[ROWS] : 0);
     r->tokens = (int64_t)v[TOKENS];
     for (int i = 0; i < MMI_METRICS_MAX; i++)
         r->metrics[i] = v[METRICS + i] / (v[METRICS_WEIGHT] > 0 ? v[METRICS_WEIGHT] : 1);

@@ -3,6 +3,7 @@
 #include <minimind/watch.h>
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "base/options.h"
@@ -41,13 +42,19 @@ static mm_status add_validation(values *v, char **names, const mm_train_progress
     if (p->evaluations == 0 || p->evaluated_step != p->step)
         return MM_OK;
     int64_t count = !p->validation_metrics ? 0 : p->metric_count < VALUES_MAX ? p->metric_count : VALUES_MAX;
-    if (count > 0 && !(*names = mmi_alloc((size_t)count, NAME_SIZE)))
-        return mmi_fail_memory((size_t)(count * NAME_SIZE), "a line of the report");
+    size_t size = 1;
+    for (int64_t i = 0; i < count; i++) {
+        if (!p->validation_metrics[i].name)
+            return mmi_fail(MM_ERR_ARG, "mm_report_progress: a validation's metric has no name");
+        size += strlen(p->validation_metrics[i].name) + sizeof "validation_";
+    }
+    char *name = *names = mmi_alloc(size, 1);
+    if (!name)
+        return mmi_fail_memory(size, "a line of the report");
     add(v, "validation_loss", p->validation_loss);
     for (int64_t i = 0; i < count; i++) {
-        char *name = *names + i * NAME_SIZE;
-        snprintf(name, NAME_SIZE, "validation_%s", p->validation_metrics[i].name);
         add(v, name, p->validation_metrics[i].value);
+        name += sprintf(name, "validation_%s", p->validation_metrics[i].name) + 1;
     }
     return MM_OK;
 }

@@ -155,6 +155,7 @@ static void take_saved(mm_trainer *t, const saved *s)
     t->now = s->now;
     t->last = s->last;
     t->health = s->health;
+    t->standings.loads_of = 0;
     mmi_trainer_settle(t);
     t->boundary = s->boundary;
     t->saved_step = -1;

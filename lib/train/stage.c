@@ -47,10 +47,8 @@ uint64_t mmi_stage_hash_model(const mm_model *model)
         mmi_hash_add(&hash, w.data, mmi_matrix_bytes(w.dtype, w.rows, w.cols));
     }
     for (int32_t i = 0; i < mm_config_key_count(); i++) {
-        mm_config_key key = MM_CONFIG_KEY_INIT;
         char value[MMI_SHOWN];
-        mm_config_key_get(i, &key); /* there is one */
-        mmi_config_show(value, mm_model_config(model), &key);
+        mmi_config_show_at(value, mm_model_config(model), i);
         mmi_hash_add(&hash, value, strlen(value) + 1);
     }
     return mmi_hash_end(&hash);

@@ -84,7 +84,7 @@ const mmi_stage *mmi_stage_of(int32_t stage);
 /* What tells a row of a batch from other rows: all that is fed and counted, whatever is padded. */
 void mmi_stage_hash_row(mmi_hash *hash, const mm_batch *batch, int64_t row);
 
-/* What tells a frozen model from another one: all its weights, and what its config makes of them. */
+/* What tells a frozen model from another one: all its weights, and all of its config. */
 uint64_t mmi_stage_hash_model(const mm_model *model);
 
 /* MM_ERR_UNSUPPORTED if it does not learn from such rows. */

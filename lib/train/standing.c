@@ -96,7 +96,7 @@ static void describe(mm_trainer *t)
         .evaluated_step = h->evaluated_step,
     };
     name_metrics(s->validation_metrics, t->stage, h->validation_metrics);
-    if (t->experts > 0 && t->now.step > 0) {
+    if (t->experts > 0 && t->now.step > 0 && t->standings.loads_of == t->now.step) {
         s->progress.expert_layers = mmi_model_arch(t->model)->L;
         s->progress.experts = t->experts;
     }

@@ -18,7 +18,8 @@ typedef struct mmi_standing {
 } mmi_standing;
 
 typedef struct mmi_standings {
-    mmi_standing now;   /* as whoever moves the run sees it; expert_load is of the last micro-step */
+    mmi_standing now;   /* as whoever moves the run sees it */
+    int64_t loads_of;   /* the step that its expert_load is of; 0: none */
     mmi_monitor *door;  /* of the two that follow */
     mmi_standing shown; /* for others */
     mmi_standing lent;  /* what the last of them was told */

@@ -1,6 +1,7 @@
 /* Files: read whole, mapped or in parts; written so that a reader sees the old or the new one; a full disk. */
 #define _XOPEN_SOURCE 700
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -392,8 +393,13 @@ START_TEST(a_file_of_any_size_is_read_at_any_place)
     in_scratch("large");
     ck_ok(mmi_write_file(path, "0123456789", 10));
     int fd = open(path, O_WRONLY | O_CLOEXEC);
-    ck_assert_int_eq(pwrite(fd, "last", 4, (off_t)size - 4), 4);
+    ssize_t written = pwrite(fd, "last", 4, (off_t)size - 4);
     close(fd);
+    if (written < 0 && (errno == EFBIG || errno == ENOSPC)) { /* no holes, or a limit on what files may be */
+        printf("# passed over: %s can't be so large\n", path);
+        return;
+    }
+    ck_assert_int_eq(written, 4);
     mmi_look seen, later;
     ck_ok(mmi_open_file(path, &fd, &seen));
     ck_assert_int_eq(seen.size, size);

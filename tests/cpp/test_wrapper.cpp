@@ -104,7 +104,7 @@ void text_comes_back()
     REQUIRE(pieces + std::string(decoder.flush()) == "ü!");
     auto options = minimind::make<mm_chat_options>();
     options.template_name = "minimind3";
-    minimind::chat chat;
+    minimind::chat chat({});
     chat.add("user", "hi");
     REQUIRE(tokenizer.decode(chat.encode(tokenizer, options), false) == chat.format(tokenizer, options));
 }
@@ -274,6 +274,59 @@ void rewards_may_throw_and_the_run_goes_on()
     REQUIRE(steps == 3 && trainer.progress().step == 3 && rewards == 3 + 3 * 8 * policy.group);
 }
 
+// Of two ranks that do the same, until the other one is out of step.
+struct lone_rank {
+    bool fails = false;
+    mm_comm comm = minimind::make<mm_comm>();
+
+    lone_rank()
+    {
+        comm.user = this;
+        comm.size = 2;
+        comm.all_reduce = [](void *, float *values, std::int64_t count) { return twice(values, count); };
+        comm.all_reduce_f64 = [](void *user, double *values, std::int64_t count) {
+            bool failing = static_cast<lone_rank *>(user)->fails;
+            return failing ? mm_set_last_error(MM_ERR_STATE, "out of step") : twice(values, count);
+        };
+        comm.broadcast = [](void *, void *, std::size_t, std::int32_t) -> mm_status { return MM_OK; };
+        comm.barrier = [](void *) -> mm_status { return MM_OK; };
+        comm.abort = [](void *, const char *) -> mm_status { return MM_OK; };
+    }
+
+    template <typename T> static mm_status twice(T *values, std::int64_t count)
+    {
+        for (std::int64_t i = 0; i < count; i++)
+            values[i] *= 2;
+        return MM_OK;
+    }
+};
+
+void an_exception_belongs_to_its_run()
+{
+    lessons of;
+    lone_rank rank;
+    auto model = tiny_model();
+    auto how = minimind::make<mm_loader_options>();
+    how.batch = 2;
+    how.world = 2;
+    auto loader = of.loader("{\"text\": \"the cat sat on the mat\"}", how);
+    auto options = one_thread();
+    options.comm = &rank.comm;
+    minimind::trainer *itself = nullptr;
+    int steps = 0;
+    minimind::trainer trainer(model, loader, nullptr, options, [&](const mm_train_progress &) -> bool {
+        REQUIRE(refused([&] { itself->run(); }) == MM_ERR_STATE);
+        if (++steps > 1)
+            return false;
+        rank.fails = true; // with the status that a second run has, too
+        throw std::out_of_range("of the first step");
+    });
+    itself = &trainer;
+    REQUIRE(raised([&] { trainer.run(); }) == "of the first step");
+    rank.fails = false;
+    REQUIRE(raised([&] { trainer.run(); }).empty() && steps > 1);
+}
+
 void a_loader_goes_back()
 {
     lessons of;
@@ -364,6 +417,7 @@ int main()
     test("what was moved from is refused", what_was_moved_from_is_refused);
     test("no number and no text is cut short", nothing_is_cut_short);
     test("rewards may throw, and the run goes on", rewards_may_throw_and_the_run_goes_on);
+    test("an exception comes out of the run that it ended", an_exception_belongs_to_its_run);
     test("a loader goes back to a place", a_loader_goes_back);
     test("a cache goes on where it stood", a_cache_goes_on);
     test("a trainer that was moved lowers the loss", a_trainer_lowers_the_loss);

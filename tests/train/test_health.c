@@ -137,6 +137,43 @@ START_TEST(without_an_interval_the_end_is_measured_alone)
 }
 END_TEST
 
+static int32_t keep_last_word(void *user, const mm_train_progress *progress)
+{
+    *(mm_train_progress *)user = *progress;
+    return 0;
+}
+
+/* Bad lines are only met when the last step has been told and saved. */
+START_TEST(a_validation_at_an_end_of_bad_lines_is_told_and_saved)
+{
+    static const char bytes[] = "{\"text\": \"aa\"}\n{\"text\": \"bb\"}\nbroken\n";
+    tiny_run run, again;
+    mm_train_progress last = MM_TRAIN_PROGRESS_INIT;
+    tiny_options o = defaults();
+    o.path = put_file(directory, "bad.jsonl", bytes, sizeof bytes - 1);
+    o.loader.shuffle = 0;
+    o.loader.batch = 1;
+    o.loader.skip_bad_lines = 1;
+    o.trainer.epochs = 1;
+    o.trainer.output = output;
+    o.trainer.keep_best = 1;
+    o.trainer.save_interval = 1;
+    o.trainer.log_interval = 1;
+    o.trainer.on_step = keep_last_word;
+    o.trainer.user = &last;
+    tiny_start(&run, &o);
+    ck_ok(mm_trainer_run(run.trainer));
+    ck_assert_int_eq(last.step, 2);
+    ck_assert_int_eq(last.evaluated_step, 2);
+    ck_assert_str_eq(named_by("best"), "step-2");
+    tiny_start(&again, &o);
+    ck_ok(mm_trainer_resume(again.trainer, output));
+    ck_assert(progress_of(&again).validation_loss == last.validation_loss && last.validation_loss > 0);
+    tiny_end(&again);
+    tiny_end(&run);
+}
+END_TEST
+
 START_TEST(preferences_are_measured_by_their_accuracy)
 {
     tiny_run run;
@@ -412,6 +449,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, a_validation_is_the_mean_over_its_rows);
     tcase_add_test(tc, a_validation_changes_nothing_of_the_training);
     tcase_add_test(tc, without_an_interval_the_end_is_measured_alone);
+    tcase_add_test(tc, a_validation_at_an_end_of_bad_lines_is_told_and_saved);
     tcase_add_test(tc, preferences_are_measured_by_their_accuracy);
     tcase_add_loop_test(tc, the_best_checkpoint_is_named_and_stays, 0, 2);
     tcase_add_test(tc, a_run_that_gets_no_better_ends_early);

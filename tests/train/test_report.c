@@ -704,6 +704,11 @@ START_TEST(misuse_is_refused)
     progress.metrics = &metric;
     progress.metric_count = -1;
     ck_status(mm_report_progress(report, &progress), MM_ERR_ARG);
+    const mm_train_metric unnamed = { NULL, 1 };
+    progress.metric_count = progress.evaluations = 1;
+    progress.validation_metrics = &unnamed;
+    ck_status(mm_report_progress(report, &progress), MM_ERR_ARG);
+    ck_error_mentions("no name");
     ck_status(mm_report_text(report, 1, "t", NULL, 3), MM_ERR_ARG);
     ck_status(mm_report_text(report, 1, "t", "x", ((size_t)1 << 20) + 1), MM_ERR_ARG);
     ck_status(mm_report_fact(report, "a", NULL), MM_ERR_ARG);

@@ -104,10 +104,11 @@ START_TEST(what_is_told_to_others_follows_a_checkpoint_and_a_failure)
 {
     tiny_run run;
     mm_train_progress p = MM_TRAIN_PROGRESS_INIT;
-    char output[512], second[600];
+    char output[512], second[600], fourth[600];
     tiny_options o = options();
     snprintf(output, sizeof output, "%s", scratch_directory());
     snprintf(second, sizeof second, "%s/step-2", output);
+    snprintf(fourth, sizeof fourth, "%s/step-4", output);
     o.trainer.output = output;
     o.trainer.max_steps = 4;
     o.trainer.save_interval = 2;
@@ -123,6 +124,13 @@ START_TEST(what_is_told_to_others_follows_a_checkpoint_and_a_failure)
     ck_ok(mm_trainer_resume(run.trainer, second));
     ck_ok(mm_trainer_progress(run.trainer, &p));
     ck_assert_int_eq(p.step, 2);
+    ck_assert_ptr_null(p.expert_load); /* which was step 4's */
+    ck_ok(mm_trainer_run(run.trainer));
+    ck_ok(mm_trainer_resume(run.trainer, fourth));
+    ck_ok(mm_trainer_progress(run.trainer, &p));
+    ck_assert_int_eq(p.step, 4);
+    ck_assert_ptr_null(p.expert_load);
+    ck_ok(mm_trainer_resume(run.trainer, second));
     ck_status(mm_trainer_resume(run.trainer, "/no/such/place"), MM_ERR_IO);
     ck_ok(mm_trainer_progress(run.trainer, &p));
     ck_assert_int_eq(p.step, 2);
