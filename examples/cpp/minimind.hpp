@@ -350,19 +350,19 @@ private:
 struct generation {
     mm_sampling sampling = make<mm_sampling>();
     std::int32_t max_new_tokens = 128;
-    bool stops = true;                                          /**< at the config's eos, or at stop_ids if there are any */
+    bool stops = true;                                                 /**< at the config's eos, or at stop_ids if there are any */
     std::vector<std::int32_t> stop_ids = {};
-    minimind::cache *cache = nullptr;                            /**< goes on; after an exception it stands where it stood */
+    minimind::cache *cache = nullptr;                                  /**< goes on; after an exception it stands where it stood */
     std::function<bool(std::int32_t id, float logprob)> on_token = {}; /**< true ends the sequence */
 };
 
 /** What a prompt was continued with. */
 struct generated {
     std::vector<std::int32_t> ids;
-    std::vector<float> logprobs;  /**< of each of them */
-    std::int32_t finish;          /**< MM_FINISH_… */
-    std::int32_t stop;            /**< the id that ended it, which isn't one of ids; -1: none did */
-    float stop_logprob;           /**< of that; 0 */
+    std::vector<float> logprobs; /**< of each of them */
+    std::int32_t finish;         /**< MM_FINISH_… */
+    std::int32_t stop;           /**< the id that ended it, which isn't one of ids; -1: none did */
+    float stop_logprob;          /**< of that; else 0 */
 };
 
 /** Running a model. One call at a time. */

@@ -219,8 +219,7 @@ static void report(mm_trainer *t)
         t->seconds_left = (double)(t->total_steps - t->now.step) * seconds / (double)steps;
     }
     start_measuring(t);
-    mmi_standings_show(t);
-    mm_train_progress p = mmi_standings_now(t);
+    mm_train_progress p = mmi_standings_show(t);
     if (t->options.on_step && t->options.on_step(t->options.user, &p) != 0)
         mm_trainer_stop(t);
 }

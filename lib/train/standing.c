@@ -109,13 +109,14 @@ mm_train_progress mmi_standings_now(mm_trainer *t)
     return t->standings.now.progress;
 }
 
-void mmi_standings_show(mm_trainer *t)
+mm_train_progress mmi_standings_show(mm_trainer *t)
 {
     mmi_standings *s = &t->standings;
     describe(t);
     mmi_monitor_enter(s->door);
     copy(&s->shown, &s->now, loads(t));
     mmi_monitor_leave(s->door);
+    return s->now.progress;
 }
 
 static mm_train_progress as_shown(mm_trainer *t)
