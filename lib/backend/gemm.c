@@ -34,7 +34,7 @@ void mmi_product_cut(product *p, int64_t step_rows, int64_t step_cols)
             break;
     }
     p->cut = (cut){ .M = p->M, .N = p->N, .rows = part(p->M, down, step_rows), .cols = part(p->N, across, step_cols) };
-    cut_finish(&p->cut, p->K, step_rows, step_cols);
+    cut_finish(&p->cut, p->K, step_rows, step_cols, 1); /* OpenBLAS's bits may depend on where slices end */
 }
 
 /* Slices begin at multiples of what OpenBLAS's kernels keep in registers. */

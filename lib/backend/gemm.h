@@ -20,8 +20,8 @@ int64_t mmi_gemm_panels(void);
 void mmi_gemm(const mmi_exec *x, bool ta, bool tb, int64_t M, int64_t N, int64_t K, const float *A, int64_t lda,
               const float *B, int64_t ldb, const float *from, float *C, int64_t ldc);
 
-/* Floats of scratch per worker that any product needs. */
-int64_t mmi_gemm_own_scratch(const mmi_kernels *k);
+/* Floats of scratch per worker that any product needs, of so many workers. */
+int64_t mmi_gemm_own_scratch(const mmi_kernels *k, int threads);
 
 /* Floats of scratch per worker that mmi_gemm_weight needs for weights in blocks whose rows have up to K numbers. */
 int64_t mmi_gemm_blocks_scratch(int64_t K);

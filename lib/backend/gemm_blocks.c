@@ -108,7 +108,7 @@ static void multiply_by_slices(blocks *b)
     b->cut = (cut){
         .M = b->rows, .N = b->N, .rows = part(b->rows, down, BLOCK_STEP_ROWS), .cols = least(cols, BLOCK_SLICE_COLS)
     };
-    cut_finish(&b->cut, b->K, BLOCK_STEP_ROWS, BLOCK_STEP_COLS);
+    cut_finish(&b->cut, b->K, BLOCK_STEP_ROWS, BLOCK_STEP_COLS, mmi_pool_threads(b->x->pool));
     mmi_pool_run(b->x->pool, cut_pieces(&b->cut), multiply_slice, b);
 }
 

@@ -5,20 +5,19 @@
 #include "backend/gemm.h"
 #include "backend/product.h"
 
-/* A piece has at most so many lines, which fit into a second-level cache of a megabyte, and at least so many, or what
- * is shared would be read too often: kernels that could read A in place, too, are slower and can wait for less. */
-#define MOST_LINES 256
+/* A piece has at least so many lines, or what is shared would be read too often: kernels that could read A in place,
+ * too, are slower and can wait for less. */
 #define LEAST_LINES 128
 #define LEAST_LINES_SLOWER 64
 #define NUMBERS_PER_PIECE 32768
 
-int64_t mmi_gemm_own_scratch(const mmi_kernels *k)
+int64_t mmi_gemm_own_scratch(const mmi_kernels *k, int threads)
 {
-    if (!k->gemm_own_lines)
-        return 0;
-    int64_t a = k->gemm_panel(round_up(MOST_LINES, k->gemm_a_rows), k->gemm_depth, MM_F32);
-    int64_t b = k->gemm_panel(round_up(MOST_LINES, k->gemm_b_cols), k->gemm_depth, MM_F32);
-    return a > b ? a : b;
+    int64_t a = k->gemm_panel(round_up(MMI_OWN_LINES, k->gemm_a_rows), k->gemm_depth, MM_F32);
+    int64_t b = k->gemm_panel(round_up(MMI_OWN_LINES, k->gemm_b_cols), k->gemm_depth, MM_F32);
+    if (threads > MMI_SHARING_THREADS)
+        return a + b;
+    return k->gemm_own_lines ? at_least(a, b) : 0;
 }
 
 /* What is multiplied between two layings out of what is shared. */
@@ -69,16 +68,6 @@ static void pack_piece(void *arg, int64_t piece, int worker)
     product_pack(&s->p, shared_at(s, k) + floats_of(s, first, K), !s->own_rows, first, last - first, k, K);
 }
 
-/* Lines [*first, *last) of a piece. All have the same number of panels, or the first ones one more: threads that take
- * them in turn end together. */
-static void lines_of_piece(const stage *s, int64_t piece, int64_t *first, int64_t *last)
-{
-    const int64_t lines = own_lines(s), width = own_width(s), panels = mmi_pieces(lines, width);
-    const int64_t each = panels / s->pieces, longer = panels % s->pieces;
-    *first = (piece * each + least(piece, longer)) * width;
-    *last = least(lines, *first + (each + (piece < longer)) * width);
-}
-
 static void multiply_piece(void *arg, int64_t piece, int worker)
 {
     const stage *s = arg;
@@ -86,7 +75,7 @@ static void multiply_piece(void *arg, int64_t piece, int worker)
     const int64_t depth = p->x->k.gemm_depth;
     float *own = mmi_exec_scratch(p->x, worker);
     int64_t first, last;
-    lines_of_piece(s, piece, &first, &last);
+    product_lines(own_lines(s), own_width(s), s->pieces, piece, &first, &last);
     const int64_t i = s->own_rows ? first : 0, j = s->own_rows ? 0 : first;
     float *c = p->c + i * p->ldc + j;
     for (int64_t k = 0; k < p->K; k += depth) {
@@ -112,7 +101,7 @@ static int64_t pieces_of(const mmi_kernels *k, int64_t lines)
 {
     const int64_t fewest = k->gemm_in_place ? LEAST_LINES_SLOWER : LEAST_LINES;
     const int64_t most = least(WANTED_SLICES, lines / fewest), pieces = most > 1 ? most - most % 2 : 1;
-    return lines > pieces * MOST_LINES ? round_up(mmi_pieces(lines, MOST_LINES), 4) : pieces;
+    return lines > pieces * MMI_OWN_LINES ? round_up(mmi_pieces(lines, MMI_OWN_LINES), 4) : pieces;
 }
 
 void mmi_product_by_own_panels(const product *p)

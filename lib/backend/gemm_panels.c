@@ -116,6 +116,10 @@ static int64_t stage_part(const product *p, int64_t count, int64_t width)
 void mmi_product_by_panels(const product *p, bool in_place)
 {
     const mmi_kernels *k = &p->x->k;
+    if (mmi_pool_threads(p->x->pool) > MMI_SHARING_THREADS) {
+        mmi_product_apart(p, in_place);
+        return;
+    }
     if (k->gemm_own_lines && !in_place) {
         mmi_product_by_own_panels(p);
         return;

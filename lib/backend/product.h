@@ -30,15 +30,15 @@ static inline int64_t at_least(int64_t a, int64_t b)
 }
 
 /* How C [M, N] is cut: into slices of at most rows × cols, `across` of them side by side; the last ones into parts, so
- * that threads end at about the same time. Shape and steps alone decide, so any number of threads computes the same
- * pieces. */
+ * that threads end at about the same time. */
 typedef struct cut {
     int64_t M, N, rows, cols, across;
+    int64_t last; /* so many slices are cut into */
     int64_t parts, part_rows, part_cols;
 } cut;
 
-/* So many slices or more where they would not become too small, and of them so many last ones are cut into parts where
- * a slice has so many products. */
+/* So many slices or more where they would not become too small, and of them so many last ones, or one for each of more
+ * threads, are cut into parts where a slice has so many products. */
 #define WANTED_SLICES 8
 #define LAST_SLICES 4
 #define PARTS 4
@@ -51,14 +51,13 @@ static inline int64_t cut_slices(const cut *c)
 
 static inline int64_t cut_pieces(const cut *c)
 {
-    int64_t slices = cut_slices(c);
-    return slices + (c->parts - 1) * least(slices, LAST_SLICES);
+    return cut_slices(c) + (c->parts - 1) * c->last;
 }
 
 /* Rows [*i, *i_end) and columns [*j, *j_end) of a piece; false: it has none. */
 static inline bool cut_piece(const cut *c, int64_t piece, int64_t *i, int64_t *i_end, int64_t *j, int64_t *j_end)
 {
-    int64_t slices = cut_slices(c), whole = slices - least(slices, LAST_SLICES), nth = 0, slice = piece;
+    int64_t whole = cut_slices(c) - c->last, nth = 0, slice = piece;
     if (piece >= whole) {
         nth = (piece - whole) % c->parts;
         slice = whole + (piece - whole) / c->parts;
@@ -77,10 +76,11 @@ static inline bool cut_piece(const cut *c, int64_t piece, int64_t *i, int64_t *i
 
 /* The rest of `c`, whose M, N, rows and cols are there, for products of K numbers. Where a slice has all rows, what it
  * has alone are its columns, and its parts shall have their own, too. */
-static inline void cut_finish(cut *c, int64_t K, int64_t step_rows, int64_t step_cols)
+static inline void cut_finish(cut *c, int64_t K, int64_t step_rows, int64_t step_cols, int threads)
 {
     bool by_cols = c->rows >= c->M;
     c->across = mmi_pieces(c->N, c->cols);
+    c->last = least(cut_slices(c), threads > WANTED_SLICES ? threads : LAST_SLICES);
     c->parts = c->rows * c->cols * K < WORTH_CUTTING ? 1 : PARTS;
     c->part_rows = by_cols ? c->rows : part(c->rows, c->parts, step_rows);
     c->part_cols = by_cols ? part(c->cols, c->parts, step_cols) : c->cols;
@@ -162,14 +162,31 @@ static inline void product_pack(const product *p, float *to, bool rows, int64_t 
         kernels->gemm_pack_bf16(to, product_b(p, k, first), p->bcs, count, K, p->x->compute);
 }
 
+/* Lines [*first, *last) of piece `nth` of `pieces`. All have the same number of panels of `width` lines, or the first
+ * ones one more: threads that take them in turn end together. */
+static inline void product_lines(int64_t lines, int64_t width, int64_t pieces, int64_t nth, int64_t *first,
+                                 int64_t *last)
+{
+    const int64_t panels = mmi_pieces(lines, width), each = panels / pieces, longer = panels % pieces;
+    *first = (nth * each + least(nth, longer)) * width;
+    *last = least(lines, *first + (each + (nth < longer)) * width);
+}
+
 /* Slices that begin at multiples of the steps. */
 void mmi_product_cut(product *p, int64_t step_rows, int64_t step_cols);
 
 /* By our own kernels; `in_place`: acs is 1, and A is not rounded. */
 void mmi_product_by_panels(const product *p, bool in_place);
 
+/* Lines that a thread has for itself at most: they fit into a second-level cache of a megabyte. */
+#define MMI_OWN_LINES 256
+
 /* The same where the table says `gemm_own_lines`, and nothing is in place. */
 void mmi_product_by_own_panels(const product *p);
+
+/* The same for more threads than so many, which share no panels. */
+#define MMI_SHARING_THREADS 4
+void mmi_product_apart(const product *p, bool in_place);
 
 /* Y = X · Wᵀ with W in blocks: see mmi_gemm_weight(). */
 void mmi_product_of_blocks(const mmi_exec *x, int64_t M, int64_t N, int64_t K, mmi_operand X, const void *W,

@@ -11,11 +11,15 @@
  * whose sums are joined: as pieces of their own, where there are few, or one after the other. */
 #define PART_KEYS 512
 
+/* A tile is cut into so many parts at most. */
+#define MOST_TILE_PARTS 4
+
 typedef struct forward {
     mmi_tile_job j;
     float *out, *lse;
     int64_t pieces, group; /* of so many, each call does a group */
     int64_t run;           /* so many neighbouring pieces are mostly one thread's; 0: they are not dealt out so */
+    int64_t step;          /* tokens of a piece: a tile's, or fewer for more threads */
     bool apart;            /* parts are pieces of their own, */
     int64_t part_floats;   /* which leave so much each, */
     atomic_int *left;      /* [segments * G] and so many are not done yet */
@@ -85,10 +89,11 @@ static int64_t parts_of(const mmi_tile_job *j, const mmi_segment *s)
     return n < most ? n : most;
 }
 
-/* What a piece does: queries [first, last) of one segment and key head against parts [part, part_end) of its keys. */
+/* What a piece does: queries [first, last) of one segment and key head against parts [part, part_end) of its keys, a
+ * tile of so many tokens or a part of it. */
 typedef struct place {
     const mmi_segment *s;
-    int64_t g, first, last, parts, part, part_end;
+    int64_t g, first, last, tile, parts, part, part_end;
 } place;
 
 static place place_of(const forward *f, int64_t piece)
@@ -99,7 +104,7 @@ static place place_of(const forward *f, int64_t piece)
     place p = { .s = s, .parts = parts_of(&f->j, s) };
     if (f->apart) {
         p.g = local / p.parts;
-        p.last = s->count;
+        p.last = p.tile = s->count;
         p.part = local % p.parts;
         p.part_end = p.part + 1;
         return p;
@@ -107,7 +112,12 @@ static place place_of(const forward *f, int64_t piece)
     p.g = local % a->G;
     p.part_end = p.parts;
     /* the longest tiles first: the last pieces to be handed out are then the shortest */
-    mmi_piece_rows(mmi_pieces(s->count, f->j.tokens) - 1 - local / a->G, f->j.tokens, s->count, &p.first, &p.last);
+    mmi_piece_rows(mmi_pieces(s->count, f->step) - 1 - local / a->G, f->step, s->count, &p.first, &p.last);
+    if (p.parts > 1) /* where they begin depends on the tile's last token: it stays whole, and is the first piece's */
+        p.last = p.first == 0 ? s->count : p.first;
+    int64_t first, last;
+    mmi_piece_rows(p.first / f->j.tokens, f->j.tokens, s->count, &first, &last);
+    p.tile = last - first;
     return p;
 }
 
@@ -219,10 +229,12 @@ static void forward_piece(const forward *f, int64_t piece, int worker)
     const mmi_attention *a = f->j.a;
     const place p = place_of(f, piece);
     mmi_tile t = mmi_tile_place(&f->j, worker);
+    if (p.first == p.last)
+        return;
     if (a->before && !f->apart)
         a->before(a->arg, p.s, p.g);
     t.first_query = p.first;
-    mmi_tile_begin(&t, &f->j, (p.last - p.first) * f->j.heads);
+    mmi_tile_begin(&t, &f->j, p.last - p.first, p.tile);
     mmi_tile_load_queries(&t, &f->j, p.s, p.g, p.last - p.first);
     if (f->apart) {
         if (!meet_part_and_join(&t, f, &p, piece))
@@ -302,6 +314,19 @@ static void begin_parts(forward *f)
     f->pieces = a->piece_first[a->segment_count];
 }
 
+/* Pieces of whole tiles, or of halves or quarters where more than two threads would have less than two each: those of a
+ * long text differ in length. A row has the same bits in a part of its tile. */
+static void number_tiles(forward *f)
+{
+    const int64_t threads = mmi_pool_threads(f->j.x->pool);
+    const bool cut = threads > 2 && !mmi_attention_is_short(f->j.a);
+    int64_t parts = 1;
+    while (f->pieces = mmi_tile_number_pieces(f->j.a, f->j.tokens / parts, 0),
+           cut && parts < MOST_TILE_PARTS && f->j.tokens % (2 * parts) == 0 && f->pieces < 2 * threads)
+        parts *= 2;
+    f->step = f->j.tokens / parts;
+}
+
 void mmi_attention_forward(const mmi_exec *x, float *out, float *lse, const mmi_attention *a)
 {
     atomic_int left[MMI_ENOUGH_PIECES];
@@ -310,7 +335,7 @@ void mmi_attention_forward(const mmi_exec *x, float *out, float *lse, const mmi_
     if (f.apart)
         begin_parts(&f);
     else
-        f.pieces = mmi_tile_number_pieces(a, f.j.tokens, 0);
+        number_tiles(&f);
     if (f.pieces == 0)
         return;
     f.group = group_of(x, a, f.pieces);

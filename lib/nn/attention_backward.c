@@ -102,7 +102,7 @@ static void backward_queries(mmi_tile *t, const backward *b, const mmi_segment *
                              int64_t last, int64_t key_first, int64_t key_last)
 {
     t->first_query = first;
-    mmi_tile_begin(t, &b->j, (last - first) * b->j.heads);
+    mmi_tile_begin(t, &b->j, last - first, last - first);
     load_backward_rows(t, b, s, g, last - first);
     for (t->first_key = key_first; t->first_key < key_last && t->first_key < last; t->first_key += MMI_TILE_KEYS) {
         int64_t end = key_last < last ? key_last : last;

@@ -100,11 +100,12 @@ mmi_tile mmi_tile_place(const mmi_tile_job *j, int worker)
     return carve_tile(&c, &j->x->k, j->tokens * j->heads, j->a->D, j->a->rounded);
 }
 
-void mmi_tile_begin(mmi_tile *t, const mmi_tile_job *j, int64_t rows)
+void mmi_tile_begin(mmi_tile *t, const mmi_tile_job *j, int64_t tokens, int64_t whole)
 {
-    t->rows = rows;
-    t->few = rows <= FEW_ROWS && j->a->D % FEW_STEP == 0 && j->a->D <= MMI_FEW_WIDTH;
-    t->rounded = j->a->rounded && rows > FEW_ROWS && can_round(&j->x->k, j->tokens * j->heads, j->a->D);
+    t->rows = tokens * j->heads;
+    t->whole = whole * j->heads;
+    t->few = t->whole <= FEW_ROWS && j->a->D % FEW_STEP == 0 && j->a->D <= MMI_FEW_WIDTH;
+    t->rounded = j->a->rounded && t->whole > FEW_ROWS && can_round(&j->x->k, j->tokens * j->heads, j->a->D);
 }
 
 const float *mmi_tile_pack_left(const mmi_tile_job *j, float *to, const float *from, int64_t across, int64_t along,
@@ -190,7 +191,7 @@ void mmi_tile_scores(mmi_tile *t, const mmi_tile_job *j, const mmi_segment *s, i
     } else if (t->few) {
         k->few_scores(t->s, MMI_TILE_KEYS, t->q, keys.data, keys.dtype, keys.ld, t->rows, t->keys, a->D,
                       mmi_tile_key(a, s, t->first_key, g, a->v));
-    } else if (t->rows <= FEW_ROWS) {
+    } else if (t->whole <= FEW_ROWS) {
         k->gemv_rows(t->s, MMI_TILE_KEYS, t->q, a->D, keys.data, MM_F32, keys.ld, t->rows, t->keys, a->D, 0);
     } else {
         k->transpose(t->kt, MMI_TILE_KEYS, keys.data, keys.ld, t->keys, a->D);

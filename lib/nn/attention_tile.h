@@ -23,6 +23,7 @@ typedef struct mmi_tile_panels {
 /* One worker's scratch. R rows, at most MMI_TILE_ROWS rounded up to whole tokens. */
 typedef struct mmi_tile {
     int64_t rows, keys; /* filled part */
+    int64_t whole;      /* rows of the tile that they are a part of, or are: this decides how they are computed */
     int64_t first_query, first_key;
     float *q;         /* [R, D], times 1/sqrt(D) */
     float *out;       /* [R, D] forward's sum; backward's dq */
@@ -57,9 +58,10 @@ int64_t mmi_tile_number_pieces(const mmi_attention *a, int64_t step, int64_t wit
 /* Which segment a piece belongs to: the last whose pieces begin at or before it. */
 int64_t mmi_tile_segment_of(const mmi_attention *a, int64_t piece);
 
-/* A tile in a worker's scratch, and the beginning of one of `rows` rows: few are never rounded. */
+/* A tile in a worker's scratch, and the beginning of one of some tokens, or of a part of one that has `whole`. Few rows
+ * are never rounded. */
 mmi_tile mmi_tile_place(const mmi_tile_job *j, int worker);
-void mmi_tile_begin(mmi_tile *t, const mmi_tile_job *j, int64_t rows);
+void mmi_tile_begin(mmi_tile *t, const mmi_tile_job *j, int64_t tokens, int64_t whole);
 
 /* Rows of the tile in the order (token, head): row r is token r / heads, head g * heads + r % heads. */
 void mmi_tile_load(float *rows, const float *from, int64_t ld, const mmi_tile_job *j, const mmi_segment *s, int64_t g,

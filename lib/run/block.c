@@ -69,6 +69,32 @@ static mmi_norm_params head_norm(const mm_context *ctx, mmi_role role, int64_t l
     return (mmi_norm_params){ .weight = mmi_context_param(ctx, role, l), .eps = (float)ctx->arch->eps };
 }
 
+/* Some rows of a layer, dealt out. */
+typedef struct rows_job {
+    const mm_context *ctx;
+    const mmi_pass *pass;
+    int64_t l, step;
+} rows_job;
+
+static void run_rows(const rows_job *j, mmi_piece_fn fn)
+{
+    mmi_pool_run(j->ctx->exec.pool, mmi_pieces(j->pass->N, j->step), fn, (void *)(uintptr_t)j);
+}
+
+/* What queries and keys were before their norms. */
+static void keep_raw(void *arg, int64_t piece, int worker)
+{
+    const rows_job *j = arg;
+    const mmi_arch *a = j->ctx->arch;
+    const mmi_kept *kept = &j->ctx->plan.layers[j->l];
+    const int64_t ld = row_width(a), width = (a->H + a->G) * a->D;
+    int64_t first, last;
+    (void)worker;
+    mmi_piece_rows(piece, j->step, j->pass->N, &first, &last);
+    for (int64_t i = first; i < last; i++)
+        memcpy(kept->qk_raw + i * width, kept->qkv + i * ld, (size_t)width * sizeof(float));
+}
+
 /* All rows, where training keeps what they were. */
 static void head_norms(mm_context *ctx, const mmi_pass *pass, int64_t l)
 {
@@ -78,8 +104,7 @@ static void head_norms(mm_context *ctx, const mmi_pass *pass, int64_t l)
     const float *in = kept->qkv;
     int64_t ldin = ld;
     if (kept->qk_raw) {
-        for (int64_t i = 0; i < pass->N; i++)
-            memcpy(kept->qk_raw + i * width, kept->qkv + i * ld, (size_t)width * sizeof(float));
+        run_rows(&(rows_job){ ctx, pass, l, mmi_rows_worth(1, width) }, keep_raw);
         in = kept->qk_raw;
         ldin = width;
     }
@@ -90,16 +115,30 @@ static void head_norms(mm_context *ctx, const mmi_pass *pass, int64_t l)
                           a->G, a->D);
 }
 
-/* A segment's keys and values of head g. */
+/* Keys and values of head g of rows [first, last), which are a segment's. */
 static void store_in_cache(const mm_context *ctx, const mmi_pass *pass, int64_t l, const mmi_segment *segment,
-                           int64_t g)
+                           int64_t g, int64_t first, int64_t last)
 {
     const mmi_arch *a = ctx->arch;
     const int64_t ld = row_width(a);
-    const float *keys = ctx->plan.layers[l].qkv + segment->row * ld + (a->H + g) * a->D;
+    const float *keys = ctx->plan.layers[l].qkv + first * ld + (a->H + g) * a->D;
     for (int side = 0; side < 2; side++)
-        mmi_cache_store(&ctx->exec.k, pass->cache, l, side, segment->sequence, g, segment->past, segment->count,
-                        keys + side * a->G * a->D, ld);
+        mmi_cache_store(&ctx->exec.k, pass->cache, l, side, segment->sequence, g, segment->past + first - segment->row,
+                        last - first, keys + side * a->G * a->D, ld);
+}
+
+static void store_rows(void *arg, int64_t piece, int worker)
+{
+    const rows_job *j = arg;
+    int64_t first, last;
+    (void)worker;
+    mmi_piece_rows(piece, j->step, j->pass->N, &first, &last);
+    for (int64_t i = 0; i < j->pass->segments; i++) {
+        const mmi_segment *s = &j->ctx->plan.segments[i];
+        const int64_t from = s->row > first ? s->row : first, end = s->row + s->count, to = end < last ? end : last;
+        for (int64_t g = 0; g < j->ctx->arch->G && from < to; g++)
+            store_in_cache(j->ctx, j->pass, j->l, s, g, from, to);
+    }
 }
 
 /* Head norms and rotation of what the product left in the layer's rows, and keys and values in the cache. */
@@ -112,9 +151,8 @@ static void finish_heads(mm_context *ctx, const mmi_pass *pass, int64_t l)
     if (p->cos)
         mmi_rope_apply(&ctx->exec, p->layers[l].qkv, row_width(a), p->cos, p->sin, p->positions, pass->N, a->H + a->G,
                        a->D, false);
-    for (int64_t s = 0; s < pass->segments && pass->cache; s++)
-        for (int64_t g = 0; g < a->G; g++)
-            store_in_cache(ctx, pass, l, &p->segments[s], g);
+    if (pass->cache)
+        run_rows(&(rows_job){ ctx, pass, l, mmi_rows_worth(1, 2 * a->G * a->D) }, store_rows);
 }
 
 /* The same for one segment and key head, with the queries that meet it: short segments are finished by whoever does
@@ -153,7 +191,7 @@ static void begin_short(void *arg, const mmi_segment *segment, int64_t g)
         finish_row(j->ctx, j->l, i, a->H + g, 1, MMI_K_NORM);
     }
     if (j->pass->cache)
-        store_in_cache(j->ctx, j->pass, j->l, segment, g);
+        store_in_cache(j->ctx, j->pass, j->l, segment, g, segment->row, segment->row + segment->count);
 }
 
 static void end_short(void *arg, const mmi_segment *segment, int64_t g)

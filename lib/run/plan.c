@@ -270,7 +270,7 @@ static void place_scratch(mmi_plan *p, mmi_carve *c, const mmi_arch *a, const mm
     int64_t attention = mmi_attention_scratch(&k, a->H, a->G, a->D, k.round_attention);
     int64_t heads = a->H * a->D; /* a row of heads in their norm's backward pass */
     int64_t blocks = limits->weights.blocks ? mmi_gemm_blocks_scratch(longest_row(layout)) : 0;
-    int64_t own = mmi_gemm_own_scratch(&k);
+    int64_t own = mmi_gemm_own_scratch(&k, limits->threads);
     int64_t most = attention > heads ? attention : heads;
     most = most > blocks ? most : blocks;
     most = most > own ? most : own;

@@ -100,7 +100,7 @@ static int prepare(bench *t, const char *kernels)
     mmi_kernels_init(&t->own.k, path->cpu);
     int64_t floats = 4096 * 6400;
     t->own.panels = mmi_alloc((size_t)mmi_gemm_panels(), sizeof(float));
-    t->own.scratch_stride = mmi_gemm_own_scratch(&t->own.k);
+    t->own.scratch_stride = mmi_gemm_own_scratch(&t->own.k, t->threads);
     t->own.scratch = mmi_calloc((size_t)(t->threads * t->own.scratch_stride + 1), sizeof(float));
     t->a = mmi_calloc((size_t)floats, sizeof(float));
     t->b = mmi_calloc((size_t)floats, sizeof(float));

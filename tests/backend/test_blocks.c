@@ -512,7 +512,7 @@ START_TEST(products_of_any_number_of_rows_have_the_bits_of_the_portable_kernel_o
         weighted p = weighted_of(MOST, N, K, dtype, &rng);
         for (int32_t path = 0; path < mmi_path_count(); path++)
             for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
-                for (int threads = 1; threads <= 8; threads += threads < 3 ? 1 : 5)
+                for (int threads = 1; threads <= 13; threads += threads < 3 ? 1 : 5)
                     weighted_check(&p, mmi_path_get(path), rows[r], threads, one);
         weighted_free(&p);
     }
@@ -629,7 +629,7 @@ START_TEST(a_pair_of_products_shows_each_column_once_when_both_have_it)
             float *both = malloc((size_t)(MOST * ld) * sizeof *both);
             ck_assert_ptr_nonnull(both);
             for (int32_t path = 0; path < mmi_path_count(); path++)
-                for (int threads = 1; threads <= 8; threads += threads < 3 ? 1 : 5)
+                for (int threads = 1; threads <= 13; threads += threads < 3 ? 1 : 5)
                     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
                         mmi_exec e = exec_create(mmi_path_get(path), threads, FOR_PRODUCTS);
                         const unsigned char *x = quantized(&e.k, 6, p.x, rows[r], K);

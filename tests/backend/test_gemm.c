@@ -138,7 +138,7 @@ START_TEST(products_of_every_kind_agree_with_double_precision)
 }
 END_TEST
 
-#define THREAD_COUNTS 4
+#define THREAD_COUNTS 5
 
 /* The same problem on every pool; the first one's bits are what the others must have. */
 static void compare_bits(const mmi_exec x[THREAD_COUNTS], const problem *p, const mmi_path *path)
@@ -156,9 +156,10 @@ static void compare_bits(const mmi_exec x[THREAD_COUNTS], const problem *p, cons
 START_TEST(products_have_the_same_bits_for_any_number_of_threads)
 {
     static const int64_t shapes[][3] = {
-        { 300, 300, 40 }, { 128, 512, 150 }, { 5, 1000, 100 }, { 533, 131, 33 }, { 8, 100, 33 }, { 40, 2090, 33 },
+        { 300, 300, 40 }, { 128, 512, 150 }, { 5, 1000, 100 },  { 533, 131, 33 },
+        { 8, 100, 33 },   { 40, 2090, 33 },  { 257, 300, 600 },
     };
-    static const int threads[THREAD_COUNTS] = { 1, 2, 3, 8 };
+    static const int threads[THREAD_COUNTS] = { 1, 2, 3, 8, 13 };
     test_rng rng = { 4 };
     EACH_PATH (path) {
         mmi_exec x[THREAD_COUNTS];

@@ -22,7 +22,7 @@ static inline mmi_exec exec_create(const mmi_path *path, int threads, int64_t sc
     x.panels = mmi_alloc((size_t)mmi_gemm_panels(), sizeof(float));
     ck_assert_ptr_nonnull(x.panels);
     memset(x.panels, 0xFF, (size_t)mmi_gemm_panels() * sizeof(float));
-    int64_t own = mmi_gemm_own_scratch(&x.k);
+    int64_t own = mmi_gemm_own_scratch(&x.k, threads);
     x.scratch_stride = ((scratch > own ? scratch : own) + 15) / 16 * 16;
     x.scratch = mmi_alloc((size_t)(threads * x.scratch_stride), sizeof(float));
     ck_assert_ptr_nonnull(x.scratch);

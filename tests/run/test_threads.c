@@ -50,7 +50,7 @@ static void ck_same(const bits *a, const bits *b, int32_t threads, const char *k
                   "%s: %d threads give other bits than 1", kernels, threads);
 }
 
-static const int32_t counts[] = { 2, 3, 8 };
+static const int32_t counts[] = { 2, 3, 5, 16 };
 
 static void compare(mm_model *model, const mm_batch *batch)
 {
