@@ -1,4 +1,4 @@
-/* Large products for more than a few threads. What a core has laid out comes to others hardly faster than from memory,
+/* Large products for many threads. What a core has laid out comes to others hardly faster than from memory,
  * and before it is written again all who have read it must let go of it: with sixteen threads, laying out together what
  * they share takes as long as one alone does. So they share nothing: C is cut into a grid, and who computes a block
  * lays out its part of both operands for itself, though others lay out the same. */

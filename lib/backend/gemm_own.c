@@ -11,6 +11,10 @@
 #define LEAST_LINES_SLOWER 64
 #define NUMBERS_PER_PIECE 32768
 
+/* More than two threads: pieces for each at most, and what it costs to read what is shared once, in lines. */
+#define MOST_TURNS 4
+#define READING_SHARED 8
+
 int64_t mmi_gemm_own_scratch(const mmi_kernels *k, int threads)
 {
     int64_t a = k->gemm_panel(round_up(MMI_OWN_LINES, k->gemm_a_rows), k->gemm_depth, MM_F32);
@@ -97,11 +101,35 @@ static void run_stage(stage *s)
 }
 
 /* As many as are wanted, fewer where lines are few, and an even number: two threads end together. */
-static int64_t pieces_of(const mmi_kernels *k, int64_t lines)
+static int64_t pieces_for_two(const mmi_kernels *k, int64_t lines)
 {
     const int64_t fewest = k->gemm_in_place ? LEAST_LINES_SLOWER : LEAST_LINES;
     const int64_t most = least(WANTED_SLICES, lines / fewest), pieces = most > 1 ? most - most % 2 : 1;
     return lines > pieces * MMI_OWN_LINES ? round_up(mmi_pieces(lines, MMI_OWN_LINES), 4) : pieces;
+}
+
+/* How long so many threads are busy with so many pieces, in the time of a line: the longest that one of them has,
+ * reading what is shared for each, and a quarter of a piece that some thread is behind. */
+static int64_t time_of(const stage *s, int64_t pieces, int64_t threads)
+{
+    const int64_t longest = mmi_pieces(mmi_pieces(own_lines(s), own_width(s)), pieces) * own_width(s);
+    int64_t time = longest / 4;
+    for (int64_t nth = 0, first, last; nth < pieces; nth += threads) {
+        product_lines(own_lines(s), own_width(s), pieces, nth, &first, &last);
+        time += last - first + READING_SHARED;
+    }
+    return time;
+}
+
+/* No number depends on where they end. */
+static int64_t pieces_of(const stage *s)
+{
+    const int64_t threads = mmi_pool_threads(s->p.x->pool), panels = mmi_pieces(own_lines(s), own_width(s));
+    int64_t best = pieces_for_two(&s->p.x->k, own_lines(s));
+    for (int64_t n = best + 1; threads > 2 && n <= least(panels, MOST_TURNS * threads); n++)
+        if (time_of(s, n, threads) < time_of(s, best, threads))
+            best = n;
+    return best;
 }
 
 void mmi_product_by_own_panels(const product *p)
@@ -114,7 +142,7 @@ void mmi_product_by_own_panels(const product *p)
     const int64_t lines = part(shared, mmi_pieces(shared, room / floats_of(&s, width, depth) * width), width);
     const int64_t depths = room / floats_of(&s, lines, depth);
     const int64_t along = part(p->K, mmi_pieces(p->K, depths * depth), depth);
-    s.pieces = pieces_of(k, own_lines(&s));
+    s.pieces = pieces_of(&s);
     for (int64_t first = 0; first < shared; first += lines)
         for (int64_t q = 0; q < p->K; q += along) {
             const int64_t K = least(along, p->K - q);

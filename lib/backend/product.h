@@ -185,7 +185,7 @@ void mmi_product_by_panels(const product *p, bool in_place);
 void mmi_product_by_own_panels(const product *p);
 
 /* The same for more threads than so many, which share no panels. */
-#define MMI_SHARING_THREADS 4
+#define MMI_SHARING_THREADS 8
 void mmi_product_apart(const product *p, bool in_place);
 
 /* Y = X · Wᵀ with W in blocks: see mmi_gemm_weight(). */
