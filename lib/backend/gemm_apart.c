@@ -12,8 +12,9 @@
 /* Products that are worth a thread, and turns that threads take at most. */
 #define WORTH_A_PIECE (1 << 19)
 #define MOST_TURNS 4
-#define WAYS 32 /* of about so many numbers of blocks one above the other the best is taken, for each number of turns  \
-                 */
+#define WAYS                                                                                                           \
+    32 /* of about so many numbers of blocks one above the other the best is taken, for each number of turns           \
+        */
 
 typedef struct grid {
     product p;

@@ -8,6 +8,10 @@
 
 #define TILE_COLS (TILE_VECS * VL)
 
+/* Measured: a load for what comes next, with each step, is to be had with AVX-512, but not beside the eight that a step
+ * of AVX2's takes. */
+#define ASKS_AHEAD (VL == 16)
+
 /* A at (i, p): a + i * ars + p * acs. B's rows contiguous, ldb apart. K counts steps: numbers, or words of two. */
 typedef struct block {
     float *c;
@@ -34,10 +38,10 @@ static ALWAYS_INLINE void fetch_row_of_c(const block *t, int row)
     }
 }
 
-/* C[rows, vecs * VL] = from + A · B; with `masked` the last vector has only the lanes of `tail`; with `asks` the
- * second level is asked for what comes next, a line with each step, and C's rows one by one while there are steps,
- * since a core waits for few lines at a time. rows, vecs, masked and asks are constants wherever this is used, so that
- * all of `sum` are registers. */
+/* C[rows, vecs * VL] = from + A · B; with `masked` the last vector has only the lanes of `tail`; with `asks` C's rows
+ * are asked for; with ASKS_AHEAD the second level is, too, for what comes next, a line with each step, and the rows
+ * come one by one while there are steps, since a core waits for few lines at a time. rows, vecs, masked and asks are
+ * constants wherever this is used, so that all of `sum` are registers. */
 static ALWAYS_INLINE void block_asking(const block *t, const int rows, const int vecs, const bool masked, vtail tail,
                                        const bool asks)
 {
@@ -54,12 +58,17 @@ static ALWAYS_INLINE void block_asking(const block *t, const int rows, const int
     UNROLL
     for (int i = 0; i < rows; i += 3)
         a[i / 3] = t->a + i * ars;
+    const bool ahead_too = asks && ASKS_AHEAD;
+    UNROLL
+    for (int i = 0; i < rows; i++)
+        if (asks && !ahead_too)
+            fetch_row_of_c(t, i);
     const int64_t share = t->K / rows > 1 ? t->K / rows : 1; /* of the steps, for each row of C */
     int64_t left = t->K;
-    for (int i = 0; left > 0; i++) {
-        int64_t p = asks && i < rows - 1 ? share : left;
+    for (int i = 0; i == 0 || (ahead_too && left > 0); i++) {
+        int64_t p = ahead_too && i < rows - 1 ? share : left;
         left -= p;
-        if (asks) {
+        if (ahead_too) {
             fetch_row_of_c(t, i);
             ahead = t->ahead_row ? t->ahead + i * t->ahead_row : ahead;
         }
@@ -79,7 +88,7 @@ static ALWAYS_INLINE void block_asking(const block *t, const int rows, const int
             for (int m = 0; m < rows; m += 3)
                 a[m / 3] += acs;
             b += ldb;
-            if (asks) {
+            if (ahead_too) {
                 __builtin_prefetch(ahead, 0, 2);
                 ahead += ahead_step;
             }

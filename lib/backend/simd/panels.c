@@ -244,10 +244,11 @@ static void multiply_panels(block t, int64_t distance, int64_t M, int64_t N, int
             t.c = c + i * t.ldc + j;
             t.from = from ? from + i * t.ldc + j : NULL;
             const bool in_place = t.acs == 1; /* all of the next rows are to be there, then */
-            if (j == 0 && (in_place ? i + 2 * TILE_ROWS <= M : i + TILE_ROWS < M)) {
+            const bool next_a = j == 0 && (in_place ? i + 2 * TILE_ROWS <= M : i + TILE_ROWS < M);
+            if (ASKS_AHEAD && next_a) {
                 ask_for(&t, t.a + TILE_ROWS * distance);
                 t.ahead_row = in_place ? t.ars : 0;
-            } else {
+            } else if (ASKS_AHEAD) {
                 ask_for(&t, next_b < end_b ? next_b : NULL);
                 next_b += t.K * LINE / (int64_t)sizeof(float);
             }
