@@ -1,7 +1,7 @@
-/* Large products for many threads. What a core has laid out comes to others hardly faster than from memory,
- * and before it is written again all who have read it must let go of it: with sixteen threads, laying out together what
- * they share takes as long as one alone does. So they share nothing: C is cut into a grid, and who computes a block
- * lays out its part of both operands for itself, though others lay out the same. */
+/* Large products for many threads. What a core has laid out comes to others hardly faster than from memory, and before
+ * it is written again all who have read it must let go of it: with sixteen threads, laying out together what they share
+ * takes as long as one alone does. So they share nothing: C is cut into a grid, and who computes a block lays out its
+ * part of both operands for itself, though others lay out the same. */
 #include "backend/gemm.h"
 #include "backend/product.h"
 
@@ -9,12 +9,11 @@
  * (performance-notes.md), and it matters little. */
 #define LAYING_OUT 48
 
-/* Products that are worth a thread, and turns that threads take at most. */
+/* Products that are worth a thread; turns that threads take at most; and about so many numbers of blocks one above the
+ * other are weighed, for each number of turns. */
 #define WORTH_A_PIECE (1 << 19)
 #define MOST_TURNS 4
-#define WAYS                                                                                                           \
-    32 /* of about so many numbers of blocks one above the other the best is taken, for each number of turns           \
-        */
+#define WAYS 32
 
 typedef struct grid {
     product p;

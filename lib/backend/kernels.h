@@ -131,11 +131,12 @@ typedef struct mmi_kernels {
     void (*few_values)(float *out, const float *s, int64_t lds, const void *v, int32_t dtype, int64_t ldv, int64_t M,
                        int64_t N, int64_t D, const void *ahead);
 
-    /* Large products, in steps that gemm_panels.c or gemm_own.c deals out. Up to gemm_depth of K's numbers of op(A)'s
-     * rows, or op(B)'s columns, are laid out anew in panels of gemm_a_rows rows, or gemm_b_cols columns, as
-     * gemm_multiply reads them; rounded as above, or with `round` MM_F32 as they are. One panel lies behind the other,
-     * and what is missing of the last is filled up: gemm_panel() says how many floats the panels of `count` rows (or
-     * columns) take, a multiple of what one has. Number p of row (or column) i is at from + i * across + p * along. */
+    /* Large products, in steps that gemm_panels.c, gemm_own.c or gemm_apart.c deals out. Up to gemm_depth of K's
+     * numbers of op(A)'s rows, or op(B)'s columns, are laid out anew in panels of gemm_a_rows rows, or gemm_b_cols
+     * columns, as gemm_multiply reads them; rounded as above, or with `round` MM_F32 as they are. One panel lies behind
+     * the other, and what is missing of the last is filled up: gemm_panel() says how many floats the panels of `count`
+     * rows (or columns) take, a multiple of what one has. Number p of row (or column) i is at from + i * across + p *
+     * along. */
     int64_t gemm_depth, gemm_a_rows, gemm_b_cols;
     int64_t (*gemm_panel)(int64_t count, int64_t K, int32_t round);
     void (*gemm_pack_a)(float *to, const float *a, int64_t across, int64_t along, int64_t count, int64_t K,

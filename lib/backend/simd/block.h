@@ -65,7 +65,7 @@ static ALWAYS_INLINE void block_asking(const block *t, const int rows, const int
             fetch_row_of_c(t, i);
     const int64_t share = t->K / rows > 1 ? t->K / rows : 1; /* of the steps, for each row of C */
     int64_t left = t->K;
-    for (int i = 0; i == 0 || (ahead_too && left > 0); i++) {
+    for (int i = 0; ahead_too ? left > 0 : i == 0; i++) {
         int64_t p = ahead_too && i < rows - 1 ? share : left;
         left -= p;
         if (ahead_too) {
