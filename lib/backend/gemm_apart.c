@@ -9,10 +9,8 @@
  * (performance-notes.md), and it matters little. */
 #define LAYING_OUT 48
 
-/* Products that are worth a thread; turns that threads take at most; and about so many numbers of blocks one above the
- * other are weighed, for each number of turns. */
+/* Products that are worth a thread; about so many numbers of blocks one above the other are weighed. */
 #define WORTH_A_PIECE (1 << 19)
-#define MOST_TURNS 4
 #define WAYS 32
 
 typedef struct grid {
@@ -27,7 +25,7 @@ static void multiply_block(void *arg, int64_t piece, int worker)
     const product *p = &g->p;
     const mmi_kernels *k = &p->x->k;
     float *rows = mmi_exec_scratch(p->x, worker);
-    float *columns = rows + k->gemm_panel(round_up(MMI_OWN_LINES, k->gemm_a_rows), k->gemm_depth, MM_F32);
+    float *columns = rows + product_own_floats(k, k->gemm_a_rows);
     int64_t i, i_end, j_begin, j_end;
     product_lines(p->M, k->gemm_a_rows, g->down, piece / g->across, &i, &i_end);
     product_lines(p->N, k->gemm_b_cols, g->across, piece % g->across, &j_begin, &j_end);
@@ -65,11 +63,12 @@ static void choose_blocks(grid *g)
     const int64_t threads = at_least(1, least(worth, mmi_pool_threads(g->p.x->pool)));
     const int64_t row_panels = mmi_pieces(g->p.M, k->gemm_a_rows), column_panels = mmi_pieces(g->p.N, k->gemm_b_cols);
     const int64_t fewest = g->in_place ? 1 : mmi_pieces(row_panels, MMI_OWN_LINES / k->gemm_a_rows);
-    const int64_t most = least(row_panels, fewest + MOST_TURNS * threads), step = at_least(1, (most - fewest) / WAYS);
+    const int64_t most = least(row_panels, fewest + MMI_MOST_TURNS * threads),
+                  step = at_least(1, (most - fewest) / WAYS);
     int64_t best = INT64_MAX;
     grid tried = *g;
     for (tried.down = fewest; tried.down <= most; tried.down += step)
-        for (int64_t turns = 1; turns <= MOST_TURNS; turns++) {
+        for (int64_t turns = 1; turns <= MMI_MOST_TURNS; turns++) {
             tried.across = least(column_panels, at_least(1, turns * threads / tried.down));
             const int64_t time = time_of(&tried, threads);
             if (time < best) {

@@ -11,14 +11,12 @@
 #define LEAST_LINES_SLOWER 64
 #define NUMBERS_PER_PIECE 32768
 
-/* More than two threads: pieces for each at most, and what it costs to read what is shared once, in lines. */
-#define MOST_TURNS 4
+/* What it costs to read what is shared once, in the time of a line. */
 #define READING_SHARED 8
 
 int64_t mmi_gemm_own_scratch(const mmi_kernels *k, int threads)
 {
-    int64_t a = k->gemm_panel(round_up(MMI_OWN_LINES, k->gemm_a_rows), k->gemm_depth, MM_F32);
-    int64_t b = k->gemm_panel(round_up(MMI_OWN_LINES, k->gemm_b_cols), k->gemm_depth, MM_F32);
+    const int64_t a = product_own_floats(k, k->gemm_a_rows), b = product_own_floats(k, k->gemm_b_cols);
     if (threads > MMI_SHARING_THREADS)
         return a + b;
     return k->gemm_own_lines ? at_least(a, b) : 0;
@@ -125,10 +123,14 @@ static int64_t time_of(const stage *s, int64_t pieces, int64_t threads)
 static int64_t pieces_of(const stage *s)
 {
     const int64_t threads = mmi_pool_threads(s->p.x->pool), panels = mmi_pieces(own_lines(s), own_width(s));
-    int64_t best = pieces_for_two(&s->p.x->k, own_lines(s));
-    for (int64_t n = best + 1; threads > 2 && n <= least(panels, MOST_TURNS * threads); n++)
-        if (time_of(s, n, threads) < time_of(s, best, threads))
+    int64_t best = pieces_for_two(&s->p.x->k, own_lines(s)), shortest = time_of(s, best, threads);
+    for (int64_t n = best + 1; threads > 2 && n <= least(panels, MMI_MOST_TURNS * threads); n++) {
+        const int64_t time = time_of(s, n, threads);
+        if (time < shortest) {
+            shortest = time;
             best = n;
+        }
+    }
     return best;
 }
 

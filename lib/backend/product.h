@@ -181,6 +181,15 @@ void mmi_product_by_panels(const product *p, bool in_place);
 /* Lines that a thread has for itself at most: they fit into a second-level cache of a megabyte. */
 #define MMI_OWN_LINES 256
 
+/* Floats of scratch that they take in panels of `width` lines. */
+static inline int64_t product_own_floats(const mmi_kernels *k, int64_t width)
+{
+    return k->gemm_panel(round_up(MMI_OWN_LINES, width), k->gemm_depth, MM_F32);
+}
+
+/* More than two threads take so many turns at most. */
+#define MMI_MOST_TURNS 4
+
 /* The same where the table says `gemm_own_lines`, and nothing is in place. */
 void mmi_product_by_own_panels(const product *p);
 
