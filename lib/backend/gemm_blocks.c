@@ -10,8 +10,8 @@
 #define MANY_BLOCK_ROWS 64
 
 /* Rows of a slice, which a part of W meets while it is in a cache, and its columns: at most so many, and fewer when
- * there would be too few slices. Many rows hide that the first columns of a slice are not asked for ahead, so their
- * slices are narrow. */
+ * there would be too few slices, or where rows shall take fewer bytes. Many rows hide that the first columns of a slice
+ * are not asked for ahead, so their slices are narrow. */
 #define BLOCK_SLICE_ROWS 512
 #define BLOCK_SLICE_COLS 256
 #define BLOCK_STEP_ROWS 16
@@ -101,9 +101,17 @@ static void multiply_by_runs(blocks *b)
     mmi_pool_run_neighbours(b->x->pool, mmi_pieces(b->N, b->run_cols), multiply_columns, b);
 }
 
+static int64_t slice_rows(const blocks *b)
+{
+    const int64_t bytes = b->x->k.slice_blocks;
+    if (bytes == 0 || b->K == 0)
+        return BLOCK_SLICE_ROWS;
+    return least(at_least(bytes / mmi_quantized_row(b->K), MANY_BLOCK_ROWS), BLOCK_SLICE_ROWS);
+}
+
 static void multiply_by_slices(blocks *b)
 {
-    int64_t down = mmi_pieces(b->rows, BLOCK_SLICE_ROWS), wanted = mmi_pieces(MANY_SLICES, down);
+    int64_t down = mmi_pieces(b->rows, slice_rows(b)), wanted = mmi_pieces(MANY_SLICES, down);
     int64_t cols = round_up(mmi_pieces(b->N, wanted), BLOCK_STEP_COLS);
     b->cut = (cut){
         .M = b->rows, .N = b->N, .rows = part(b->rows, down, BLOCK_STEP_ROWS), .cols = least(cols, BLOCK_SLICE_COLS)

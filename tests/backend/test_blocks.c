@@ -275,34 +275,31 @@ START_TEST(products_are_those_of_the_quantized_numbers)
 }
 END_TEST
 
+/* Many rows may be multiplied in another way than few. */
 START_TEST(the_largest_whole_numbers_do_not_overflow)
 {
-    enum { MOST = 20 };
+    enum { MOST = 36 };
+    static const int bytes[2][2] = { { 0x80, 0x7F }, { 0x00, 0xFF } }, numbers[2][2] = { { -128, 127 }, { -8, 7 } };
     ck_assert_int_eq((int64_t)sizeof(one_row), mmi_quantized_row(MMI_BLOCK));
     EACH_TABLE (k)
         EACH_DTYPE (dtype)
-            for (int64_t M = 1; M <= MOST; M++) {
-                unsigned char w[34] = { 0x00, 0x3C }; /* a half 1 */
-                float x[MMI_BLOCK], y[MOST] = { 0 };
-                one_row q[MOST];
-                for (int i = 0; i < MMI_BLOCK; i++)
-                    x[i] = i % 2 ? 127.0f : -127.0f;
-                memset(w + 2, dtype == MM_Q8_0 ? 0x80 : 0, 32); /* -128 and -8 */
-                const unsigned char *strips = strips_of(0, w, dtype, 1, MMI_BLOCK);
-                for (int64_t i = 0; i < M; i++)
-                    k->quantize(&q[i], MMI_BLOCK, x, 0, MMI_BLOCK);
-                k->gemm_blocks(y, 1, q, strips, dtype, M, 1, MMI_BLOCK);
-                for (int64_t i = 0; i < M; i++)
-                    expect(y[i] == 0, "%s: %g", label_of(k, dtype), (double)y[i]);
-                for (int i = 0; i < MMI_BLOCK; i++)
-                    x[i] = -127.0f;
-                for (int64_t i = 0; i < M; i++)
-                    k->quantize(&q[i], MMI_BLOCK, x, 0, MMI_BLOCK);
-                k->gemm_blocks(y, 1, q, strips, dtype, M, 1, MMI_BLOCK);
-                float want = 32.0f * 127.0f * (dtype == MM_Q8_0 ? 128.0f : 8.0f);
-                for (int64_t i = 0; i < M; i++)
-                    expect(y[i] == want, "%s: %g, not %g", label_of(k, dtype), (double)y[i], (double)want);
-            }
+            for (int64_t M = 1; M <= MOST; M++)
+                for (int kind = 0; kind < 6; kind++) {
+                    const int d = dtype == MM_Q4_0, end = kind % 2, signs = kind / 2; /* of x: -, + or both in turn */
+                    unsigned char w[34] = { 0x00, 0x3C };                             /* a half 1 */
+                    float x[MMI_BLOCK], y[MOST] = { 0 }, want = 0;
+                    one_row q[MOST];
+                    memset(w + 2, bytes[d][end], 32);
+                    for (int i = 0; i < MMI_BLOCK; i++) {
+                        x[i] = signs == 0 || (signs == 2 && i % 2) ? -127.0f : 127.0f;
+                        want += x[i] * (float)numbers[d][end];
+                    }
+                    for (int64_t i = 0; i < M; i++)
+                        k->quantize(&q[i], MMI_BLOCK, x, 0, MMI_BLOCK);
+                    k->gemm_blocks(y, 1, q, strips_of(0, w, dtype, 1, MMI_BLOCK), dtype, M, 1, MMI_BLOCK);
+                    for (int64_t i = 0; i < M; i++)
+                        expect(y[i] == want, "%s: %g, not %g", label_of(k, dtype), (double)y[i], (double)want);
+                }
 }
 END_TEST
 
@@ -398,7 +395,7 @@ END_TEST
 START_TEST(a_nan_in_either_reaches_its_row_or_column_and_no_other)
 {
     test_rng rng = { 46 };
-    enum { MOST = 21, N = 7, K = 64 };
+    enum { MOST = 37, N = 7, K = 64 };
     EACH_TABLE (k)
         EACH_DTYPE (dtype)
             for (int at = 0; at < 4; at++) {
@@ -525,7 +522,7 @@ START_TEST(large_products_whose_last_slices_are_cut_again_have_the_same_bits)
     static const struct {
         int64_t M, N, K;
         int32_t dtype;
-    } shapes[] = { { 520, 170, 1024, MM_Q8_0 }, /* into rows */
+    } shapes[] = { { 520, 370, 1024, MM_Q8_0 }, /* into rows */
                    { 200, 2100, 448, MM_Q8_0 }, /* into columns */
                    { 64, 64, 33280, MM_Q8_0 },  /* along K, where panels have no more room */
                    { 64, 70, 33312, MM_Q4_0 } };

@@ -37,15 +37,21 @@
 #define MOST_SUMS (X_ROWS * MOST_VECS) /* vectors */
 _Static_assert(MOST_SUMS >= STREAM_ROWS * STREAMS * STRIP_VECS, "the sums of these rows have room");
 
-/* So many blocks of a panel lie in the first-level cache while many rows of x meet them, as bytes that are made once
- * for all of these rows where that takes instructions: of q4_0 from X_ROWS on, of q8_0 from LEAST_ROWS on, since fewer
- * lose more by reading memory without multiplying. */
+/* So many blocks of a panel lie in the first-level cache while many rows of x meet them, as bytes and scales that are
+ * made once for all of these rows where that takes instructions: of q4_0 from X_ROWS on, of q8_0 from LEAST_ROWS on,
+ * since fewer lose more by reading memory without multiplying. Of each line of W two become, of q4_0 its low halves and
+ * its high ones; of q8_0, if it is split, sizes and signs. */
 #define MOST_BLOCKS 16
-#define WIDENS(dtype) ((dtype) == MM_Q4_0 || UNSIGNED_BYTES)
-#define LEAST_ROWS(dtype) ((dtype) == MM_Q4_0 ? X_ROWS : 4 * X_ROWS)
-#define WIDE_LINES (MMI_BLOCK / 4)
+#define WIDENS(dtype) ((dtype) == MM_Q4_0 || UNSIGNED_BYTES || SPLITS_BYTES)
+#define SPLITS(dtype) ((dtype) == MM_Q8_0 && SPLITS_BYTES)
+#define LEAST_ROWS(dtype) ((dtype) == MM_Q4_0 ? X_ROWS : (SPLITS_BYTES ? 8 : 4) * X_ROWS)
+#define WIDE_LINES ((SPLITS_BYTES ? 2 : 1) * MMI_BLOCK / 4)
 typedef struct wide_block {
     unsigned char numbers[WIDE_LINES][MOST_VECS][4 * VL];
+#if SPLITS_BYTES
+    unsigned char begin[MOST_VECS][4 * VL]; /* of split sums */
+#endif
+    float scales[MOST_VECS][VL];
 } wide_block;
 
 static ALWAYS_INLINE int64_t least(int64_t a, int64_t b)
@@ -110,11 +116,38 @@ static ALWAYS_INLINE const unsigned char *scales_of(const part *t, offsets at, i
     return t->w[vec / STRIP_VECS] + at.scales + vec % STRIP_VECS * 2 * VL;
 }
 
+#if SPLITS_BYTES
+static ALWAYS_INLINE void split_block(wide_block *to, const part *t, offsets at)
+{
+    enum { LINES = MMI_BLOCK / 4 };
+    UNROLL
+    for (int j = 0; j < MOST_VECS; j++) {
+        vs less = vs_set(0);
+        for (int line = 0; line < LINES; line++) {
+            vb read = vb_load(line_of(t, at, line, j)), size = vb_size(read), negative = vb_negative(read);
+            vb_store(to->numbers[line][j], size);
+            vb_store(to->numbers[line + LINES][j], negative);
+            less = vs_dot_split(less, size, negative, vs_set(0));
+        }
+        vb_store(to->begin[j], vs_sub(vs_set(0), less));
+    }
+}
+#endif
+
 static ALWAYS_INLINE void widen_blocks(wide_block *to, const part *t, int32_t dtype)
 {
     const int lines = (int)mmi_strip_lines(dtype);
     for (int64_t b = t->first; b < t->first + t->blocks; b++, to++) {
         const offsets at = offsets_of(b, t->K / MMI_BLOCK, dtype);
+        UNROLL
+        for (int j = 0; j < MOST_VECS; j++)
+            vf_store(to->scales[j], vf_load_f16((const void *)scales_of(t, at, j)));
+#if SPLITS_BYTES
+        if (dtype == MM_Q8_0) {
+            split_block(to, t, at);
+            continue;
+        }
+#endif
         for (int line = 0; line < lines; line++) {
             UNROLL
             for (int j = 0; j < MOST_VECS; j++) {
@@ -138,29 +171,53 @@ static ALWAYS_INLINE void fetch_block(const part *t, int64_t b, offsets at, int3
         __builtin_prefetch(line_of(t, at, line, 0) + DISTANCE);
 }
 
-/* s += the same four numbers of each row of x, the first of them at `numbers`, · w's. */
-static ALWAYS_INLINE void add_step(vs s[MOST_SUMS], const vb w[MOST_SUMS], const unsigned char *numbers,
-                                   int64_t distance, const int rows, const int vecs, int32_t dtype)
+static ALWAYS_INLINE vs dot(vs s, vb w, vb negative, vb x, int32_t dtype, const bool split)
+{
+#if SPLITS_BYTES
+    if (split)
+        return vs_dot_split(s, w, negative, x);
+#endif
+    (void)negative, (void)split;
+    return vs_dot(s, w, x, dtype);
+}
+
+/* s += the same four numbers of each row of x, the first of them at `numbers`, · w's, whose signs are apart where they
+ * are split. */
+static ALWAYS_INLINE void add_step(vs s[MOST_SUMS], const vb w[MOST_SUMS], const vb negative[MOST_SUMS],
+                                   const unsigned char *numbers, int64_t distance, const int rows, const int vecs,
+                                   int32_t dtype, const bool split)
 {
     UNROLL
     for (int i = 0; i < rows; i++) {
         vb four = vb_set(numbers + i * distance);
         UNROLL
         for (int j = 0; j < vecs; j++) {
-            s[i * vecs + j] = vs_dot(s[i * vecs + j], w[j], four, dtype);
+            s[i * vecs + j] = dot(s[i * vecs + j], w[j], negative[j], four, dtype, split);
             IN_ORDER(s[i * vecs + j]);
         }
     }
+}
+
+static ALWAYS_INLINE vs begin_sum(const wide_block *wide, int vec, const void *offset, const bool split)
+{
+#if SPLITS_BYTES
+    if (split)
+        return vb_load(wide->begin[vec]);
+#endif
+    (void)wide, (void)vec, (void)split;
+    return vs_begin(offset);
 }
 
 /* sum [rows, strips, MMI_STRIP] += block b of `rows` rows of x · the strips', which are a panel or not. */
 static ALWAYS_INLINE void multiply_block(float *sum, const part *t, int64_t b, offsets at, const int rows,
                                          const int strips, int32_t dtype, const bool panel, const bool wide)
 {
+    const bool split = wide && SPLITS(dtype);
     const int vecs = strips * STRIP_VECS, lines = (int)mmi_strip_lines(dtype);
     const int64_t distance = mmi_quantized_row(t->K), blocks = t->K / MMI_BLOCK;
     const unsigned char *numbers = t->x + b * MMI_BLOCK;
     const unsigned char *scales = t->x + t->K + b * 4, *offset = scales + (dtype == MM_Q4_0 ? 1 : 2) * blocks * 4;
+    const wide_block *made = wide ? t->wide + (b - t->first) : NULL;
     vs s[MOST_SUMS];
     if (!panel) { /* used last, but come first: see strips.h */
         UNROLL
@@ -171,7 +228,7 @@ static ALWAYS_INLINE void multiply_block(float *sum, const part *t, int64_t b, o
     for (int i = 0; i < rows; i++) {
         UNROLL
         for (int j = 0; j < vecs; j++)
-            s[i * vecs + j] = vs_begin(offset + i * distance);
+            s[i * vecs + j] = begin_sum(made, j, offset + i * distance, split);
     }
     UNROLL
     for (int line = 0; line < lines; line++) {
@@ -179,25 +236,24 @@ static ALWAYS_INLINE void multiply_block(float *sum, const part *t, int64_t b, o
         UNROLL
         for (int j = 0; j < vecs; j++) {
             if (wide) {
-                low[j] = vb_load(t->wide[b - t->first].numbers[line][j]);
-                if (dtype == MM_Q4_0)
-                    high[j] = vb_load(t->wide[b - t->first].numbers[line + lines][j]);
+                low[j] = vb_load(made->numbers[line][j]);
+                high[j] = dtype == MM_Q4_0 || split ? vb_load(made->numbers[line + lines][j]) : low[j];
                 continue;
             }
             vb read = vb_load(line_of(t, at, line, j));
             low[j] = dtype == MM_Q8_0 ? vb_bytes(read) : vb_low(read);
             high[j] = vb_high(read);
         }
-        add_step(s, low, numbers + 4 * line, distance, rows, vecs, dtype);
+        add_step(s, low, high, numbers + 4 * line, distance, rows, vecs, dtype, split);
         if (dtype == MM_Q4_0)
-            add_step(s, high, numbers + MMI_BLOCK / 2 + 4 * line, distance, rows, vecs, dtype);
+            add_step(s, high, high, numbers + MMI_BLOCK / 2 + 4 * line, distance, rows, vecs, dtype, split);
         if (panel)
             fetch_with_line(&t->ahead, line);
     }
     vf w_scales[MOST_SUMS];
     UNROLL
     for (int j = 0; j < vecs; j++)
-        w_scales[j] = vf_load_f16((const void *)scales_of(t, at, j));
+        w_scales[j] = wide ? vf_load(made->scales[j]) : vf_load_f16((const void *)scales_of(t, at, j));
     UNROLL
     for (int i = 0; i < rows; i++) {
         float scale;

@@ -4,6 +4,9 @@
 #define TEXT(x) #x
 #define TEXT_OF(x) TEXT(x)
 
+/* Measured on Zen 3, which has 512 KiB of second-level cache. */
+#define SLICE_AVX2 (256 << 10)
+
 /* Part of a set's table, and all that an extension replaces. */
 void SIMD(kernels_init_blocks)(mmi_kernels *k)
 {
@@ -12,6 +15,7 @@ void SIMD(kernels_init_blocks)(mmi_kernels *k)
     k->quantize = SIMD(quantize);
 #endif
     k->gemm_blocks = SIMD(gemm_blocks);
+    k->slice_blocks = ISA_IS(avx2) ? SLICE_AVX2 : 0;
 }
 
 #if ISA_IS(vnni)

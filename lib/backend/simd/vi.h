@@ -8,6 +8,12 @@
  *     vs_dot(s, w, x)           add four products to each
  *     vs_end(s, offset)         the exact sums as floats
  *
+ * and, if SPLITS_BYTES, for a line of q8_0 that many rows of x meet:
+ *
+ *     vb_size(w), vb_negative(w)   its numbers' sizes, and all bits of those below 0
+ *     vs_dot_split(s, size, negative, x)   add four products, but for each w below 0 less its size; what that comes to
+ *                               for a block is the same for all rows of x
+ *
  * Weights that have been made larger, to be unsigned, give Σ (w + 8) x = Σ w x + 8 · Σ x, or 128 for 8. `offset` is
  * where the quantized row has what that is too much, with a minus. `dtype` is a constant wherever these are used. */
 #ifndef MMI_BACKEND_SIMD_VI_H
@@ -109,6 +115,7 @@ static ALWAYS_INLINE vb vb_bytes(vb w)
     return vb_xor(w, vb_all((char)0x80));
 }
 #define UNSIGNED_BYTES 1
+#define SPLITS_BYTES 0
 static ALWAYS_INLINE vs vs_begin(const void *offset)
 {
     return vs_set(four_bytes(offset));
@@ -127,13 +134,15 @@ static ALWAYS_INLINE vf vs_end(vs s, const void *offset, int32_t dtype)
 #else
 
 /* Without an instruction for it, two unsigned and two signed bytes make one sum of 16 bits. q8_0: with |w| as the
- * unsigned ones, and x taking the sign, two products are below 2^15, and are widened at once. q4_0: with w + 8, at most
- * 15, all 16 products of a block's lane (16 · 15 · 127 < 2^15) are added up first. */
+ * unsigned ones, and x taking the sign, two products are below 2^15, and are widened at once. Two of four units take
+ * over signs; all of them turn bits over, which makes -x - 1 of x. q4_0: with w + 8, at most 15, all 16 products of a
+ * block's lane (16 · 15 · 127 < 2^15) are added up first. */
 static ALWAYS_INLINE vb vb_bytes(vb w)
 {
     return w;
 }
 #define UNSIGNED_BYTES 0
+#define SPLITS_BYTES ISA_IS_AVX2
 static ALWAYS_INLINE vs vs_begin(const void *offset)
 {
     (void)offset;
@@ -156,7 +165,7 @@ static ALWAYS_INLINE vs vs_widen(vs pairs)
 {
     return _mm512_madd_epi16(pairs, _mm512_set1_epi16(1));
 }
-static ALWAYS_INLINE vb vb_abs(vb w)
+static ALWAYS_INLINE vb vb_size(vb w)
 {
     return _mm512_abs_epi8(w);
 }
@@ -181,7 +190,7 @@ static ALWAYS_INLINE vs vs_widen(vs pairs)
 {
     return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 }
-static ALWAYS_INLINE vb vb_abs(vb w)
+static ALWAYS_INLINE vb vb_size(vb w)
 {
     return _mm256_abs_epi8(w);
 }
@@ -189,11 +198,23 @@ static ALWAYS_INLINE vb vb_sign(vb x, vb w)
 {
     return _mm256_sign_epi8(x, w);
 }
+static ALWAYS_INLINE vb vb_negative(vb w)
+{
+    return _mm256_cmpgt_epi8(_mm256_setzero_si256(), w);
+}
+static ALWAYS_INLINE vs vs_sub(vs a, vs b)
+{
+    return _mm256_sub_epi32(a, b);
+}
+static ALWAYS_INLINE vs vs_dot_split(vs s, vb size, vb negative, vb x)
+{
+    return vs_add(s, vs_widen(vs_pairs(size, _mm256_xor_si256(x, negative))));
+}
 #endif
 static ALWAYS_INLINE vs vs_dot(vs s, vb w, vb x, int32_t dtype)
 {
     if (dtype == MM_Q8_0)
-        return vs_add(s, vs_widen(vs_pairs(vb_abs(w), vb_sign(x, w))));
+        return vs_add(s, vs_widen(vs_pairs(vb_size(w), vb_sign(x, w))));
     return vs_add_halves(s, vs_pairs(w, x));
 }
 static ALWAYS_INLINE vf vs_end(vs s, const void *offset, int32_t dtype)
@@ -240,6 +261,7 @@ static ALWAYS_INLINE vs vs_set(int32_t x)
     return vdupq_n_s32(x);
 }
 #define UNSIGNED_BYTES 0
+#define SPLITS_BYTES 0
 static ALWAYS_INLINE vs vs_begin(const void *offset)
 {
     (void)offset;
