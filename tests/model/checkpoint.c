@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "support.h"
 
-mm_config *tiny_config(const char *model_type)
+mm_config *family_config(const char *model_type)
 {
     char json[512];
     mm_config *config = NULL;
@@ -23,9 +23,9 @@ mm_config *tiny_config(const char *model_type)
     return config;
 }
 
-mm_model *tiny_model(uint64_t seed)
+mm_model *sample_model(uint64_t seed)
 {
-    mm_config *config = tiny_config("minimind");
+    mm_config *config = family_config("minimind");
     mm_model *model = NULL;
     ck_ok(mm_model_create(config, seed, &model));
     mm_config_free(config);

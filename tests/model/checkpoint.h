@@ -7,10 +7,10 @@
 #include "model/safetensors.h"
 
 /* A tiny config of a family ("minimind", "minigpt", …); yours. */
-mm_config *tiny_config(const char *model_type);
+mm_config *family_config(const char *model_type);
 
-/* tiny_config("minimind") with weights from `seed`; yours. */
-mm_model *tiny_model(uint64_t seed);
+/* family_config("minimind") with weights from `seed`; yours. */
+mm_model *sample_model(uint64_t seed);
 
 /* The rows of a file with all of a model's tensors, to be changed and written. Data are lent by the model. */
 #define ROWS_MAX 64

@@ -14,7 +14,7 @@ static mm_model *model;
 
 static void start(void)
 {
-    model = tiny_model(1);
+    model = sample_model(1);
 }
 
 static void end(void)
@@ -253,7 +253,7 @@ END_TEST
 
 START_TEST(a_router_of_experts_has_no_adapter)
 {
-    mm_config *config = tiny_config("minimind");
+    mm_config *config = family_config("minimind");
     mm_model *moe = NULL;
     mm_adapter *adapter = NULL;
     mm_adapter_options o = MM_ADAPTER_OPTIONS_INIT;

@@ -16,7 +16,7 @@ static mm_model *model;
 
 static void start(void)
 {
-    model = tiny_model(1);
+    model = sample_model(1);
 }
 
 static void end(void)
@@ -307,7 +307,7 @@ END_TEST
 
 START_TEST(an_adapter_for_another_model_is_refused)
 {
-    mm_config *config = tiny_config("minimind");
+    mm_config *config = family_config("minimind");
     mm_model *other = NULL;
     mm_adapter *adapter = adapter_of("q_proj", 3), *got = NULL;
     ck_ok(mm_config_set_int(config, "hidden_size", 24));

@@ -45,7 +45,7 @@ static void loads_as(const char *directory, const mm_model *expected)
 
 START_TEST(a_model_loads_the_same_copied_kept_mapped_or_from_memory)
 {
-    mm_model *model = tiny_model(1), *from_memory = NULL;
+    mm_model *model = sample_model(1), *from_memory = NULL;
     rows r;
     rows_of(&r, model);
     const char *directory = directory_of(model, &r);
@@ -69,7 +69,7 @@ END_TEST
 
 START_TEST(mapped_weights_cannot_be_written_but_a_copy_can)
 {
-    mm_model *model = tiny_model(1), *copy = NULL;
+    mm_model *model = sample_model(1), *copy = NULL;
     rows r;
     rows_of(&r, model);
     mm_model *map = load(directory_of(model, &r), &mapped);
@@ -90,7 +90,7 @@ END_TEST
 
 START_TEST(half_precision_is_widened_unless_it_is_kept_or_mapped)
 {
-    mm_model *model = tiny_model(1), *half = NULL, *wide = NULL;
+    mm_model *model = sample_model(1), *half = NULL, *wide = NULL;
     ck_ok(mm_model_cast(model, _i ? MM_F16 : MM_BF16, &half));
     ck_ok(mm_model_cast(half, MM_F32, &wide));
     rows r;
@@ -111,7 +111,7 @@ END_TEST
 
 START_TEST(tensors_of_one_file_may_differ_in_dtype)
 {
-    mm_model *model = tiny_model(1), *half = NULL;
+    mm_model *model = sample_model(1), *half = NULL;
     rows r, h;
     ck_ok(mm_model_cast(model, MM_BF16, &half));
     rows_of(&r, model);
@@ -137,7 +137,7 @@ END_TEST
 
 START_TEST(loading_takes_no_second_copy_of_the_weights)
 {
-    mm_config *config = tiny_config("minimind");
+    mm_config *config = family_config("minimind");
     mm_model *model = NULL;
     ck_ok(mm_config_set_int(config, "vocab_size", 60000));
     ck_ok(mm_model_create(config, 1, &model));
@@ -159,7 +159,7 @@ START_TEST(tables_of_other_programs_are_passed_over)
 {
     static const float values[4] = { 1, 2, 3, 4 };
     static const int64_t whole[1] = { 5 };
-    mm_model *model = tiny_model(1);
+    mm_model *model = sample_model(1);
     rows r;
     rows_of(&r, model);
     add_row(&r, "model.freqs_cos", MM_F32, 2, 2, 2, values);
@@ -178,7 +178,7 @@ END_TEST
 
 START_TEST(a_tied_head_must_equal_the_embedding)
 {
-    mm_model *model = tiny_model(1), *half = NULL;
+    mm_model *model = sample_model(1), *half = NULL;
     mm_view embedding;
     rows r;
     ck_ok(mm_model_cast(model, MM_F16, &half));
@@ -232,7 +232,7 @@ static void mini_llm_name(char *out, size_t size, const char *name)
 
 START_TEST(a_checkpoint_of_mini_llm_is_translated)
 {
-    mm_config *config = tiny_config("minigpt");
+    mm_config *config = family_config("minigpt");
     mm_model *model = NULL;
     mm_view embedding;
     rows r;
@@ -262,7 +262,7 @@ END_TEST
 
 START_TEST(a_config_without_a_version_takes_it_from_the_weights)
 {
-    mm_config *config = tiny_config("minimind"), *bare = tiny_config("minimind");
+    mm_config *config = family_config("minimind"), *bare = family_config("minimind");
     mm_model *model = NULL;
     rows r;
     ck_ok(mm_config_set_int(config, "minimind_version", 3));
@@ -329,7 +329,7 @@ static const char *sharded(const mm_model *model, rows *first, rows *second)
 
 START_TEST(shards_load_like_one_file)
 {
-    mm_model *model = tiny_model(1);
+    mm_model *model = sample_model(1);
     rows first, second;
     const char *directory = sharded(model, &first, &second);
     loads_as(directory, model);
@@ -338,7 +338,7 @@ START_TEST(shards_load_like_one_file)
     mm_model_free(map);
 
     /* The one file goes before the index. */
-    mm_model *other = tiny_model(2);
+    mm_model *other = sample_model(2);
     rows r;
     rows_of(&r, other);
     ck_ok(mmi_st_write(in(directory, "model.safetensors"), r.entries, r.count, NULL));
@@ -351,7 +351,7 @@ END_TEST
 
 START_TEST(shards_that_do_not_match_their_index_are_refused)
 {
-    mm_model *model = tiny_model(1);
+    mm_model *model = sample_model(1);
     rows first, second;
     const char *directory = sharded(model, &first, &second);
     const char *two = in(directory, "model-00002-of-00002.safetensors");
@@ -400,7 +400,7 @@ static const struct bad_index {
 
 START_TEST(an_index_that_is_damaged_or_leads_outside_is_refused)
 {
-    mm_model *model = tiny_model(1);
+    mm_model *model = sample_model(1);
     const char *directory = directory_of(model, NULL);
     write_text(in(directory, "model.safetensors.index.json"), bad_indices[_i].text);
     refuses(directory, MM_ERR_FORMAT, bad_indices[_i].words);
@@ -413,7 +413,7 @@ END_TEST
 
 START_TEST(arguments_are_checked)
 {
-    mm_model *model = tiny_model(1), *out = NULL;
+    mm_model *model = sample_model(1), *out = NULL;
     mm_load_options options = MM_LOAD_OPTIONS_INIT;
     rows r;
     rows_of(&r, model);
@@ -451,7 +451,7 @@ END_TEST
 
 START_TEST(a_directory_that_is_no_model_is_an_io_error)
 {
-    mm_model *model = tiny_model(1);
+    mm_model *model = sample_model(1);
     const char *directory = scratch_directory();
     refuses(in(directory, "none"), MM_ERR_IO, "no such directory");
     refuses("", MM_ERR_IO, "no such directory");
@@ -468,7 +468,7 @@ END_TEST
 START_TEST(missing_extra_and_misshapen_tensors_are_refused_by_name)
 {
     static const float zeros[64];
-    mm_model *model = tiny_model(1);
+    mm_model *model = sample_model(1);
     rows r;
     rows_of(&r, model);
     drop_row(&r, "model.layers.1.mlp.up_proj.weight");
@@ -496,7 +496,7 @@ END_TEST
 START_TEST(weights_that_are_not_floats_are_unsupported)
 {
     static const int64_t numbers[16];
-    mm_model *model = tiny_model(1);
+    mm_model *model = sample_model(1);
     rows r;
     rows_of(&r, model);
     mmi_st_entry *norm = row_named(&r, "model.norm.weight");
@@ -541,7 +541,7 @@ static const struct damage {
 START_TEST(a_damaged_header_is_refused_by_name)
 {
     const struct damage *d = &damages[_i];
-    mm_model *model = tiny_model(1);
+    mm_model *model = sample_model(1);
     rows r;
     rows_of(&r, model);
     const char *directory = directory_of(model, &r);
@@ -554,7 +554,7 @@ END_TEST
 
 START_TEST(a_file_too_short_or_too_long_is_refused)
 {
-    mm_model *model = tiny_model(1);
+    mm_model *model = sample_model(1);
     rows r;
     rows_of(&r, model);
     const char *directory = directory_of(model, &r), *path = in(directory, "model.safetensors");
@@ -576,7 +576,7 @@ END_TEST
 
 START_TEST(overflowing_shapes_are_refused)
 {
-    mm_model *model = tiny_model(1);
+    mm_model *model = sample_model(1);
     const char *directory = directory_of(model, NULL);
     const char *header = "{\"model.embed_tokens.weight\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967297],"
                          "\"data_offsets\":[0,0]}}";
@@ -591,7 +591,7 @@ END_TEST
 
 START_TEST(misaligned_data_load_but_do_not_map)
 {
-    mm_model *model = tiny_model(1), *out = NULL;
+    mm_model *model = sample_model(1), *out = NULL;
     rows r;
     rows_of(&r, model);
     const char *directory = directory_of(model, &r), *path = in(directory, "model.safetensors");
@@ -631,7 +631,7 @@ static void mutate(unsigned char *image, size_t size, size_t header, test_rng *r
 
 START_TEST(no_mutation_of_an_image_does_harm)
 {
-    mm_model *model = tiny_model(1);
+    mm_model *model = sample_model(1);
     rows r;
     rows_of(&r, model);
     char *data = NULL;
@@ -666,7 +666,7 @@ END_TEST
 START_TEST(no_mutation_of_a_file_does_harm)
 {
     const mm_load_options *const ways[] = { NULL, &kept, &mapped };
-    mm_model *model = tiny_model(1), *half = NULL;
+    mm_model *model = sample_model(1), *half = NULL;
     rows r;
     ck_ok(mm_model_cast(model, MM_BF16, &half));
     rows_of(&r, half);
@@ -703,7 +703,7 @@ END_TEST
 
 START_TEST(every_failing_allocation_is_survived)
 {
-    mm_model *model = tiny_model(1), *half = NULL, *out = NULL;
+    mm_model *model = sample_model(1), *half = NULL, *out = NULL;
     rows first, second, h;
     const char *directory = sharded(model, &first, &second);
     if (_i < 2) {

@@ -20,7 +20,7 @@ static mm_view view_of(const mm_model *model, const char *name)
 
 START_TEST(the_same_seed_gives_the_same_weights)
 {
-    mm_model *a = tiny_model(7), *b = tiny_model(7), *c = tiny_model(8);
+    mm_model *a = sample_model(7), *b = sample_model(7), *c = sample_model(8);
     same_weights(a, b);
     ck_assert(!weights_equal(a, c));
     mm_model_free(a);
@@ -32,7 +32,7 @@ END_TEST
 
 START_TEST(a_weight_depends_on_seed_tensor_and_place_alone)
 {
-    mm_config *config = tiny_config("minimind");
+    mm_config *config = family_config("minimind");
     mm_model *small = NULL, *large = NULL;
     ck_ok(mm_model_create(config, 7, &small));
     ck_ok(mm_config_set_int(config, "vocab_size", 33));
@@ -52,7 +52,7 @@ END_TEST
 
 START_TEST(matrices_are_normal_norms_one_and_biases_zero)
 {
-    mm_config *config = tiny_config("llama");
+    mm_config *config = family_config("llama");
     mm_model *model = NULL;
     ck_ok(mm_config_set_int(config, "vocab_size", 3000));
     ck_ok(mm_config_set_bool(config, "attention_bias", 1));
@@ -86,7 +86,7 @@ END_TEST
 static mm_config *config_number(int i)
 {
     static const char *const families[] = { "minimind", "minigpt", "llama", "minimind" };
-    mm_config *config = tiny_config(families[i]);
+    mm_config *config = family_config(families[i]);
     if (i == 2)
         ck_ok(mm_config_set_bool(config, "attention_bias", 1));
     if (i == 3)
@@ -168,7 +168,7 @@ END_TEST
 
 START_TEST(tensors_lie_where_the_layout_places_them)
 {
-    mm_model *model = tiny_model(1);
+    mm_model *model = sample_model(1);
     const mmi_layout *layout = mmi_model_layout(model);
     size_t offsets[ROWS_MAX];
     size_t total = mmi_layout_place(layout, sizeof(float), offsets);
@@ -193,7 +193,7 @@ START_TEST(tensors_that_do_not_exist_are_refused)
         "model.layers.99999999999999999999.input_layernorm.weight", "model.layers.0.input_layernorm.weight ",
         "model.layers.0.self_attn.q_proj.bias", "lm_head.weight", "model.embed_tokens.weigh",
     };
-    mm_model *model = tiny_model(1);
+    mm_model *model = sample_model(1);
     mm_view view, untouched;
     memset(&view, 0x5A, sizeof view);
     untouched = view;
@@ -219,7 +219,7 @@ END_TEST
 
 START_TEST(null_pointers_are_refused_or_harmless)
 {
-    mm_model *model = tiny_model(1), *other = NULL;
+    mm_model *model = sample_model(1), *other = NULL;
     ck_status(mm_model_create(NULL, 0, &other), MM_ERR_ARG);
     ck_status(mm_model_create(mm_model_config(model), 0, NULL), MM_ERR_ARG);
     ck_status(mm_model_copy(NULL, &other), MM_ERR_ARG);
@@ -237,7 +237,7 @@ END_TEST
 
 START_TEST(an_impossible_config_makes_no_model)
 {
-    mm_config *config = tiny_config("minimind");
+    mm_config *config = family_config("minimind");
     mm_model *model = NULL;
     mmi_model_cost cost = { 0, 0 };
     ck_ok(mm_config_set_int(config, "num_attention_heads", 3));
@@ -252,7 +252,7 @@ END_TEST
 
 START_TEST(writing_shows_in_the_version_and_not_in_copies)
 {
-    mm_model *model = tiny_model(1), *copy = NULL;
+    mm_model *model = sample_model(1), *copy = NULL;
     ck_ok(mm_model_copy(model, &copy));
     same_weights(model, copy);
     mm_view view;
@@ -299,7 +299,7 @@ static const struct rounding {
 
 START_TEST(casts_round_to_nearest_even)
 {
-    mm_model *model = tiny_model(1), *bf16 = NULL, *f16 = NULL, *back = NULL;
+    mm_model *model = sample_model(1), *bf16 = NULL, *f16 = NULL, *back = NULL;
     mm_view view, b, h, f;
     ck_ok(mm_model_write(model, 0, &view));
     for (size_t i = 0; i < ROUNDINGS; i++)
@@ -338,7 +338,7 @@ END_TEST
 
 START_TEST(casts_between_half_precisions_and_back_are_exact_where_they_can_be)
 {
-    mm_model *model = tiny_model(1), *bf16 = NULL, *wide = NULL, *again = NULL, *f16 = NULL, *direct = NULL;
+    mm_model *model = sample_model(1), *bf16 = NULL, *wide = NULL, *again = NULL, *f16 = NULL, *direct = NULL;
     ck_ok(mm_model_cast(model, MM_BF16, &bf16));
     ck_ok(mm_model_cast(bf16, MM_F32, &wide));
     ck_ok(mm_model_cast(wide, MM_BF16, &again));
@@ -355,7 +355,7 @@ END_TEST
 START_TEST(only_float_dtypes_can_be_cast_to)
 {
     static const int32_t dtypes[] = { MM_I32, MM_I64, -1, 99 };
-    mm_model *model = tiny_model(1), *other = NULL;
+    mm_model *model = sample_model(1), *other = NULL;
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
         ck_status(mm_model_cast(model, dtypes[i], &other), MM_ERR_ARG);
     ck_error_mentions("99");
@@ -366,7 +366,7 @@ END_TEST
 
 START_TEST(a_model_lives_as_long_as_anybody_holds_it)
 {
-    mm_model *model = tiny_model(1);
+    mm_model *model = sample_model(1);
     ck_assert_ptr_eq(mmi_model_hold(model), model);
     mm_model_free(model);
     mm_view view;
@@ -388,7 +388,7 @@ static void hold_and_free(void *arg, int64_t piece, int worker)
 
 START_TEST(holds_are_counted_across_threads)
 {
-    mm_model *model = tiny_model(1);
+    mm_model *model = sample_model(1);
     mmi_pool *pool = NULL;
     ck_ok(mmi_pool_create(4, &pool));
     mmi_pool_run(pool, 20000, hold_and_free, model);
@@ -411,7 +411,7 @@ static mm_status make(int what, const mm_model *model, mm_model **out)
 
 START_TEST(every_failing_allocation_is_survived)
 {
-    mm_model *model = tiny_model(5), *made = NULL;
+    mm_model *model = sample_model(5), *made = NULL;
     uint64_t before = held(), n = 1;
     for (;; n++) {
         mmi_memory_fail_at(n, false);

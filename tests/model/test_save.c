@@ -44,7 +44,7 @@ static void same_files(const char *a, const char *b)
 START_TEST(what_was_saved_loads_and_saves_to_the_same_bytes)
 {
     static const int32_t dtypes[] = { MM_F32, MM_BF16, MM_F16 };
-    mm_model *model = tiny_model(1), *cast = NULL, *again = NULL;
+    mm_model *model = sample_model(1), *cast = NULL, *again = NULL;
     mm_load_options keep = MM_LOAD_OPTIONS_INIT;
     keep.keep_dtype = 1;
     ck_ok(mm_model_cast(model, dtypes[_i], &cast));
@@ -66,7 +66,7 @@ END_TEST
 
 START_TEST(unknown_keys_of_the_config_are_written_back)
 {
-    mm_model *model = tiny_model(1);
+    mm_model *model = sample_model(1);
     const char *directory = scratch_directory();
     ck_ok(mm_model_save(model, directory));
     char *text = NULL;
@@ -81,7 +81,7 @@ END_TEST
 
 START_TEST(a_saved_file_is_marked_and_aligned)
 {
-    mm_model *model = tiny_model(1);
+    mm_model *model = sample_model(1);
     const char *directory = scratch_directory();
     ck_ok(mm_model_save(model, directory));
     char *text = NULL;
@@ -97,7 +97,7 @@ END_TEST
 
 START_TEST(a_mapped_model_can_be_saved_over_its_own_file)
 {
-    mm_model *model = tiny_model(1), *map = NULL;
+    mm_model *model = sample_model(1), *map = NULL;
     mm_load_options options = MM_LOAD_OPTIONS_INIT;
     options.map = 1;
     const char *directory = scratch_directory();
@@ -113,7 +113,7 @@ END_TEST
 
 START_TEST(saving_replaces_an_older_model)
 {
-    mm_model *old = tiny_model(1), *model = tiny_model(2);
+    mm_model *old = sample_model(1), *model = sample_model(2);
     const char *directory = scratch_directory();
     ck_ok(mm_model_save(old, directory));
     write_text(in(directory, "tokenizer.json"), "{}");
@@ -127,7 +127,7 @@ END_TEST
 
 START_TEST(arguments_are_checked)
 {
-    mm_model *model = tiny_model(1);
+    mm_model *model = sample_model(1);
     ck_status(mm_model_save(NULL, "x"), MM_ERR_ARG);
     ck_status(mm_model_save(model, NULL), MM_ERR_ARG);
     ck_status(mm_model_save(model, ""), MM_ERR_ARG);
@@ -137,7 +137,7 @@ END_TEST
 
 START_TEST(a_place_that_cannot_be_a_directory_is_an_io_error)
 {
-    mm_model *model = tiny_model(1);
+    mm_model *model = sample_model(1);
     const char *root = scratch_directory(), *file = in(root, "file");
     write_text(file, "x");
     ck_status(mm_model_save(model, file), MM_ERR_IO);
@@ -169,7 +169,7 @@ static void limit_files(rlim_t bytes)
 START_TEST(a_full_disk_leaves_the_old_files_and_nothing_else)
 {
     static const rlim_t room[] = { 0, 100, 2000, 8192 };
-    mm_model *old = tiny_model(1), *model = tiny_model(2);
+    mm_model *old = sample_model(1), *model = sample_model(2);
     const char *directory = scratch_directory(), *fresh = in(directory, "fresh");
     ck_ok(mm_model_save(old, directory));
     ck_assert_int_gt(file_size(in(directory, "model.safetensors")), 8192);
@@ -190,7 +190,7 @@ END_TEST
 
 START_TEST(every_failing_allocation_leaves_the_old_files)
 {
-    mm_model *old = tiny_model(1), *model = tiny_model(2);
+    mm_model *old = sample_model(1), *model = sample_model(2);
     char directory[400];
     snprintf(directory, sizeof directory, "%s", scratch_directory());
     ck_ok(mm_model_save(old, directory));
@@ -223,7 +223,7 @@ static void save_until_killed(const mm_model *a, const mm_model *b, const char *
 
 START_TEST(a_process_killed_while_saving_leaves_a_whole_model)
 {
-    mm_model *a = tiny_model(1), *b = tiny_model(2);
+    mm_model *a = sample_model(1), *b = sample_model(2);
     const char *directory = scratch_directory();
     ck_ok(mm_model_save(a, directory));
     test_rng rng = { 3 };

@@ -61,7 +61,7 @@ static mm_config *config_of(const char *json)
     return config;
 }
 
-mm_config *tiny_config(int index)
+mm_config *nth_config(int index)
 {
     return config_of(tiny_models[index].json);
 }
@@ -98,15 +98,15 @@ mm_model *model_of(const char *json, unsigned seed)
     return model_from(config_of(json), seed);
 }
 
-mm_model *tiny_model(int index, unsigned seed)
+mm_model *nth_model(int index, unsigned seed)
 {
     return model_of(tiny_models[index].json, seed);
 }
 
-mm_model *tiny_model_without_dropout(int index, unsigned seed)
+mm_model *nth_model_without_dropout(int index, unsigned seed)
 {
     double dropout;
-    mm_config *config = tiny_config(index);
+    mm_config *config = nth_config(index);
     if (mm_config_get_float(config, "dropout", &dropout) == MM_OK)
         ck_ok(mm_config_set_float(config, "dropout", 0));
     return model_from(config, seed);

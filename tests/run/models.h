@@ -15,9 +15,9 @@ extern const tiny tiny_models[];
 extern const int tiny_count, all_count;
 
 /* Yours. The model's weights are random, large enough to matter, norms and biases included. */
-mm_config *tiny_config(int index);
-mm_model *tiny_model(int index, unsigned seed);
-mm_model *tiny_model_without_dropout(int index, unsigned seed);
+mm_config *nth_config(int index);
+mm_model *nth_model(int index, unsigned seed);
+mm_model *nth_model_without_dropout(int index, unsigned seed);
 mm_model *model_of(const char *json, unsigned seed);
 int32_t vocab_of(const mm_model *model);
 

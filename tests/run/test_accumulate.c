@@ -30,7 +30,7 @@ typedef struct pair {
 static pair pair_of(int index, unsigned seed)
 {
     test_rng rng = { seed };
-    pair p = { .model = tiny_model(index, seed) };
+    pair p = { .model = nth_model(index, seed) };
     mm_output out = MM_OUTPUT_INIT;
     int64_t C = 0;
     p.a = context_of(p.model, MM_TRAIN, 4, 9, OUTPUTS);

@@ -150,7 +150,7 @@ START_TEST(gradients_of_an_adapter_agree_with_the_reference)
     int index = _i / CHOICES;
     const char *targets = choices[_i % CHOICES];
     test_rng rng = { 70 + (unsigned)_i };
-    mm_model *model = tiny_model_without_dropout(index, 5);
+    mm_model *model = nth_model_without_dropout(index, 5);
     mm_adapter *adapter = adapter_with(model, targets, 1 + _i % 4, 0, 3);
     network n = { .m = model64_of(model, BATCH * LENGTH), .batch = random_batch(model, BATCH, LENGTH, MM_TRAIN, &rng) };
     n.pairs = pairs_of(&n.m, adapter, &n.count);
@@ -185,7 +185,7 @@ static float *adapter_gradients(mm_context *context, const mm_adapter *adapter, 
 START_TEST(one_two_and_three_threads_give_the_same_bits)
 {
     test_rng rng = { 9 };
-    mm_model *model = tiny_model(_i, 5); /* with dropout, where the model has it */
+    mm_model *model = nth_model(_i, 5); /* with dropout, where the model has it */
     mm_adapter *adapter = adapter_with(model, "*", 3, 0.25, 3);
     mm_batch batch = random_batch(model, BATCH, LENGTH, MM_TRAIN, &rng);
     batch.seed = 11;
@@ -214,7 +214,7 @@ END_TEST
 START_TEST(running_layers_again_gives_the_same_bits)
 {
     test_rng rng = { 23 };
-    mm_model *model = tiny_model(_i, 5);
+    mm_model *model = nth_model(_i, 5);
     mm_adapter *adapter = adapter_with(model, "*", 3, 0.25, 3);
     mm_batch batch = random_batch(model, BATCH, LENGTH, MM_TRAIN, &rng);
     float *gradients[2];
@@ -244,7 +244,7 @@ END_TEST
 START_TEST(dropout_drops_the_same_for_the_same_seed_and_not_in_evaluation)
 {
     test_rng rng = { 21 };
-    mm_model *model = tiny_model(0, 5);
+    mm_model *model = nth_model(0, 5);
     mm_adapter *with = adapter_with(model, "*", 2, 0.5, 3), *without = adapter_with(model, "*", 2, 0, 3);
     mm_batch batch = random_batch(model, BATCH, LENGTH, MM_TRAIN, &rng);
     mm_context *dropping = context_with(model, MM_TRAIN, with, 1, NULL),
@@ -274,7 +274,7 @@ END_TEST
 START_TEST(gradients_pass_through_the_masks_of_dropout)
 {
     test_rng rng = { 22 };
-    mm_model *model = tiny_model(0, 5);
+    mm_model *model = nth_model(0, 5);
     mm_adapter *adapter = adapter_with(model, "q_proj,down_proj", 2, 0.5, 3);
     mm_batch batch = random_batch(model, BATCH, LENGTH, MM_TRAIN, &rng);
     batch.seed = 5;
@@ -322,7 +322,7 @@ static float *logits_of(mm_context *context, mm_batch batch)
 START_TEST(a_fresh_adapter_changes_nothing)
 {
     test_rng rng = { 31 };
-    mm_model *model = tiny_model(_i, 5);
+    mm_model *model = nth_model(_i, 5);
     mm_adapter *adapter = NULL;
     mm_batch batch = random_batch(model, BATCH, LENGTH, MM_EVAL, &rng);
     mm_context *context = context_with(model, MM_EVAL, NULL, 1, NULL);
@@ -340,7 +340,7 @@ END_TEST
 START_TEST(several_adapters_add_up_by_their_weights)
 {
     test_rng rng = { 32 };
-    mm_model *model = tiny_model_without_dropout(_i, 5);
+    mm_model *model = nth_model_without_dropout(_i, 5);
     mm_adapter *both[2] = { adapter_with(model, "q_proj,o_proj,down_proj", 2, 0, 3),
                             adapter_with(model, "*", 5, 0, 4) };
     const float weights[2] = { 0.5f, -0.75f };
@@ -370,7 +370,7 @@ END_TEST
 START_TEST(a_trained_context_turns_its_adapter_off_and_on)
 {
     test_rng rng = { 33 };
-    mm_model *model = tiny_model(0, 5);
+    mm_model *model = nth_model(0, 5);
     mm_adapter *adapter = adapter_with(model, NULL, 2, 0, 3);
     mm_batch batch = random_batch(model, BATCH, LENGTH, MM_TRAIN, &rng);
     mm_context *context = context_with(model, MM_TRAIN, adapter, 1, NULL),
@@ -398,7 +398,7 @@ END_TEST
 START_TEST(handles_may_be_freed_in_any_order)
 {
     uint64_t start = bytes_held();
-    mm_model *model = tiny_model(0, 5);
+    mm_model *model = nth_model(0, 5);
     mm_adapter *adapter = adapter_with(model, NULL, 2, 0, 3);
     mm_context *context = context_with(model, MM_TRAIN, adapter, 1, NULL);
     mm_optimizer *optimizer = NULL;
@@ -415,7 +415,7 @@ END_TEST
 START_TEST(choosing_adapters_wrongly_is_refused_and_changes_nothing)
 {
     test_rng rng = { 34 };
-    mm_model *model = tiny_model(0, 5), *other = tiny_model(1, 5);
+    mm_model *model = nth_model(0, 5), *other = nth_model(1, 5);
     mm_adapter *adapter = adapter_with(model, NULL, 2, 0, 3), *strange = adapter_with(other, NULL, 2, 0, 3);
     mm_context *context = context_with(model, MM_EVAL, adapter, 1, NULL), *none = NULL;
     mm_batch batch = random_batch(model, BATCH, LENGTH, MM_EVAL, &rng);

@@ -106,11 +106,11 @@ END_TEST
 
 START_TEST(arithmetic_counts_the_adapter_and_frozen_matrices_once_on_the_way_back)
 {
-    mm_config *config = tiny_config(_i);
+    mm_config *config = nth_config(_i);
     mm_workload w = MM_WORKLOAD_INIT;
     mm_flops full = MM_FLOPS_INIT, frozen = MM_FLOPS_INIT, lora = MM_FLOPS_INIT;
     mm_adapter_options options = MM_ADAPTER_OPTIONS_INIT;
-    mm_model *model = tiny_model(_i, 1);
+    mm_model *model = nth_model(_i, 1);
     mm_adapter *adapter = NULL;
     w.mode = MM_TRAIN;
     w.max_length = 16;
@@ -148,7 +148,7 @@ START_TEST(gradients_of_some_tensors_are_those_of_all)
                                            "model.layers.*.mlp.*,model.layers.0.input_layernorm" };
     const char *choice = choices[_i % 5];
     test_rng rng = { 50 + (unsigned)_i };
-    mm_model *model = tiny_model(_i / 5 == 0 ? 0 : _i / 5 == 1 ? 8 : 10, 5); /* dense and with experts */
+    mm_model *model = nth_model(_i / 5 == 0 ? 0 : _i / 5 == 1 ? 8 : 10, 5); /* dense and with experts */
     mm_context *all = train(model, NULL), *some = train(model, choice);
     mm_batch batch = random_batch(model, 2, LENGTH, MM_TRAIN, &rng);
     ck_assert(forward_backward(all, &batch, NULL) == forward_backward(some, &batch, NULL));
@@ -177,7 +177,7 @@ END_TEST
 START_TEST(frozen_tensors_do_not_move_and_have_no_moments)
 {
     test_rng rng = { 61 };
-    mm_model *model = tiny_model(0, 5), *before = NULL;
+    mm_model *model = nth_model(0, 5), *before = NULL;
     mm_context *context = train(model, "q_proj,model.norm");
     mm_adamw_options o = MM_ADAMW_OPTIONS_INIT;
     mm_optimizer *optimizer = NULL, *narrow = NULL;
@@ -217,7 +217,7 @@ END_TEST
 
 START_TEST(patterns_that_mean_nothing_are_refused)
 {
-    mm_model *model = tiny_model(0, 5);
+    mm_model *model = nth_model(0, 5);
     mm_context_options o = MM_CONTEXT_OPTIONS_INIT;
     mm_adamw_options a = MM_ADAMW_OPTIONS_INIT;
     mm_context *context = NULL;

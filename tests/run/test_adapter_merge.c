@@ -61,7 +61,7 @@ static bool same_weights(const mm_model *a, const mm_model *b)
 START_TEST(merged_and_unmerged_give_the_same_logits_and_the_model_stays)
 {
     test_rng rng = { 41 };
-    mm_model *model = tiny_model(_i, 5), *before = NULL, *merged = NULL, *plain = NULL;
+    mm_model *model = nth_model(_i, 5), *before = NULL, *merged = NULL, *plain = NULL;
     mm_adapter *both[2] = { adapter_with(model, 3, 3), adapter_with(model, 8, 4) };
     const float weights[2] = { 1, -0.5f };
     mm_batch batch = random_batch(model, BATCH, LENGTH, MM_EVAL, &rng);
@@ -85,7 +85,7 @@ END_TEST
 
 START_TEST(a_merged_model_keeps_its_dtype_and_blocks_are_refused)
 {
-    mm_model *model = tiny_model(0, 5), *half = NULL, *merged = NULL, *blocks = NULL;
+    mm_model *model = nth_model(0, 5), *half = NULL, *merged = NULL, *blocks = NULL;
     mm_adapter *adapter = adapter_with(model, 3, 3);
     mm_view a;
     ck_ok(mm_model_cast(model, MM_BF16, &half));
@@ -143,7 +143,7 @@ END_TEST
 START_TEST(decoding_token_by_token_gives_the_logits_of_the_whole)
 {
     test_rng rng = { 43 };
-    mm_model *model = tiny_model(_i, 5);
+    mm_model *model = nth_model(_i, 5);
     mm_adapter *adapter = adapter_with(model, 4, 3);
     mm_batch whole = random_batch(model, BATCH, LENGTH, MM_EVAL, &rng), one = whole;
     int64_t V = vocab_of(model);
@@ -177,7 +177,7 @@ END_TEST
 START_TEST(what_is_generated_with_it_is_what_the_merged_model_generates)
 {
     test_rng rng = { 44 };
-    mm_model *model = tiny_model(_i, 5), *merged = NULL;
+    mm_model *model = nth_model(_i, 5), *merged = NULL;
     mm_adapter *adapter = adapter_with(model, 4, 3);
     int32_t length = 5, *prompt = take_ints(&rng, length, 0, vocab_of(model) - 1);
     ck_ok(mm_adapter_merge(model, &adapter, NULL, 1, &merged));
@@ -209,7 +209,7 @@ START_TEST(an_adapter_learns_beside_mapped_weights)
     test_rng rng = { 45 };
     char directory[512];
     snprintf(directory, sizeof directory, "%s/model", scratch_directory());
-    mm_model *model = tiny_model(0, 5), *mapped = NULL;
+    mm_model *model = nth_model(0, 5), *mapped = NULL;
     mm_load_options load = MM_LOAD_OPTIONS_INIT;
     load.map = 1;
     ck_ok(mm_model_save(model, directory));

@@ -21,7 +21,7 @@ typedef struct bench {
 static bench bench_of(void)
 {
     test_rng rng = { 900 };
-    bench b = { .model = tiny_model(0, 12), .out = MM_OUTPUT_INIT };
+    bench b = { .model = nth_model(0, 12), .out = MM_OUTPUT_INIT };
     b.context = context_of(b.model, MM_TRAIN, 2, 8, OUTPUTS);
     b.good = random_batch(b.model, 2, 8, MM_TRAIN, &rng);
     ck_ok(mm_forward(b.context, &b.good, &b.out));
@@ -136,7 +136,7 @@ END_TEST
 START_TEST(caches_that_do_not_fit_are_refused)
 {
     bench t = bench_of();
-    mm_model *stranger = tiny_model(0, 12);
+    mm_model *stranger = nth_model(0, 12);
     mm_cache *cache = NULL, *narrow = NULL, *foreign = NULL, *large = NULL;
     ck_ok(mm_cache_create(t.model, 2, 12, MM_F32, &cache));
     ck_ok(mm_cache_create(t.model, 1, 12, MM_F32, &narrow));
@@ -292,7 +292,7 @@ END_TEST
 
 START_TEST(contexts_out_of_range_are_not_made)
 {
-    mm_model *model = tiny_model(0, 12);
+    mm_model *model = nth_model(0, 12);
     uint64_t held = bytes_held();
     mm_context_options good = MM_CONTEXT_OPTIONS_INIT, o = good;
     mm_context *untouched = (mm_context *)&held, *context = untouched;
@@ -340,7 +340,7 @@ END_TEST
 
 START_TEST(weights_that_cannot_be_trained_are_not_planned_for_training)
 {
-    mm_model *model = tiny_model(0, 12), *narrow = NULL, *mapped = NULL;
+    mm_model *model = nth_model(0, 12), *narrow = NULL, *mapped = NULL;
     mm_context_options o = MM_CONTEXT_OPTIONS_INIT;
     mm_load_options load = MM_LOAD_OPTIONS_INIT;
     mm_context *context = NULL;
@@ -375,7 +375,7 @@ END_TEST
 
 START_TEST(cache_functions_held_wrong_are_refused)
 {
-    mm_model *model = tiny_model(0, 12);
+    mm_model *model = nth_model(0, 12);
     mm_cache *cache = NULL;
     static const int32_t sizes[][2] = { { 0, 5 }, { -1, 5 }, { INT32_MAX, 5 }, { 2, 0 }, { 2, -5 }, { 2, 513 } };
     for (int i = 0; i < 6; i++)
@@ -413,7 +413,7 @@ END_TEST
 
 START_TEST(generate_held_wrong_is_refused_and_the_cache_stays)
 {
-    mm_model *model = tiny_model(0, 12), *stranger = tiny_model(0, 12);
+    mm_model *model = nth_model(0, 12), *stranger = nth_model(0, 12);
     mm_context *context = context_of(model, MM_EVAL, 2, 8, MM_OUT_LAST_LOGITS);
     mm_context *without = context_of(model, MM_EVAL, 2, 8, MM_OUT_LOGITS);
     mm_cache *cache = NULL, *foreign = NULL, *narrow = NULL;

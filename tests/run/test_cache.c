@@ -187,7 +187,7 @@ END_TEST
 
 START_TEST(heads_that_are_no_whole_blocks_can_not_be_kept_in_blocks)
 {
-    mm_model *model = tiny_model(0, 1);
+    mm_model *model = nth_model(0, 1);
     mm_cache *cache = NULL;
     ck_status(mm_cache_create(model, 1, 8, MM_Q8_0, &cache), MM_ERR_ARG);
     ck_error_mentions("multiple of 32");
@@ -520,7 +520,7 @@ END_TEST
 
 START_TEST(the_contexts_own_cache_is_of_the_dtype_that_was_asked_for)
 {
-    mm_model *model = model_of(wide_heads, 3), *odd = tiny_model(0, 1);
+    mm_model *model = model_of(wide_heads, 3), *odd = nth_model(0, 1);
     mm_context *context = context_of(model, MM_EVAL, 1, 8, MM_OUT_LAST_LOGITS);
     mm_context *other = context_of(odd, MM_EVAL, 1, 8, MM_OUT_LAST_LOGITS);
     static const int32_t ids[4] = { 1, 2, 3, 4 }, length = 4;

@@ -17,8 +17,8 @@ enum { CASES = sizeof cases / sizeof *cases };
 /* The tiny model's weights under a config with dropout. */
 static mm_model *model_with_dropout(int number, unsigned seed)
 {
-    mm_model *model = NULL, *plain = tiny_model(cases[number].index, seed);
-    mm_config *config = tiny_config(cases[number].index);
+    mm_model *model = NULL, *plain = nth_model(cases[number].index, seed);
+    mm_config *config = nth_config(cases[number].index);
     ck_ok(mm_config_set_float(config, cases[number].key, cases[number].rate));
     ck_ok(mm_model_create(config, 0, &model));
     for (int64_t i = 0; i < mm_model_tensor_count(model); i++) {
@@ -43,7 +43,7 @@ static double loss_of(mm_context *context, const mm_batch *batch)
 START_TEST(the_seed_of_the_batch_alone_says_what_is_dropped)
 {
     test_rng rng = { 1000 };
-    mm_model *model = model_with_dropout(_i, 3), *plain = tiny_model(cases[_i].index, 3);
+    mm_model *model = model_with_dropout(_i, 3), *plain = nth_model(cases[_i].index, 3);
     mm_batch batch = random_batch(model, 2, 17, MM_TRAIN, &rng), other = random_batch(model, 2, 17, MM_TRAIN, &rng);
     int64_t n;
     batch.seed = 8;

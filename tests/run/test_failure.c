@@ -21,8 +21,8 @@ typedef struct work {
 static work work_of(int index, int32_t mode, bool own_cache)
 {
     test_rng rng = { 950 };
-    work w = { .config = tiny_config(index), .mode = mode, .own_cache = own_cache, .lengths = { 3, 2 } };
-    mm_model *model = tiny_model(index, 1);
+    work w = { .config = nth_config(index), .mode = mode, .own_cache = own_cache, .lengths = { 3, 2 } };
+    mm_model *model = nth_model(index, 1);
     w.batch = random_batch(model, 2, 6, mode, &rng);
     w.prompts[0] = w.batch.ids;
     w.prompts[1] = w.batch.ids + 6;
@@ -185,7 +185,7 @@ static void *run_some(void *arg)
 START_TEST(contexts_of_one_model_run_side_by_side)
 {
     test_rng rng = { 960 };
-    mm_model *model = tiny_model(1, 1);
+    mm_model *model = nth_model(1, 1);
     mm_batch batch = random_batch(model, 2, 30, MM_TRAIN, &rng);
     for (int32_t p = 0; p < mm_kernels_count(); p++) {
         pthread_t threads[3];

@@ -67,7 +67,7 @@ START_TEST(a_prompt_in_any_pieces_gives_the_logits_of_the_whole)
 {
     static const int32_t pieces[][5] = { { 29 }, { 1 }, { 7 }, { 5, 1, 13, 10 }, { 28, 1 } };
     test_rng rng = { 400 };
-    mm_model *model = tiny_model(_i, 6);
+    mm_model *model = nth_model(_i, 6);
     for (int32_t p = 0; p < mm_kernels_count(); p++) {
         mm_context *context = context_on(model, MM_EVAL, 3, 29, MM_OUT_LOGITS, 1, mm_kernels_name(p));
         mm_batch b = bare_batch(model, 3, 29, &rng);
@@ -90,7 +90,7 @@ END_TEST
 START_TEST(a_cache_cut_back_continues_as_if_the_rest_had_never_been)
 {
     test_rng rng = { 401 };
-    mm_model *model = tiny_model(0, 6);
+    mm_model *model = nth_model(0, 6);
     mm_context *context = context_of(model, MM_EVAL, 2, 20, MM_OUT_LOGITS);
     mm_batch whole = bare_batch(model, 2, 20, &rng), other = bare_batch(model, 2, 9, &rng), b = whole;
     float *expected = logits_of(context, &whole);
@@ -119,7 +119,7 @@ END_TEST
 START_TEST(cached_sequences_may_have_different_lengths)
 {
     test_rng rng = { 402 };
-    mm_model *model = tiny_model(1, 6);
+    mm_model *model = nth_model(1, 6);
     mm_context *context = context_of(model, MM_EVAL, 2, 20, MM_OUT_LOGITS);
     mm_batch whole = bare_batch(model, 2, 20, &rng), b = whole;
     float *expected = logits_of(context, &whole);
@@ -148,7 +148,7 @@ END_TEST
 START_TEST(right_padding_changes_nothing_for_the_real_tokens)
 {
     test_rng rng = { 403 };
-    mm_model *model = tiny_model(_i, 6);
+    mm_model *model = nth_model(_i, 6);
     mm_context *context = context_of(model, MM_EVAL, 2, 17, MM_OUT_LOGITS);
     mm_batch b = bare_batch(model, 2, 17, &rng), alone = b;
     int32_t *mask = take_ints(&rng, 34, 1, 1), V = vocab_of(model);
@@ -169,7 +169,7 @@ END_TEST
 START_TEST(left_padding_keeps_column_numbers_as_positions)
 {
     test_rng rng = { 404 };
-    mm_model *model = tiny_model(_i, 6);
+    mm_model *model = nth_model(_i, 6);
     mm_context *context = context_of(model, MM_EVAL, 1, 17, MM_OUT_LOGITS);
     mm_batch b = bare_batch(model, 1, 17, &rng), alone = b;
     int32_t *mask = take_ints(&rng, 17, 1, 1), positions[12], V = vocab_of(model);
@@ -195,7 +195,7 @@ static const int32_t document_lengths[3] = { 5, 1, 9 };
 START_TEST(a_packed_row_is_the_token_weighted_mean_of_its_documents)
 {
     test_rng rng = { 405 };
-    mm_model *model = tiny_model(_i, 6);
+    mm_model *model = nth_model(_i, 6);
     mm_context *packed = context_of(model, MM_TRAIN, 1, 15, MM_OUT_LOSS | MM_OUT_LOGITS);
     mm_context *alone = context_of(model, MM_TRAIN, 1, 9, MM_OUT_LOSS | MM_OUT_LOGITS);
     mm_batch b = random_batch(model, 1, 15, MM_TRAIN, &rng), one = b;
@@ -234,7 +234,7 @@ static bool is_empty(const mm_view *view)
 START_TEST(only_what_was_asked_for_is_shown)
 {
     test_rng rng = { 406 };
-    mm_model *model = tiny_model(0, 6);
+    mm_model *model = nth_model(0, 6);
     for (int32_t mode = MM_EVAL; mode <= MM_TRAIN; mode++) {
         mm_context *context = context_of(model, mode, 2, 7, EVERYTHING);
         mm_batch b = random_batch(model, 2, 7, mode, &rng);
@@ -276,7 +276,7 @@ END_TEST
 START_TEST(without_targets_a_contexts_own_outputs_leave_the_loss_out)
 {
     test_rng rng = { 407 };
-    mm_model *model = tiny_model(0, 6);
+    mm_model *model = nth_model(0, 6);
     mm_context *context = context_of(model, MM_EVAL, 1, 7, MM_OUT_LOSS | MM_OUT_LOGPROBS | MM_OUT_LAST_LOGITS);
     mm_batch b = bare_batch(model, 1, 7, &rng);
     mm_output out = MM_OUTPUT_INIT;
@@ -311,7 +311,7 @@ static float *all_outputs(mm_context *context, const mm_batch *batch, int64_t *n
 START_TEST(a_small_batch_in_a_large_context_is_as_in_one_that_just_holds_it)
 {
     test_rng rng = { 408 };
-    mm_model *model = tiny_model(_i, 6);
+    mm_model *model = nth_model(_i, 6);
     for (int32_t mode = MM_EVAL; mode <= MM_TRAIN; mode++) {
         mm_context_options o = MM_CONTEXT_OPTIONS_INIT;
         mm_context *large = context_on(model, mode, 5, 31, EVERYTHING, 2, NULL), *exact = NULL;
@@ -364,7 +364,7 @@ static void ck_narrow_runs_as_wide(mm_model *narrow, const char *what)
 
 START_TEST(narrow_weights_run_as_the_values_they_hold)
 {
-    mm_model *model = tiny_model(_i, 6);
+    mm_model *model = nth_model(_i, 6);
     for (int32_t dtype = MM_BF16; dtype <= MM_F16; dtype++) {
         mm_model *narrow = NULL;
         ck_ok(mm_model_cast(model, dtype, &narrow));
@@ -378,7 +378,7 @@ END_TEST
 START_TEST(a_context_sees_what_was_written_to_narrow_weights)
 {
     test_rng rng = { 410 };
-    mm_model *model = tiny_model(0, 6), *narrow = NULL;
+    mm_model *model = nth_model(0, 6), *narrow = NULL;
     ck_ok(mm_model_cast(model, MM_BF16, &narrow));
     mm_context *context = context_of(narrow, MM_EVAL, 1, 5, MM_OUT_LOGITS);
     mm_batch b = bare_batch(narrow, 1, 5, &rng);
@@ -402,7 +402,7 @@ END_TEST
 START_TEST(running_allocates_nothing)
 {
     test_rng rng = { 411 };
-    mm_model *model = tiny_model(_i, 6);
+    mm_model *model = nth_model(_i, 6);
     mm_context *context = context_on(model, MM_TRAIN, 2, 9, MM_OUT_LOSS | MM_OUT_LAST_LOGITS, 2, NULL);
     mm_cache *cache = NULL;
     ck_ok(mm_cache_create(model, 2, 20, MM_F32, &cache));

@@ -81,7 +81,7 @@ static const int32_t ragged[4] = { 5, 1, 17, 9 };
 START_TEST(each_of_several_prompts_goes_on_as_if_it_were_alone)
 {
     test_rng rng = { 800 };
-    mm_model *model = tiny_model(_i, 11);
+    mm_model *model = nth_model(_i, 11);
     prompts p = random_prompts(model, ragged, 4, &rng);
     mm_sampling s = greedy();
     for (int32_t length = 4; length <= 24; length += 20) { /* prompts in chunks of 4, and whole */
@@ -104,7 +104,7 @@ END_TEST
 START_TEST(greedy_tokens_are_the_likeliest_of_a_forward_pass)
 {
     test_rng rng = { 801 };
-    mm_model *model = tiny_model(_i, 11);
+    mm_model *model = nth_model(_i, 11);
     int32_t length = 6, V = vocab_of(model), ids[64];
     prompts p = random_prompts(model, &length, 1, &rng);
     mm_sampling s = greedy();
@@ -138,7 +138,7 @@ END_TEST
 START_TEST(the_same_seed_gives_the_same_tokens_and_another_others)
 {
     test_rng rng = { 802 };
-    mm_model *model = tiny_model(0, 11);
+    mm_model *model = nth_model(0, 11);
     prompts p = random_prompts(model, ragged, 4, &rng);
     mm_sampling s = MM_SAMPLING_INIT;
     s.temperature = 2;
@@ -163,7 +163,7 @@ END_TEST
 START_TEST(plain_sampling_draws_tokens_as_often_as_they_are_likely)
 {
     test_rng rng = { 803 };
-    mm_model *model = tiny_model(3, 11);
+    mm_model *model = nth_model(3, 11);
     int32_t V = vocab_of(model), length = 3, counts[64] = { 0 };
     prompts p = random_prompts(model, &length, 1, &rng);
     mm_sampling s = MM_SAMPLING_INIT;
@@ -196,7 +196,7 @@ END_TEST
 START_TEST(a_stop_id_ends_its_sequence_and_is_not_part_of_it)
 {
     test_rng rng = { 804 };
-    mm_model *model = tiny_model(0, 11);
+    mm_model *model = nth_model(0, 11);
     prompts p = random_prompts(model, ragged, 4, &rng);
     mm_sampling s = greedy();
     mm_context *context = context_of(model, MM_EVAL, 4, 24, MM_OUT_LAST_LOGITS);
@@ -226,7 +226,7 @@ START_TEST(without_stop_ids_the_configs_end_token_stops)
 {
     char json[512];
     test_rng rng = { 805 };
-    mm_model *model = tiny_model(0, 11);
+    mm_model *model = nth_model(0, 11);
     int32_t length = 4;
     prompts p = random_prompts(model, &length, 1, &rng);
     mm_sampling s = greedy();
@@ -278,7 +278,7 @@ static int32_t listen(void *user, int32_t sequence, int32_t id, float logprob)
 START_TEST(a_callback_hears_every_token_and_can_end_its_sequence)
 {
     test_rng rng = { 806 };
-    mm_model *model = tiny_model(1, 11);
+    mm_model *model = nth_model(1, 11);
     prompts p = random_prompts(model, ragged, 3, &rng);
     mm_sampling s = greedy();
     mm_context *context = context_of(model, MM_EVAL, 3, 6, MM_OUT_LAST_LOGITS);
@@ -334,7 +334,7 @@ static int32_t meddle(void *user, int32_t sequence, int32_t id, float logprob)
 START_TEST(a_callback_may_not_call_its_context)
 {
     test_rng rng = { 811 };
-    mm_model *model = tiny_model(1, 11);
+    mm_model *model = nth_model(1, 11);
     prompts p = random_prompts(model, ragged, 3, &rng);
     mm_sampling s = greedy();
     mm_context *context = context_of(model, MM_EVAL, 3, 6, MM_OUT_LAST_LOGITS);
@@ -360,7 +360,7 @@ END_TEST
 START_TEST(a_full_context_ends_a_sequence)
 {
     test_rng rng = { 807 };
-    mm_model *model = tiny_model(0, 11);
+    mm_model *model = nth_model(0, 11);
     int32_t lengths[3] = { 60, 64, 20 }; /* of a context of 64 */
     prompts p = random_prompts(model, lengths, 3, &rng);
     mm_sampling s = greedy();
@@ -391,7 +391,7 @@ END_TEST
 START_TEST(a_callers_cache_continues_where_it_stood)
 {
     test_rng rng = { 808 };
-    mm_model *model = tiny_model(_i, 11);
+    mm_model *model = nth_model(_i, 11);
     prompts p = random_prompts(model, ragged, 3, &rng);
     mm_sampling s = MM_SAMPLING_INIT;
     s.seed = 5; /* drawn, not greedy: a place has its random number however it was come to */
@@ -428,7 +428,7 @@ END_TEST
 START_TEST(a_call_with_more_to_make_follows_one_with_less)
 {
     test_rng rng = { 809 };
-    mm_model *model = tiny_model(0, 11);
+    mm_model *model = nth_model(0, 11);
     prompts p = random_prompts(model, ragged, 4, &rng);
     mm_sampling s = greedy();
     mm_context *context = context_of(model, MM_EVAL, 4, 24, MM_OUT_LAST_LOGITS);
@@ -450,7 +450,7 @@ END_TEST
 START_TEST(a_cancelled_call_leaves_the_cache_where_it_stood)
 {
     test_rng rng = { 810 };
-    mm_model *model = tiny_model(0, 11);
+    mm_model *model = nth_model(0, 11);
     prompts p = random_prompts(model, ragged, 2, &rng);
     mm_sampling s = greedy();
     mm_context *context = context_of(model, MM_EVAL, 2, 4, MM_OUT_LAST_LOGITS);
@@ -486,7 +486,7 @@ END_TEST
 START_TEST(a_cancelled_pass_leaves_cache_and_context_usable)
 {
     test_rng rng = { 811 };
-    mm_model *model = tiny_model(0, 11);
+    mm_model *model = nth_model(0, 11);
     mm_context *context = context_of(model, MM_TRAIN, 2, 7, MM_OUT_LOSS | MM_OUT_LAST_LOGITS);
     mm_batch train = random_batch(model, 2, 7, MM_TRAIN, &rng), eval = train;
     mm_output out = MM_OUTPUT_INIT;
@@ -521,7 +521,7 @@ END_TEST
 START_TEST(logits_that_are_not_finite_end_in_a_status)
 {
     test_rng rng = { 812 };
-    mm_model *model = tiny_model(0, 11);
+    mm_model *model = nth_model(0, 11);
     prompts p = random_prompts(model, ragged, 2, &rng);
     mm_view view;
     ck_ok(mm_model_write(model, 0, &view));

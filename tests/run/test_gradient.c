@@ -138,7 +138,7 @@ START_TEST(a_network_and_all_its_gradients_agree_with_the_reference)
     char name[160];
     snprintf(name, sizeof name, "%s, %s", tiny_models[index].name, kind_names[kind]);
     test_rng rng = { 300 + (unsigned)_i };
-    mm_model *model = tiny_model_without_dropout(index, 5);
+    mm_model *model = nth_model_without_dropout(index, 5);
     network n = { .m = model64_of(model, 33), .batch = batch_of(model, kind, &rng) };
     check_on_all_kernels(model, &n, name);
     mm_model_free(model);

@@ -51,7 +51,7 @@ static void ck_exact(const mm_config *config, const mm_workload *w, const char *
 
 START_TEST(the_estimate_is_what_is_taken_for_every_kind_of_work)
 {
-    mm_config *config = tiny_config(_i);
+    mm_config *config = nth_config(_i);
     char what[256];
     for (int32_t mode = MM_EVAL; mode <= MM_TRAIN; mode++)
         for (int32_t outputs = 0; outputs <= ALL; outputs++) {
@@ -101,8 +101,8 @@ END_TEST
 
 START_TEST(mapped_weights_cost_nothing)
 {
-    mm_config *config = tiny_config(0);
-    mm_model *model = tiny_model(0, 3), *mapped = NULL;
+    mm_config *config = nth_config(0);
+    mm_model *model = nth_model(0, 3), *mapped = NULL;
     const char *directory = scratch_directory();
     mm_load_options load = MM_LOAD_OPTIONS_INIT;
     ck_ok(mm_model_save(model, directory));
@@ -128,7 +128,7 @@ END_TEST
 
 START_TEST(each_part_is_what_it_says)
 {
-    mm_config *config = tiny_config(0);
+    mm_config *config = nth_config(0);
     mm_workload w = workload(MM_TRAIN, 2, 16);
     mm_param_count count = MM_PARAM_COUNT_INIT;
     ck_ok(mm_count_params(config, &count));
@@ -208,7 +208,7 @@ END_TEST
 
 START_TEST(a_workload_that_does_not_fit_is_refused)
 {
-    mm_config *config = tiny_config(0);
+    mm_config *config = nth_config(0);
     mm_memory m = MM_MEMORY_INIT;
     mm_flops f = MM_FLOPS_INIT;
     mm_workload good = workload(MM_EVAL, 1, 8), w = good;

@@ -79,7 +79,7 @@ static double gradient_bound_of(int32_t type, int model)
 START_TEST(logits_and_gradients_stay_near_those_of_float32)
 {
     test_rng rng = { 700 };
-    mm_model *model = tiny_model(_i, 7);
+    mm_model *model = nth_model(_i, 7);
     mm_batch batch = random_batch(model, 3, 21, MM_TRAIN, &rng);
     for (int32_t k = 0; k < mm_kernels_count(); k++) {
         pass exact = run(model, &batch, MM_F32, 1, mm_kernels_name(k), NULL);
@@ -106,7 +106,7 @@ START_TEST(any_number_of_threads_gives_the_same_bits)
         "{\"model_type\":\"minimind\",\"minimind_version\":3,\"hidden_size\":136,\"num_hidden_layers\":1,\"num_attention_heads\":4,"
         "\"num_key_value_heads\":2,\"head_dim\":36,\"vocab_size\":311,\"intermediate_size\":290,\"max_position_embeddings\":512}";
     test_rng rng = { 701 };
-    mm_model *model = _i < all_count ? tiny_model(_i, 7) : model_of(wide, 7);
+    mm_model *model = _i < all_count ? nth_model(_i, 7) : model_of(wide, 7);
     mm_batch batch = _i < all_count ? random_batch(model, 2, 9, MM_TRAIN, &rng) :
                                       random_batch(model, 2, 70, MM_TRAIN, &rng);
     for (int32_t k = 0; k < mm_kernels_count(); k++)
@@ -127,7 +127,7 @@ END_TEST
 START_TEST(small_gradients_are_lost_in_float16_unless_the_loss_is_scaled)
 {
     test_rng rng = { 702 };
-    mm_model *model = tiny_model(0, 7);
+    mm_model *model = nth_model(0, 7);
     mm_batch batch = random_batch(model, 3, 21, MM_TRAIN, &rng);
     mm_backward_options small = MM_BACKWARD_OPTIONS_INIT;
     small.normalizer = 1e9; /* as if this were a part of so large a batch */
@@ -147,7 +147,7 @@ END_TEST
 START_TEST(a_loss_scaled_beyond_float16_shows_in_the_norm)
 {
     test_rng rng = { 703 };
-    mm_model *model = tiny_model(0, 7);
+    mm_model *model = nth_model(0, 7);
     mm_batch batch = random_batch(model, 3, 21, MM_TRAIN, &rng);
     mm_backward_options large = MM_BACKWARD_OPTIONS_INIT;
     large.loss_scale = 0x1p40;
@@ -186,7 +186,7 @@ static float *weights_after(mm_model *model, const mm_batch *batch, mm_context *
 START_TEST(optimizers_do_not_round)
 {
     test_rng rng = { 704 };
-    mm_model *model = tiny_model(0, 7);
+    mm_model *model = nth_model(0, 7);
     mm_batch batch = random_batch(model, 2, 9, MM_TRAIN, &rng);
     mm_context *from = context_in(model, &batch, MM_F32, 1, NULL);
     forward_backward(from, &batch, NULL);
@@ -204,7 +204,7 @@ END_TEST
 START_TEST(weights_of_fewer_bits_are_rounded_no_further)
 {
     test_rng rng = { 705 };
-    mm_model *model = tiny_model(0, 7), *narrow = NULL, *wide = NULL;
+    mm_model *model = nth_model(0, 7), *narrow = NULL, *wide = NULL;
     ck_ok(mm_model_cast(model, MM_BF16, &narrow));
     ck_ok(mm_model_cast(narrow, MM_F32, &wide));
     for (int32_t length = 1; length <= 17; length += 16) { /* few rows and many */
@@ -235,7 +235,7 @@ END_TEST
 START_TEST(gradients_of_the_loss_alone_are_as_near)
 {
     test_rng rng = { 707 };
-    mm_model *model = tiny_model(0, 7);
+    mm_model *model = nth_model(0, 7);
     mm_batch batch = random_batch(model, 3, 21, MM_TRAIN, &rng);
     batch.outputs = MM_OUT_LOSS;
     for (int t = 0; t < TYPES; t++) {
@@ -257,7 +257,7 @@ END_TEST
 START_TEST(fewer_bits_take_no_more_memory)
 {
     test_rng rng = { 706 };
-    mm_model *model = tiny_model(0, 7);
+    mm_model *model = nth_model(0, 7);
     mm_batch batch = random_batch(model, 2, 9, MM_TRAIN, &rng);
     for (int32_t k = 0; k < mm_kernels_count(); k++) {
         uint64_t start = bytes_held(), held = 0;
@@ -275,7 +275,7 @@ END_TEST
 START_TEST(nothing_is_computed_in_a_dtype_that_is_not_meant_for_it)
 {
     static const int32_t others[] = { MM_I32, MM_I64, MM_Q8_0, MM_Q4_0, 99, -1 };
-    mm_model *model = tiny_model(0, 7);
+    mm_model *model = nth_model(0, 7);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         mm_context_options o = MM_CONTEXT_OPTIONS_INIT;
         mm_context *context = NULL;

@@ -449,7 +449,7 @@ END_TEST
 
 START_TEST(rows_that_are_no_whole_blocks_are_refused_by_name)
 {
-    mm_model *model = tiny_model(0, 1), *q = NULL;
+    mm_model *model = nth_model(0, 1), *q = NULL;
     ck_status(mm_model_quantize(model, MM_Q4_0, &q), MM_ERR_UNSUPPORTED);
     ck_error_mentions("model.embed_tokens.weight");
     ck_error_mentions("24");

@@ -66,7 +66,7 @@ static void compare(mm_model *model, const mm_batch *batch)
 START_TEST(any_number_of_threads_gives_the_same_bits_on_small_models)
 {
     test_rng rng = { 600 };
-    mm_model *model = tiny_model(_i, 7);
+    mm_model *model = nth_model(_i, 7);
     mm_batch batch = random_batch(model, 3, 21, MM_TRAIN, &rng);
     compare(model, &batch);
     mm_model_free(model);
@@ -158,7 +158,7 @@ START_TEST(a_hosts_own_parallel_for_gives_the_same_bits_and_no_thread_is_started
 {
     static const mm_parallel_for_fn loops[] = { one_after_another, backwards, on_fresh_threads };
     test_rng rng = { 605 };
-    mm_model *model = _i < 3 ? model_of(medium, 7) : tiny_model(all_count - 1, 7);
+    mm_model *model = _i < 3 ? model_of(medium, 7) : nth_model(all_count - 1, 7);
     mm_batch batch = random_batch(model, 2, _i < 3 ? 130 : 9, MM_TRAIN, &rng);
     bits own = run(model, &batch, 3, NULL);
     host h = { .workers = 3 };
@@ -183,7 +183,7 @@ END_TEST
 
 START_TEST(one_thread_is_the_callers_own)
 {
-    mm_model *model = tiny_model(0, 7);
+    mm_model *model = nth_model(0, 7);
     int before = threads_now();
     mm_context *context = context_on(model, MM_EVAL, 1, 4, MM_OUT_LOGITS, 1, NULL);
     ck_assert_int_le(threads_now(), before);
@@ -211,7 +211,7 @@ END_TEST
 START_TEST(running_layers_again_instead_of_keeping_them_gives_the_same_bits)
 {
     test_rng rng = { 604 };
-    mm_model *model = tiny_model(_i, 7);
+    mm_model *model = nth_model(_i, 7);
     mm_batch batch = random_batch(model, 3, 21, MM_TRAIN, &rng);
     batch.seed = 5;
     mm_context_options options = MM_CONTEXT_OPTIONS_INIT;
@@ -246,7 +246,7 @@ END_TEST
 
 START_TEST(the_kernels_of_a_context_are_those_it_was_made_for)
 {
-    mm_model *model = tiny_model(0, 1);
+    mm_model *model = nth_model(0, 1);
     for (int32_t p = 0; p < mm_kernels_count(); p++) {
         mm_context *context = context_on(model, MM_EVAL, 1, 4, MM_OUT_LOGITS, 1, mm_kernels_name(p));
         ck_assert_str_eq(mm_context_kernels(context), mm_kernels_name(p));

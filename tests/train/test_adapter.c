@@ -55,7 +55,7 @@ static bool same_adapters(const mm_adapter *a, const mm_adapter *b)
 START_TEST(an_adapter_learns_and_its_model_stays)
 {
     test_rng rng = { 3 };
-    mm_model *model = tiny_model(_i, 5), *before = NULL;
+    mm_model *model = nth_model(_i, 5), *before = NULL;
     mm_adapter *adapter = new_adapter(model, 1);
     mm_context *context = context_for(model, adapter);
     mm_batch batch = random_batch(model, 2, LENGTH, MM_TRAIN, &rng);
@@ -85,7 +85,7 @@ START_TEST(saved_moments_of_an_adapter_go_on_to_the_same_bits)
     test_rng rng = { 4 };
     char path[512];
     snprintf(path, sizeof path, "%s/optimizer.safetensors", scratch_directory());
-    mm_model *model = tiny_model(0, 5);
+    mm_model *model = nth_model(0, 5);
     mm_adapter *straight = new_adapter(model, 1), *resumed = new_adapter(model, 1);
     mm_context *one = context_for(model, straight), *two = context_for(model, resumed);
     mm_batch batch = random_batch(model, 2, LENGTH, MM_TRAIN, &rng);
@@ -116,7 +116,7 @@ END_TEST
 
 START_TEST(a_step_with_the_wrong_context_is_refused)
 {
-    mm_model *model = tiny_model(0, 5);
+    mm_model *model = nth_model(0, 5);
     mm_adapter *adapter = new_adapter(model, 1), *other = new_adapter(model, 2);
     mm_context *of_model = context_for(model, NULL), *of_other = context_for(model, other);
     mm_context *evaluating = context_of(model, MM_EVAL, 1, LENGTH, 0);
@@ -150,7 +150,7 @@ END_TEST
 /* Without a gradient a step is decay alone. */
 START_TEST(decay_for_matrices_spares_vectors_and_the_embedding)
 {
-    mm_model *model = tiny_model(_i ? 2 : 0, 5), *before = NULL;
+    mm_model *model = nth_model(_i ? 2 : 0, 5), *before = NULL;
     mm_context *context = context_for(model, NULL);
     mm_adamw_options o = MM_ADAMW_OPTIONS_INIT;
     mm_optimizer *optimizer = NULL;

@@ -89,7 +89,7 @@ static bool is_muons(const mm_tensor_info *info)
 START_TEST(matrices_move_as_the_recipe_says_and_the_rest_as_adamw)
 {
     int index = _i % all_count;
-    mm_model *model = tiny_model(index, 5), *twin = tiny_model(index, 5);
+    mm_model *model = nth_model(index, 5), *twin = nth_model(index, 5);
     for (int32_t k = 0; k < mm_kernels_count(); k += mm_kernels_count() - 1) {
         mm_context *context = context_for(model, 1, mm_kernels_name(k)),
                    *other = context_for(twin, 1, mm_kernels_name(k));
@@ -145,7 +145,7 @@ END_TEST
 
 static float *weights_after(int32_t threads, const char *kernels, int64_t *n)
 {
-    mm_model *model = tiny_model(0, 5);
+    mm_model *model = nth_model(0, 5);
     mm_context *context = context_for(model, threads, kernels);
     mm_optimizer *optimizer = muon_for(model);
     mm_step step = MM_STEP_INIT;
@@ -183,7 +183,7 @@ START_TEST(saved_momentum_goes_on_to_the_same_bits)
 {
     char path[512];
     snprintf(path, sizeof path, "%s/optimizer.safetensors", scratch_directory());
-    mm_model *models[2] = { tiny_model(8, 5), tiny_model(8, 5) };
+    mm_model *models[2] = { nth_model(8, 5), nth_model(8, 5) };
     mm_optimizer *adamw = NULL;
     for (int i = 0; i < 2; i++) {
         mm_context *context = context_for(models[i], 1, NULL);
@@ -220,8 +220,8 @@ END_TEST
 
 START_TEST(its_memory_is_what_the_estimate_says)
 {
-    mm_config *config = tiny_config(_i);
-    mm_model *model = tiny_model(_i, 5);
+    mm_config *config = nth_config(_i);
+    mm_model *model = nth_model(_i, 5);
     mm_workload w = MM_WORKLOAD_INIT;
     mm_memory none = MM_MEMORY_INIT, muon = MM_MEMORY_INIT, adamw = MM_MEMORY_INIT;
     mm_optimizer *optimizer = NULL;
@@ -245,7 +245,7 @@ END_TEST
 
 START_TEST(steps_allocate_nothing_and_zero_gradients_do_no_harm)
 {
-    mm_model *model = tiny_model(0, 5);
+    mm_model *model = nth_model(0, 5);
     mm_context *context = context_for(model, 1, NULL);
     mm_optimizer *optimizer = muon_for(model);
     mm_step step = MM_STEP_INIT;
@@ -266,7 +266,7 @@ END_TEST
 
 START_TEST(options_that_make_no_muon_are_refused)
 {
-    mm_model *model = tiny_model(0, 5), *half = NULL;
+    mm_model *model = nth_model(0, 5), *half = NULL;
     mm_optimizer *optimizer = NULL;
     const double momenta[] = { -0.1, 1, NAN };
     for (int i = 0; i < 3; i++) {

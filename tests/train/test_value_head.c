@@ -54,7 +54,7 @@ static void give_weights(actor *a, test_rng *rng)
 static actor make_actor(int index)
 {
     test_rng rng = { 40 + (unsigned)index };
-    mm_model *model = tiny_model_without_dropout(index, 5);
+    mm_model *model = nth_model_without_dropout(index, 5);
     actor a = { .model = model, .m = model64_of(model, N), .batch = random_batch(model, B, T, MM_TRAIN, &rng) };
     ck_ok(mm_value_head_create(model, NULL, &a.head));
     give_weights(&a, &rng);
@@ -188,7 +188,7 @@ START_TEST(a_head_learns_what_the_hidden_states_tell_and_goes_on_from_its_file_t
 {
     char path[512];
     test_rng rng = { 3 };
-    mm_model *model = tiny_model(0, 5);
+    mm_model *model = nth_model(0, 5);
     int64_t C = mmi_model_arch(model)->C;
     float *hidden = take_random(&rng, N * C, 1), *wanted = take_floats(N, 0);
     mm_view view = some_hidden(hidden, C), weight, again;
@@ -218,7 +218,7 @@ END_TEST
 
 START_TEST(gradients_that_are_not_finite_change_nothing)
 {
-    mm_model *model = tiny_model(0, 5);
+    mm_model *model = nth_model(0, 5);
     mm_value_head *head;
     mm_view weight, grad;
     mm_step step = MM_STEP_INIT;
@@ -239,7 +239,7 @@ END_TEST
 
 START_TEST(a_head_held_wrong_is_named)
 {
-    mm_model *model = tiny_model(0, 5);
+    mm_model *model = nth_model(0, 5);
     int64_t C = mmi_model_arch(model)->C;
     mm_value_head *head;
     float *hidden = take_floats(N * C, 0), values[N] = { 0 };
@@ -289,7 +289,7 @@ START_TEST(a_file_that_is_no_head_for_this_model_leaves_the_head_as_it_was)
 {
     char path[512];
     mm_model *small = model_of(tiny_models[0].json, 5), *other = NULL;
-    mm_config *config = tiny_config(0);
+    mm_config *config = nth_config(0);
     ck_ok(mm_config_set_int(config, "hidden_size", mmi_model_arch(small)->C * 2));
     ck_ok(mm_model_create(config, 5, &other));
     mm_value_head *head, *wide;
