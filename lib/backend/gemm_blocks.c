@@ -101,17 +101,13 @@ static void multiply_by_runs(blocks *b)
     mmi_pool_run_neighbours(b->x->pool, mmi_pieces(b->N, b->run_cols), multiply_columns, b);
 }
 
-static int64_t slice_rows(const blocks *b)
-{
-    const int64_t bytes = b->x->k.slice_blocks;
-    if (bytes == 0 || b->K == 0)
-        return BLOCK_SLICE_ROWS;
-    return least(at_least(bytes / mmi_quantized_row(b->K), MANY_BLOCK_ROWS), BLOCK_SLICE_ROWS);
-}
-
 static void multiply_by_slices(blocks *b)
 {
-    int64_t down = mmi_pieces(b->rows, slice_rows(b)), wanted = mmi_pieces(MANY_SLICES, down);
+    const int64_t bytes = b->rows * mmi_quantized_row(b->K), together = b->x->k.slice_blocks;
+    int64_t down = mmi_pieces(b->rows, BLOCK_SLICE_ROWS);
+    if (together > 0)
+        down = at_least(down, least(mmi_pieces(bytes, together), b->rows / MANY_BLOCK_ROWS));
+    int64_t wanted = mmi_pieces(MANY_SLICES, down);
     int64_t cols = round_up(mmi_pieces(b->N, wanted), BLOCK_STEP_COLS);
     b->cut = (cut){
         .M = b->rows, .N = b->N, .rows = part(b->rows, down, BLOCK_STEP_ROWS), .cols = least(cols, BLOCK_SLICE_COLS)
