@@ -114,24 +114,25 @@ static bool add_vector(mmi_chart *chart, const mmi_track *track)
     return ok;
 }
 
-static mmi_chart *find_chart(mmi_chart *charts, size_t count, const char *title)
+/* By name, not by title: "step_time" and "Step time" are two things. */
+static mmi_chart *find_chart(mmi_chart *charts, size_t count, const char *group)
 {
     for (size_t i = 0; i < count; i++)
-        if (strcmp(charts[i].title, title) == 0)
+        if (strcmp(charts[i].group, group) == 0)
             return &charts[i];
     return NULL;
 }
 
 static bool add_scalar(mmi_chart *charts, size_t *count, const mmi_track *track)
 {
-    char group[MMI_TRACK_NAME_SIZE + 1], title[MMI_TRACK_NAME_SIZE + 32];
+    char group[MMI_TRACK_NAME_SIZE + 1];
     const char *line;
     split_name(group, &line, track->name);
-    mmi_chart_title(title, sizeof title, group);
-    mmi_chart *chart = find_chart(charts, *count, title);
+    mmi_chart *chart = find_chart(charts, *count, group);
     if (!chart) {
         chart = &charts[(*count)++];
         begin_chart(chart, group);
+        snprintf(chart->group, sizeof chart->group, "%s", group);
     }
     return add_line(chart, &track->curves[0], line);
 }
@@ -221,13 +222,15 @@ static int at_y(const canvas *c, double value)
     return (int)lround(MMI_AXIS_LENGTH - mmi_axis_place(c->y, value / c->scale));
 }
 
-/* The value of bucket `index` smoothed: a triangle of weights over its neighbours, `reach` to each side. */
+/* The value of bucket `index` smoothed: a triangle of weights over its neighbours, `reach` to each side. Near the
+ * beginning, where a loss falls most, no further ahead than there is behind: the curve begins where the values do. */
 static double smoothed(const mmi_series *s, size_t index, size_t reach)
 {
     double sum = 0, weights = 0;
-    size_t from = index > reach ? index - reach : 0;
+    if (reach > index)
+        reach = index;
     size_t until = index + reach < s->count ? index + reach : s->count - 1;
-    for (size_t i = from; i <= until; i++) {
+    for (size_t i = index - reach; i <= until; i++) {
         double weight = (double)(reach + 1 - (i > index ? i - index : index - i)),
                value = mmi_bucket_mean(&s->buckets[i]);
         if (isfinite(value)) {
@@ -360,6 +363,17 @@ static void draw_legend(mmi_writer *page, const mmi_chart *chart)
     mmi_html_put(page, "</p>\n");
 }
 
+/* Characters of the longest label of a y axis, for which the style leaves room. */
+static int label_room(const mmi_axis *linear, const mmi_axis *log_axis)
+{
+    size_t most = 0;
+    for (int i = 0; i < linear->ticks + log_axis->ticks; i++) {
+        size_t length = strlen(i < linear->ticks ? linear->label[i] : log_axis->label[i - linear->ticks]);
+        most = length > most ? length : most;
+    }
+    return (int)most;
+}
+
 static void make_axes(mmi_axis *linear, mmi_axis *log_axis, const mmi_chart *chart)
 {
     range r = range_of(chart);
@@ -381,7 +395,7 @@ void mmi_chart_draw(mmi_writer *page, const mmi_chart *chart, size_t number, con
                      "<input type=\"checkbox\" class=\"switch\" id=\"log%zu\"><label for=\"log%zu\">log</label>\n",
                      number, number);
     draw_legend(page, chart);
-    mmi_html_put(page, "<div class=\"plot\">\n");
+    mmi_html_put(page, "<div class=\"plot\" style=\"--room:%d\">\n", label_room(&linear, &log_axis));
     draw_scale(page, chart, "lin", steps, &linear);
     if (log_axis.log)
         draw_scale(page, chart, "log", steps, &log_axis);

@@ -12,6 +12,7 @@ typedef struct mmi_chart_line {
 } mmi_chart_line;
 
 typedef struct mmi_chart {
+    char group[MMI_TRACK_NAME_SIZE + 1]; /* the name its lines share; "" of a vector's, which no other joins */
     char title[MMI_TRACK_NAME_SIZE + 32];
     const char *unit;      /* "" if it has none */
     double scale;          /* what is shown is the value divided by this */

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import unittest.mock
 import warnings
 from contextlib import contextmanager
 
@@ -256,6 +257,28 @@ class Signals(Running):
 
 
 class OneAtATime(Running):
+    def test_threads_that_ask_how_far_a_run_is_do_not_read_what_another_was_lent(self):
+        reading, together, copy = [], [], minimind.train._progress
+
+        def slow(told):
+            reading.append(told)
+            together.append(len(reading))
+            time.sleep(0.02)
+            try:
+                return copy(told)
+            finally:
+                reading.pop()
+
+        loader = minimind.Loader(minimind.Dataset(self.put_rows("rows.jsonl", ROWS)), self.tokenizer, batch=4, max_length=32)
+        with minimind.Trainer(tiny_model(), loader, self.tokenizer, threads=1, epochs=1) as trainer, \
+                unittest.mock.patch.object(minimind.train, "_progress", slow):
+            threads = [threading.Thread(target=trainer.progress) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        self.assertEqual(together, [1] * 4)
+
     def test_a_run_refuses_to_be_run_within_itself_or_beside_itself(self):
         refused = []
 

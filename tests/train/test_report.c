@@ -377,6 +377,15 @@ START_TEST(a_long_text_is_cut_on_the_page_between_characters)
 }
 END_TEST
 
+/* How often `what` is in the page. */
+static int count_of(const char *html, const char *what)
+{
+    int count = 0;
+    for (const char *at = html; (at = strstr(at, what)) != NULL; at++)
+        count++;
+    return count;
+}
+
 START_TEST(no_text_breaks_out_of_the_page)
 {
     static const char bad[] = "</script></td><img src=x onerror=alert(1)>&\"'\1";
@@ -394,10 +403,7 @@ START_TEST(no_text_breaks_out_of_the_page)
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
         ck_assert_msg(!strstr(html, marks[i]), "the page holds %s as it is", marks[i]);
     ck_assert_ptr_nonnull(strstr(html, "&lt;/script&gt;&lt;/td&gt;&lt;img src=x onerror=alert(1)&gt;&amp;&quot;&#39;"));
-    int scripts = 0;
-    for (const char *at = html; (at = strstr(at, "</script>")) != NULL; at++)
-        scripts++;
-    ck_assert_int_eq(scripts, 2);
+    ck_assert_int_eq(count_of(html, "</script>"), 2);
     mmi_free(html);
 }
 END_TEST
@@ -441,6 +447,64 @@ START_TEST(a_value_between_gaps_is_a_dot_and_a_path_as_a_title_is_text)
     for (const char *at = strstr(html, "<path class=\"line"); at && *at != '>'; at++)
         dots += strncmp(at, "h0", 2) == 0;
     ck_assert_int_eq(dots, 20);
+    mmi_free(html);
+}
+END_TEST
+
+START_TEST(names_that_look_alike_have_charts_of_their_own)
+{
+    mm_report *report = open_from(-1);
+    static const char *const names[] = { "step_time", "Step time", "step time", "step_time/read", "Expert load, layer 3" };
+    const double loads[] = { 0.25, 0.75 };
+    ck_ok(mm_report_vector(report, 1, "expert_load/layer 3", loads, 2));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        ck_ok(mm_report_scalar(report, 1, names[i], 1));
+    ck_ok(mm_report_flush(report));
+    mm_report_free(report);
+    char *html = contents(page);
+    ck_assert_int_eq(count_of(html, "<h3>Step time<"), 3); /* "step_time/read" is a line of the first */
+    ck_assert_int_eq(count_of(html, "<h3>Expert load, layer 3<"), 2);
+    mmi_free(html);
+}
+END_TEST
+
+/* Where a path begins, as it stands in the page. */
+static void first_point(char point[24], const char *html, const char *path)
+{
+    const char *at = strstr(html, path), *end;
+    ck_assert_ptr_nonnull(at);
+    at = strstr(at, "d=\"M");
+    ck_assert_ptr_nonnull(at);
+    end = strchr(at, 'L');
+    ck_assert(end && end - at < 24);
+    snprintf(point, 24, "%.*s", (int)(end - at), at);
+}
+
+START_TEST(a_smoothed_curve_begins_where_the_values_do)
+{
+    mm_report *report = open_from(-1);
+    char raw[24], line[24];
+    for (int i = 0; i < 400; i++) /* falls fast, and turns at every point */
+        ck_ok(mm_report_scalar(report, i, "loss", 2 + 8 * exp(-i / 10.0) + 0.1 * (i % 2)));
+    ck_ok(mm_report_flush(report));
+    mm_report_free(report);
+    char *html = contents(page);
+    first_point(raw, html, "<path class=\"raw");
+    first_point(line, html, "<path class=\"line");
+    ck_assert_str_eq(line, raw);
+    mmi_free(html);
+}
+END_TEST
+
+START_TEST(there_is_room_for_the_longest_label)
+{
+    mm_report *report = open_from(-1);
+    ck_ok(mm_report_scalar(report, 1, "one", 1e-4));
+    ck_ok(mm_report_scalar(report, 2, "one", 1.002e-4));
+    ck_ok(mm_report_flush(report));
+    mm_report_free(report);
+    char *html = contents(page);
+    ck_assert_int_eq(count_of(html, "style=\"--room:10\""), 1); /* 0.00010002 */
     mmi_free(html);
 }
 END_TEST
@@ -813,6 +877,9 @@ static Suite *make_suite(void)
     tcase_add_test(tc, no_text_breaks_out_of_the_page);
     tcase_add_test(tc, an_empty_report_and_one_without_a_finite_value_have_a_page);
     tcase_add_test(tc, a_value_between_gaps_is_a_dot_and_a_path_as_a_title_is_text);
+    tcase_add_test(tc, names_that_look_alike_have_charts_of_their_own);
+    tcase_add_test(tc, a_smoothed_curve_begins_where_the_values_do);
+    tcase_add_test(tc, there_is_room_for_the_longest_label);
     tcase_add_test(tc, a_reading_of_thousands_is_whole);
     tcase_add_test(tc, extreme_values_can_be_drawn);
     tcase_add_test(tc, axes_have_round_numbers);

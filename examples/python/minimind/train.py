@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Callable
@@ -98,7 +99,7 @@ class Trainer(Handle):
         run(). `dpo` and `distill`: the fields of mm_dpo_options and mm_distill_options. `options`: the fields of
         mm_trainer_options, such as epochs, max_steps, schedule, stage=MM_STAGE_DPO, optimizer=MM_OPTIMIZER_MUON,
         compute=MM_BF16. With an `adapter` that alone is trained."""
-        self._caught = Caught()
+        self._caught, self._reading = Caught(), threading.RLock()
 
         def step(user: Any, progress: Any) -> int:
             return 1 if on_step is not None and on_step(_progress(progress.contents)) else 0
@@ -139,10 +140,11 @@ class Trainer(Handle):
         lib.mm_trainer_stop(self._native)
 
     def progress(self) -> Progress:
-        """Where the run stands."""
-        out, native = struct(_ffi.mm_train_progress), self._native   # whose readings are lent
-        lib.mm_trainer_progress(native, ctypes.byref(out))
-        return _progress(out)
+        """Where the run stands. From any thread."""
+        out, native = struct(_ffi.mm_train_progress), self._native   # whose readings are lent until the next thread asks
+        with self._reading:
+            lib.mm_trainer_progress(native, ctypes.byref(out))
+            return _progress(out)
 
     def save(self) -> None:
         """Write a checkpoint now."""
