@@ -316,6 +316,56 @@ private:
     detail::owner<mm_model, mm_model_free> handle_;
 };
 
+/** Low-rank additions (LoRA) to some matrices of a model. */
+class adapter {
+public:
+    explicit adapter(mm_adapter *taken) : handle_(taken) {}
+    explicit adapter(const model &model, const mm_adapter_options &options = make<mm_adapter_options>())
+        : handle_(detail::made<mm_adapter>(mm_adapter_create, model.get(), &options))
+    {
+    }
+
+    /** From a directory as PEFT writes it, or a safetensors file alone. */
+    static adapter load(const model &model, const std::string &path)
+    {
+        return adapter(detail::made<mm_adapter>(mm_adapter_load, model.get(), detail::c_string(path)));
+    }
+    void save(const std::string &directory) const { check(mm_adapter_save(get(), detail::c_string(directory))); }
+
+    /** A model that needs no adapter any more: the adapter's own with `weight` times what it adds. */
+    model merge(float weight = 1) const
+    {
+        mm_adapter *one = get();
+        return model(detail::made<mm_model>(mm_adapter_merge, one ? mm_adapter_model(one) : nullptr, &one, &weight, 1));
+    }
+
+    /** What it was made with; `targets` is lent until the adapter is freed. */
+    mm_adapter_options describe() const && = delete;
+    mm_adapter_options describe() const &
+    {
+        auto options = make<mm_adapter_options>();
+        check(mm_adapter_describe(get(), &options));
+        return options;
+    }
+
+    std::int64_t tensor_count() const { return mm_adapter_tensor_count(get()); }
+    std::int64_t parameters() const { return mm_adapter_count_params(get()); }
+
+    /** A tensor by its name, lent until the adapter is freed, for reading. */
+    mm_view find(const char *name) const && = delete;
+    mm_view find(const char *name) const &
+    {
+        mm_view view;
+        check(mm_adapter_find(get(), name, &view));
+        return view;
+    }
+
+    mm_adapter *get() const noexcept { return handle_.get(); }
+
+private:
+    detail::owner<mm_adapter, mm_adapter_free> handle_;
+};
+
 /** Keys and values of sequences that go on from call to call. */
 class cache {
 public:
@@ -385,6 +435,18 @@ public:
     void zero_grad() { check(mm_zero_grad(get())); }
     void cancel() noexcept { mm_cancel(get()); }
 
+    /** Run with these adapters from now on, each counted weights[i] times, or once where there are no weights. */
+    void set_adapters(const std::vector<const adapter *> &adapters, const std::vector<float> &weights = {})
+    {
+        if (!weights.empty() && weights.size() != adapters.size())
+            throw error(MM_ERR_ARG, "as many weights as adapters are wanted, or none");
+        std::vector<mm_adapter *> handles;
+        for (const adapter *one : adapters)
+            handles.push_back(one ? one->get() : nullptr);
+        check(mm_context_set_adapters(get(), handles.data(), weights.empty() ? nullptr : weights.data(),
+                                      detail::count(handles.size())));
+    }
+
     double grad_norm()
     {
         double norm = 0;
@@ -450,12 +512,20 @@ private:
     detail::owner<mm_context, mm_context_free> handle_;
 };
 
-/** AdamW, or whatever mm_optimizer is taken over. */
+/** AdamW of a model's weights or of an adapter's, or Muon. */
 class optimizer {
 public:
     explicit optimizer(mm_optimizer *taken) : handle_(taken) {}
-    explicit optimizer(const model &model, const mm_adamw_options &options = make<mm_adamw_options>())
+    explicit optimizer(model &model, const mm_adamw_options &options = make<mm_adamw_options>())
         : handle_(detail::made<mm_optimizer>(mm_adamw_create, model.get(), &options))
+    {
+    }
+    explicit optimizer(adapter &adapter, const mm_adamw_options &options = make<mm_adamw_options>())
+        : handle_(detail::made<mm_optimizer>(mm_adamw_create_adapter, adapter.get(), &options))
+    {
+    }
+    optimizer(model &model, const mm_muon_options &options)
+        : handle_(detail::made<mm_optimizer>(mm_muon_create, model.get(), &options))
     {
     }
 
@@ -476,6 +546,59 @@ public:
 
 private:
     detail::owner<mm_optimizer, mm_optimizer_free> handle_;
+};
+
+/** What a policy expects its answers to earn: a number per token, read from hidden states. */
+class value_head {
+public:
+    explicit value_head(mm_value_head *taken) : handle_(taken) {}
+    explicit value_head(const model &model, const mm_adamw_options &options = make<mm_adamw_options>())
+        : handle_(detail::made<mm_value_head>(mm_value_head_create, model.get(), &options))
+    {
+    }
+
+    /** One for each token of mm_output.hidden [B, T, C]. */
+    std::vector<float> forward(const mm_view &hidden)
+    {
+        std::vector<float> values(tokens(hidden));
+        check(mm_value_head_forward(get(), &hidden, values.data()));
+        return values;
+    }
+
+    /** Add to the head's gradients; returns the hidden states' [B, T, C], for mm_backward_options.d_hidden. */
+    std::vector<float> backward(const mm_view &hidden, const std::vector<float> &d_values, double scale = 1)
+    {
+        if (d_values.size() != tokens(hidden))
+            throw error(MM_ERR_ARG, "d_values has another size than the values");
+        std::vector<float> d_hidden(tokens(hidden) * static_cast<std::size_t>(hidden.shape[2]));
+        check(mm_value_head_backward(get(), &hidden, d_values.data(), scale, d_hidden.data()));
+        return d_hidden;
+    }
+
+    /** Update the weights; returns the gradients' norm before clipping. */
+    double step(double learning_rate, double max_grad_norm = 0)
+    {
+        auto step = make<mm_step>();
+        step.learning_rate = learning_rate;
+        step.max_grad_norm = max_grad_norm;
+        check(mm_value_head_step(get(), &step));
+        return step.grad_norm;
+    }
+
+    void zero_grad() { check(mm_value_head_zero_grad(get())); }
+    void save(const std::string &path) const { check(mm_value_head_save(get(), detail::c_string(path))); }
+    void load(const std::string &path) { check(mm_value_head_load(get(), detail::c_string(path))); }
+    mm_value_head *get() const noexcept { return handle_.get(); }
+
+private:
+    static std::size_t tokens(const mm_view &hidden)
+    {
+        if (!hidden.data || hidden.rank != 3)
+            throw error(MM_ERR_ARG, "hidden states are [B, T, C], as MM_OUT_HIDDEN asks for");
+        return static_cast<std::size_t>(hidden.shape[0] * hidden.shape[1]);
+    }
+
+    detail::owner<mm_value_head, mm_value_head_free> handle_;
 };
 
 /** Text to ids and back. */
@@ -619,6 +742,52 @@ private:
     detail::owner<mm_chat, mm_chat_free> handle_;
 };
 
+/** What a model answered, taken apart. Its texts may hold NULs; the views are lent until it is freed. */
+class reply {
+public:
+    explicit reply(mm_chat_reply *taken) : handle_(taken) {}
+
+    /** `in_thought`: the prompt ended within an open <think> block. */
+    explicit reply(std::string_view text, bool in_thought = false)
+        : handle_(detail::made<mm_chat_reply>(mm_chat_parse, detail::begin_of(text), text.size(), in_thought))
+    {
+    }
+
+    std::string_view content() const && = delete;
+    std::string_view content() const & { return lent(mm_chat_reply_content); }
+
+    /** Its data() is NULL if there was no block. */
+    std::string_view reasoning() const && = delete;
+    std::string_view reasoning() const & { return lent(mm_chat_reply_reasoning); }
+
+    /** As a message for chat::add_json(). */
+    std::string_view json() const && = delete;
+    std::string_view json() const & { return lent(mm_chat_reply_json); }
+
+    std::int32_t flags() const { return mm_chat_reply_flags(get()); }
+    std::size_t call_count() const { return mm_chat_reply_call_count(get()); }
+
+    mm_tool_call call(std::size_t index) const && = delete;
+    mm_tool_call call(std::size_t index) const &
+    {
+        auto call = make<mm_tool_call>();
+        check(mm_chat_reply_call(get(), index, &call));
+        return call;
+    }
+
+    mm_chat_reply *get() const noexcept { return handle_.get(); }
+
+private:
+    std::string_view lent(const char *(*of)(const mm_chat_reply *, std::size_t *)) const
+    {
+        std::size_t length = 0;
+        const char *text = of(get(), &length);
+        return text ? std::string_view(text, length) : std::string_view();
+    }
+
+    detail::owner<mm_chat_reply, mm_chat_reply_free> handle_;
+};
+
 /** JSON-lines files as one list of rows. */
 class dataset {
 public:
@@ -674,6 +843,106 @@ private:
     detail::owner<mm_loader, mm_loader_free> handle_;
 };
 
+/** What a run tells, kept in files for people and other tools. One call at a time. */
+class report {
+public:
+    explicit report(mm_report *taken) : handle_(taken) {}
+    explicit report(const std::string &directory, const mm_report_options &options = make<mm_report_options>())
+        : handle_(detail::made<mm_report>(mm_report_create, detail::c_string(directory), &options))
+    {
+    }
+
+    void scalar(std::int64_t step, const char *name, double value) { check(mm_report_scalar(get(), step, name, value)); }
+
+    /** Values of one step, {{"loss", 3.2}, {"accuracy", 0.4}}: one line of metrics.jsonl. */
+    void scalars(std::int64_t step, const std::vector<std::pair<std::string, double>> &values)
+    {
+        std::vector<const char *> names;
+        std::vector<double> numbers;
+        for (const auto &[name, value] : values) {
+            names.push_back(detail::c_string(name));
+            numbers.push_back(value);
+        }
+        check(mm_report_scalars(get(), step, names.data(), numbers.data(), detail::count(names.size())));
+    }
+
+    void vector(std::int64_t step, const char *name, const std::vector<double> &values)
+    {
+        check(mm_report_vector(get(), step, name, values.data(), detail::count(values.size())));
+    }
+
+    void text(std::int64_t step, const char *name, std::string_view text)
+    {
+        check(mm_report_text(get(), step, name, detail::begin_of(text), text.size()));
+    }
+
+    void fact(const char *name, const std::string &text) { check(mm_report_fact(get(), name, detail::c_string(text))); }
+
+    /** What a trainer's step was like, for its on_step. */
+    void progress(const mm_train_progress &progress) { check(mm_report_progress(get(), &progress)); }
+
+    /** What the model goes on with from some prompts. */
+    void samples(std::int64_t step, context &context, const tokenizer &tokenizer, const mm_samples_options &options)
+    {
+        check(mm_report_samples(get(), step, context.get(), tokenizer.get(), &options));
+    }
+
+    /** Redraw report.html. */
+    void flush() { check(mm_report_flush(get())); }
+    mm_report *get() const noexcept { return handle_.get(); }
+
+private:
+    detail::owner<mm_report, mm_report_free> handle_;
+};
+
+/** The ranks that train one model together; get() is for mm_trainer_options.comm, and outlives the trainer. */
+class communicator {
+public:
+    explicit communicator(mm_comm *taken) : handle_(taken) {}
+
+    /** Meet the other ranks on this machine, at a file name that does not exist yet. */
+    static communicator local(const std::string &path, std::int32_t rank, std::int32_t size,
+                              const mm_comm_options &options = make<mm_comm_options>())
+    {
+        return communicator(detail::made<mm_comm>(mm_comm_local_create, detail::c_string(path), rank, size, &options));
+    }
+
+    /** Meet them over TCP, where rank 0 is to be found: "host:port". */
+    static communicator tcp(const std::string &address, std::int32_t rank, std::int32_t size,
+                            const mm_comm_options &options = make<mm_comm_options>())
+    {
+        return communicator(detail::made<mm_comm>(mm_comm_tcp_create, detail::c_string(address), rank, size, &options));
+    }
+
+    std::int32_t rank() const { return table().rank; }
+    std::int32_t size() const { return table().size; }
+    void all_reduce(std::vector<float> &values)
+    {
+        check(table().all_reduce(table().user, values.data(), static_cast<std::int64_t>(values.size())));
+    }
+    void all_reduce(std::vector<double> &values)
+    {
+        check(table().all_reduce_f64(table().user, values.data(), static_cast<std::int64_t>(values.size())));
+    }
+    void broadcast(void *data, std::size_t size, std::int32_t root)
+    {
+        check(table().broadcast(table().user, data, size, root));
+    }
+    void barrier() { check(table().barrier(table().user)); }
+    void abort(const std::string &reason) { check(table().abort(table().user, detail::c_string(reason))); }
+    mm_comm *get() const noexcept { return handle_.get(); }
+
+private:
+    const mm_comm &table() const
+    {
+        if (!handle_)
+            throw error(MM_ERR_ARG, "the communicator was moved from");
+        return *handle_;
+    }
+
+    detail::owner<mm_comm, mm_comm_free> handle_;
+};
+
 /** The training loop. */
 class trainer {
 public:
@@ -682,7 +951,7 @@ public:
 
     /** `on_step` returns true to stop; `reward` is that of options.policy. What they throw comes out of run(). The trainer
      *  sets on_step, reward and their user itself. */
-    trainer(const model &model, loader &loader, const tokenizer *tokenizer, mm_trainer_options options,
+    trainer(model &model, loader &loader, const tokenizer *tokenizer, mm_trainer_options options,
             step_function on_step = {}, reward_function reward = {})
         : call_(std::make_unique<call>())
     {

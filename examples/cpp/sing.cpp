@@ -31,7 +31,7 @@ minimind::context make_context(const minimind::model &model)
     return minimind::context(model, options);
 }
 
-void train(minimind::context &context, const minimind::model &model)
+void train(minimind::context &context, minimind::model &model)
 {
     const std::int32_t melody[] = { 5, 17, 9, 12, 21, 3, 17, 8 };
     std::vector<std::int32_t> ids, targets;

@@ -1,9 +1,11 @@
 // minimind.hpp: exceptions, ownership, text, training and generating.
 #include "minimind.hpp"
 
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 namespace {
 
@@ -373,6 +375,225 @@ void a_trainer_lowers_the_loss()
     REQUIRE(losses.size() == 24 && losses.back() < 0.7 * losses.front() && trainer.progress().step == 24);
 }
 
+std::string contents(const std::filesystem::path &path)
+{
+    std::ifstream file(path);
+    return std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+}
+
+const std::int32_t some_ids[] = { 65, 66, 67, 68, 69, 70 }, some_targets[] = { 66, 67, 68, 69, 70, 71 };
+
+mm_batch some_batch(std::int32_t mode)
+{
+    auto batch = minimind::make<mm_batch>();
+    batch.batch = 1;
+    batch.length = 6;
+    batch.ids = some_ids;
+    batch.targets = some_targets;
+    batch.mode = mode;
+    return batch;
+}
+
+double loss_of(minimind::context &context) { return context.forward(some_batch(MM_EVAL)).loss; }
+
+void an_adapter_learns_beside_its_model()
+{
+    auto model = tiny_model();
+    auto how = minimind::make<mm_adapter_options>();
+    how.rank = 2;
+    minimind::adapter adapter(model, how);
+    REQUIRE(adapter.tensor_count() == 2 * 2 * 4 && adapter.parameters() > 0 && adapter.describe().rank == 2);
+    auto options = minimind::make<mm_context_options>();
+    options.mode = MM_TRAIN;
+    options.max_length = 8;
+    options.threads = 1;
+    options.adapter = adapter.get();
+    minimind::context context(model, options);
+    minimind::optimizer optimizer(adapter);
+    const double before = loss_of(context);
+    for (int i = 0; i < 20; i++) {
+        context.forward(some_batch(MM_TRAIN));
+        context.backward();
+        REQUIRE(optimizer.step(context, 1e-2) > 0);
+        context.zero_grad();
+    }
+    const double after = loss_of(context);
+    REQUIRE(after < before);
+
+    directory scratch;
+    adapter.save((scratch.path / "adapter").string());
+    auto again = minimind::adapter::load(model, (scratch.path / "adapter").string());
+    REQUIRE(again.find("model.layers.1.self_attn.v_proj.lora_B.weight").shape[1] == 2);
+    REQUIRE(refused([&] { again.find("no such"); }) == MM_ERR_ARG);
+    REQUIRE(refused([&] { minimind::adapter::load(model, (scratch.path / "none").string()); }) == MM_ERR_IO);
+
+    auto merged = again.merge();
+    options.adapter = nullptr;
+    minimind::context alone(merged, options);
+    REQUIRE(std::abs(loss_of(alone) - after) < 1e-4);
+    minimind::context other(model, options);
+    REQUIRE(loss_of(other) == before);
+    other.set_adapters({ &again });
+    REQUIRE(loss_of(other) == after);
+    other.set_adapters({ &again, &adapter }, { 0.5f, 0.5f });
+    REQUIRE(std::abs(loss_of(other) - after) < 1e-4);
+    other.set_adapters({});
+    REQUIRE(loss_of(other) == before);
+    REQUIRE(refused([&] { other.set_adapters({ &again }, { 1, 2 }); }) == MM_ERR_ARG);
+    minimind::adapter moved = std::move(again);
+    REQUIRE(refused([&] { other.set_adapters({ &again }); }) == MM_ERR_ARG);
+    REQUIRE(refused([&] { again.merge(); }) == MM_ERR_ARG && loss_of(other) == before);
+}
+
+void muon_learns_too()
+{
+    auto model = tiny_model();
+    auto options = minimind::make<mm_context_options>();
+    options.mode = MM_TRAIN;
+    options.max_length = 8;
+    options.threads = 1;
+    minimind::context context(model, options);
+    minimind::optimizer optimizer(model, minimind::make<mm_muon_options>());
+    const double before = loss_of(context);
+    for (int i = 0; i < 5; i++) {
+        context.forward(some_batch(MM_TRAIN));
+        context.backward();
+        optimizer.step(context, 1e-2);
+        context.zero_grad();
+    }
+    REQUIRE(loss_of(context) < before && optimizer.steps() == 5);
+}
+
+void a_value_head_learns_what_is_expected()
+{
+    auto model = tiny_model();
+    auto options = minimind::make<mm_context_options>();
+    options.max_length = 8;
+    options.threads = 1;
+    options.outputs = MM_OUT_HIDDEN;
+    minimind::context context(model, options);
+    auto batch = some_batch(MM_EVAL);
+    batch.targets = nullptr;
+    batch.outputs = MM_OUT_HIDDEN;
+    const mm_view hidden = context.forward(batch).hidden;
+    minimind::value_head head(model);
+    auto miss = [&] {
+        double sum = 0;
+        for (float value : head.forward(hidden))
+            sum += (value - 1) * (value - 1);
+        return sum;
+    };
+    REQUIRE(miss() == 6);
+    for (int i = 0; i < 30; i++) {
+        std::vector<float> wrong = head.forward(hidden);
+        for (float &value : wrong)
+            value -= 1;
+        REQUIRE(head.backward(hidden, wrong).size() == 6 * 32);
+        head.step(3e-2);
+    }
+    const double learnt = miss();
+    REQUIRE(learnt < 3);
+    directory scratch;
+    head.save((scratch.path / "head").string());
+    head.backward(hidden, std::vector<float>(6, 1));
+    head.step(1);
+    REQUIRE(miss() != learnt);
+    head.load((scratch.path / "head").string());
+    REQUIRE(miss() == learnt);
+    REQUIRE(refused([&] { head.backward(hidden, { 1 }); }) == MM_ERR_ARG);
+    REQUIRE(refused([&] { head.forward(mm_view()); }) == MM_ERR_ARG);
+}
+
+void a_report_is_written()
+{
+    lessons of;
+    directory place;
+    minimind::report report(place.path.string());
+    auto model = tiny_model();
+    auto loader = of.texts();
+    minimind::trainer trainer(model, loader, &of.tokenizer, one_thread(), [&](const mm_train_progress &progress) {
+        report.progress(progress);
+        return false;
+    });
+    trainer.run();
+    report.scalar(100, "one", 1.5);
+    report.scalars(101, { { "two", 2 }, { "three", 3 } });
+    report.vector(102, "four", { 4, 5 });
+    report.text(103, "five", "a < b");
+    report.fact("six", "seven");
+    auto context = tiny_context(model);
+    const char *prompts[] = { "the" };
+    auto samples = minimind::make<mm_samples_options>();
+    samples.prompts = prompts;
+    samples.count = 1;
+    samples.max_new_tokens = 4;
+    report.samples(104, context, of.tokenizer, samples);
+    report.flush();
+    const std::string lines = contents(place.path / "metrics.jsonl"), page = contents(place.path / "report.html");
+    for (const char *there : { "\"learning_rate\":", "\"one\":", "\"three\":", "\"four\":[", "\"five\":\"a < b\"", "the" })
+        REQUIRE(lines.find(there) != std::string::npos);
+    REQUIRE(page.find("seven") != std::string::npos && page.find("a &lt; b") != std::string::npos);
+    REQUIRE(refused([&] { report.scalar(-1, "one", 1); }) == MM_ERR_ARG);
+    REQUIRE(refused([&] { report.scalars(1, { { std::string("a\0b", 3), 1 } }); }) == MM_ERR_ARG);
+    REQUIRE(refused([&] { report.vector(1, "four", {}); }) == MM_ERR_ARG);
+    REQUIRE(refused([&] { minimind::report((of.file + "/below").c_str()); }) == MM_ERR_IO);
+}
+
+void ranks_add_up_what_they_have()
+{
+    directory place;
+    const std::string path = (place.path / "ranks").string();
+    std::string problem;
+    auto work = [&](std::int32_t rank) {
+        auto ranks = minimind::communicator::local(path, rank, 2);
+        std::vector<float> few = { rank == 0 ? 1.0f : 2.0f, 2 };
+        std::vector<double> many = { 0.5 * rank };
+        std::int32_t told = rank == 1 ? 42 : 0;
+        ranks.all_reduce(few);
+        ranks.all_reduce(many);
+        ranks.broadcast(&told, sizeof told, 1);
+        ranks.barrier();
+        REQUIRE(ranks.rank() == rank && ranks.size() == 2 && few[0] == 3 && few[1] == 4 && many[0] == 0.5 && told == 42);
+    };
+    std::thread other([&] {
+        try {
+            work(1);
+        } catch (const std::exception &error) {
+            problem = error.what();
+        }
+    });
+    try {
+        work(0);
+    } catch (...) {
+        other.join();
+        throw;
+    }
+    other.join();
+    REQUIRE(problem.empty());
+
+    auto alone = minimind::communicator::tcp("127.0.0.1:1", 0, 1);
+    minimind::communicator moved = std::move(alone);
+    REQUIRE(moved.size() == 1 && refused([&] { alone.barrier(); }) == MM_ERR_ARG);
+    moved.abort("enough");
+    REQUIRE(refused([] { minimind::communicator::tcp("nowhere", 0, 2); }) == MM_ERR_ARG);
+    REQUIRE(refused([&] { minimind::communicator::local(path, 2, 2); }) == MM_ERR_ARG);
+}
+
+void an_answer_is_taken_apart()
+{
+    const minimind::reply reply("<think>\nhm\n</think>\n\nYes.<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": 1}}</tool_call>");
+    REQUIRE(reply.content() == "Yes." && reply.reasoning() == "hm" && reply.flags() == 0);
+    REQUIRE(reply.call_count() == 1 && std::string(reply.call(0).name) == "add");
+    REQUIRE(refused([&] { reply.call(1); }) == MM_ERR_ARG);
+    minimind::chat chat;
+    chat.add("user", "Is it?").add_json(reply.json());
+    REQUIRE(chat.size() == 2);
+    const minimind::reply plain(std::string_view("a\0b", 3)), empty(std::string_view{}), thought("so", true);
+    REQUIRE(plain.content().size() == 3 && !plain.reasoning().data() && empty.content().empty());
+    REQUIRE(thought.reasoning() == "so" && thought.flags() == MM_REPLY_OPEN_REASONING);
+    REQUIRE(refused([] { minimind::reply("\xff"); }) == MM_ERR_ARG);
+}
+
 void a_directory_brings_it_back()
 {
     directory place;
@@ -381,9 +602,7 @@ void a_directory_brings_it_back()
     byte_tokenizer().save(place.path.string());
     auto again = minimind::model::load(place.path.string());
     REQUIRE(again.tensor_count() == model.tensor_count() && model.quantize(MM_Q8_0).tensor_count() == again.tensor_count());
-    std::ifstream file(place.path / "config.json");
-    std::string json((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-    REQUIRE(minimind::config::parse(json).get_int("hidden_size") == 32);
+    REQUIRE(minimind::config::parse(contents(place.path / "config.json")).get_int("hidden_size") == 32);
     REQUIRE(refused([] { minimind::config::parse({}); }) == MM_ERR_FORMAT);
     mm_view one = model.find("model.norm.weight"), other = again.find("model.norm.weight");
     REQUIRE(one.shape[0] == other.shape[0] && one.data != other.data);
@@ -416,6 +635,12 @@ int main()
     test("a loader goes back to a place", a_loader_goes_back);
     test("a cache goes on where it stood", a_cache_goes_on);
     test("a trainer that was moved lowers the loss", a_trainer_lowers_the_loss);
+    test("an adapter learns beside its model, and is merged", an_adapter_learns_beside_its_model);
+    test("muon learns too", muon_learns_too);
+    test("a value head learns what is expected", a_value_head_learns_what_is_expected);
+    test("a report is written", a_report_is_written);
+    test("ranks add up what they have", ranks_add_up_what_they_have);
+    test("an answer is taken apart", an_answer_is_taken_apart);
     test("a directory brings model and tokenizer back", a_directory_brings_it_back);
     test("handles leave no memory behind", nothing_is_left);
     std::printf("1..%d\n", cases);
