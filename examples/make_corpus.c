@@ -9,6 +9,7 @@
  * [x] is its first column and [x.2] its third; [^x] begins with a capital, [x:list] only remembers. Rows end with a
  * semicolon, columns with a bar. A row may hold templates again. */
 #include <inttypes.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -322,6 +323,16 @@ static long write_preference(FILE *out)
     return written + fprintf(out, "]}\n");
 }
 
+/* A number from 0 up that is all of `text`. */
+static long long whole(const char *name, const char *text)
+{
+    char *end;
+    long long value = strtoll(text, &end, 10);
+    if (end == text || *end != '\0' || value < 0 || value == LLONG_MAX)
+        fail("a whole number from 0 up is needed for ", name);
+    return value;
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -329,7 +340,7 @@ int main(int argc, char **argv)
         long (*write)(FILE *out);
     } kinds[] = { { "text", write_document }, { "chat", write_conversation }, { "preference", write_preference } };
     size_t kind = 0;
-    long bytes = 3000000;
+    long long bytes = 3000000;
     const char *path = NULL;
     state = 1;
     for (int i = 1; i < argc; i += 2) {
@@ -337,22 +348,24 @@ int main(int argc, char **argv)
             return puts("usage: make_corpus [--kind text|chat|preference] [--bytes N] [--seed N] [--out FILE]\n\n"
                         "Write about N bytes (3000000) of short texts, conversations or pairs of answers as JSON lines, to\n"
                         "standard output or FILE.") < 0;
-        if (i + 1 == argc)
-            fail("no value for ", argv[i]);
-        if (strcmp(argv[i], "--bytes") == 0 && (bytes = atol(argv[i + 1])) < 1)
-            fail("a number above 0 is needed for ", argv[i]);
-        else if (strcmp(argv[i], "--seed") == 0)
-            state = strtoull(argv[i + 1], NULL, 10);
-        else if (strcmp(argv[i], "--out") == 0)
-            path = argv[i + 1];
-        else if (strcmp(argv[i], "--kind") == 0) {
-            for (kind = 0; kind < 3 && strcmp(argv[i + 1], kinds[kind].name) != 0; kind++)
+        const char *name = argv[i], *value = argv[i + 1];
+        bool is_bytes = strcmp(name, "--bytes") == 0, is_kind = strcmp(name, "--kind") == 0;
+        if (!is_bytes && !is_kind && strcmp(name, "--seed") != 0 && strcmp(name, "--out") != 0)
+            fail("no such option, see --help: ", name);
+        if (!value)
+            fail("no value for ", name);
+        if (is_bytes && (bytes = whole(name, value)) == 0)
+            fail("a number above 0 is needed for ", name);
+        else if (strcmp(name, "--seed") == 0)
+            state = (uint64_t)whole(name, value);
+        else if (strcmp(name, "--out") == 0)
+            path = value;
+        else if (is_kind) {
+            for (kind = 0; kind < 3 && strcmp(value, kinds[kind].name) != 0; kind++)
                 ;
             if (kind == 3)
-                fail("text, chat and preference are the kinds, not ", argv[i + 1]);
+                fail("text, chat and preference are the kinds, not ", value);
         }
-        else if (strcmp(argv[i], "--bytes") != 0)
-            fail("unknown option ", argv[i]);
     }
     FILE *out = path ? fopen(path, "wb") : stdout;
     if (!out)

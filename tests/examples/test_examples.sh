@@ -426,6 +426,9 @@ check "embed runs from start to end" "$bin/embed"
 check "make_corpus gives the same bytes for the same seed" same_corpus_twice
 check "make_corpus repeats few texts and leaves no template unexpanded" corpus_is_varied
 check "make_corpus refuses an unknown option" refuses "no-such" make_corpus --no-such 1
+check "make_corpus refuses a word that is no option" refuses "no such option.*corpus.jsonl" make_corpus corpus.jsonl
+check "make_corpus refuses bytes that are no number" refuses "--bytes" make_corpus --bytes 10x
+check "make_corpus refuses a seed that is no number" refuses "--seed" make_corpus --bytes 10 --seed one
 check "make_corpus refuses a place it cannot write to" refuses "/no/such/place" make_corpus --bytes 10 --out /no/such/place
 check "make_corpus notices a full disk" refuses "/dev/full" make_corpus --bytes 100000 --out /dev/full
 check "train_tokenizer learns from JSON lines" trains_a_tokenizer
