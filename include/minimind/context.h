@@ -134,8 +134,8 @@ MM_API mm_model *mm_context_model(const mm_context *context);
  * @param weights   [count], what each counts; NULL: 1.
  * @param count     0: none. A context that trains an adapter refuses MM_TRAIN passes while that one is not set.
  *
- * @return MM_OK; MM_ERR_ARG; MM_ERR_MEMORY. On failure the adapters are those of before. Setting as many of the same
- *         sizes again, also after none, allocates nothing. Since: 0.1
+ * @return MM_OK; MM_ERR_ARG; MM_ERR_MEMORY; MM_ERR_STATE, another call runs on the context. On failure the adapters are
+ *         those of before. Setting as many of the same sizes again, also after none, allocates nothing. Since: 0.1
  */
 MM_API mm_status mm_context_set_adapters(mm_context *context, mm_adapter *const *adapters, const float *weights,
                                          int32_t count);
@@ -212,7 +212,8 @@ MM_API mm_status mm_forward(mm_context *context, const mm_batch *batch, mm_outpu
 
 /**
  * Told while a backward pass goes on: the gradients of tensors [first, first + count) will not be touched by it any more, so
- * they may be sent to other ranks or looked at from now on. On the thread of mm_backward(); `user` is the options'.
+ * they may be sent to other ranks or looked at from now on, by mm_grad(). On the thread of mm_backward(); `user` is the
+ * options'.
  *
  * In this order, each tensor once: the final norm and, untied, the head; the layers from the last to the first; at the end the
  * embedding, with the layers below which nothing is trained. Frozen tensors are told too. A context that trains an
@@ -267,7 +268,8 @@ MM_API void mm_backward_options_init(mm_backward_options *options, size_t struct
  */
 MM_API mm_status mm_backward(mm_context *context, const mm_backward_options *options);
 
-/** Set all gradients to zero. @return MM_OK; MM_ERR_ARG; MM_ERR_STATE, a context without gradients. Since: 0.1 */
+/** Set all gradients to zero. @return MM_OK; MM_ERR_ARG; MM_ERR_STATE, a context without gradients, or another call runs on it.
+ *  Since: 0.1 */
 MM_API mm_status mm_zero_grad(mm_context *context);
 
 /**
@@ -277,10 +279,11 @@ MM_API mm_status mm_zero_grad(mm_context *context);
  */
 MM_API mm_status mm_grad(mm_context *context, int64_t index, mm_view *out);
 
-/** Add scale · src's gradients to dst's; both must train the same tensors of the same shapes. Since: 0.1 */
+/** Add scale · src's gradients to dst's; both must train the same tensors of the same shapes. @return as mm_zero_grad() of dst.
+ *  Since: 0.1 */
 MM_API mm_status mm_grad_add(mm_context *dst, mm_context *src, double scale);
 
-/** The L2 norm of all gradients together. The same bits for any number of threads. Since: 0.1 */
+/** The L2 norm of all gradients together. The same bits for any number of threads. @return as mm_zero_grad(). Since: 0.1 */
 MM_API mm_status mm_grad_norm(mm_context *context, double *out);
 
 #ifdef __cplusplus

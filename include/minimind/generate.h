@@ -71,11 +71,11 @@ MM_API mm_status mm_cache_save(const mm_cache *cache, const char *path);
 /**
  * A cache as mm_cache_save() left it: sequences, capacity, dtype and tokens.
  *
- * @param model  Must have the weights that made it, in the same dtype; the beginning of every tensor is compared. Kept
- *               alive by the cache.
+ * @param model  Must have the weights that made it, in the same dtype; the beginning of every tensor is compared, and what of
+ *               the config keys and values depend on. Kept alive by the cache.
  * @param out    Yours: pair it with mm_cache_free().
  *
- * @return MM_OK; MM_ERR_ARG, other weights; MM_ERR_FORMAT, not a cache, damaged, or of another shape than the model's;
+ * @return MM_OK; MM_ERR_ARG, another model; MM_ERR_FORMAT, not a cache, damaged, or of another shape than the model's;
  *         MM_ERR_IO; MM_ERR_MEMORY. Since: 0.1
  */
 MM_API mm_status mm_cache_load(mm_model *model, const char *path, mm_cache **out);

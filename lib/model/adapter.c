@@ -29,6 +29,11 @@ static bool is_minimind(const char *targets)
     return strcmp(targets, MINIMIND) == 0;
 }
 
+bool mmi_adapter_is_rule(const char *targets)
+{
+    return is_minimind(targets) || strcmp(targets, "all-linear") == 0;
+}
+
 /* The name of a matrix's module: its own without ".weight". */
 static void module_name(const mmi_layout *layout, int64_t index, char name[MMI_NAME_SIZE])
 {
@@ -62,7 +67,7 @@ static int64_t next_target(const mmi_layout *layout, int64_t index, const char *
 static mm_status check_targets(const mmi_layout *layout, const char *targets)
 {
     mmi_tensor tensor;
-    if (is_minimind(targets) || strcmp(targets, "all-linear") == 0) {
+    if (mmi_adapter_is_rule(targets)) {
         if (next_target(layout, 0, targets, &tensor) == layout->count)
             return mmi_fail(MM_ERR_ARG, "targets is \"%s\", which means no matrix of this model", targets);
         return MM_OK;
@@ -201,12 +206,8 @@ mm_status mmi_adapter_new(mm_adapter **out, mm_model *model, const mm_adapter_op
     if (status != MM_OK)
         return status;
     mmi_carve carve = { .base = mmi_calloc(1, cost.handle) }, places = { 0 };
-    float *arena = mmi_calloc(1, cost.arena);
-    if (!carve.base || !arena) {
-        mmi_free(carve.base);
-        mmi_free(arena);
-        return mmi_fail_memory(cost.handle + cost.arena, "an adapter");
-    }
+    if (!carve.base)
+        return mmi_fail_memory(cost.handle, "an adapter");
     mm_adapter *adapter = carve_handle(&carve, cost.pairs, o.targets);
     o.targets = adapter->options.targets;
     adapter->options = o;
@@ -214,7 +215,7 @@ mm_status mmi_adapter_new(mm_adapter **out, mm_model *model, const mm_adapter_op
     adapter->model = mmi_model_hold(model);
     adapter->layout = layout;
     adapter->scale = (float)(o.alpha / o.rank);
-    adapter->arena = arena;
+    adapter->arena_size = cost.arena;
     mmi_tensor t;
     int64_t pair = 0;
     for (int64_t i = 0; (i = next_target(layout, i, o.targets, &t)) < layout->count; i++, pair++) {
@@ -224,6 +225,12 @@ mm_status mmi_adapter_new(mm_adapter **out, mm_model *model, const mm_adapter_op
     }
     *out = adapter;
     return MM_OK;
+}
+
+mm_status mmi_adapter_make_room(mm_adapter *adapter)
+{
+    adapter->arena = mmi_calloc(1, adapter->arena_size);
+    return adapter->arena ? MM_OK : mmi_fail_memory(adapter->arena_size, "an adapter");
 }
 
 static void initialise_a(mm_adapter *adapter, int64_t pair)
@@ -247,8 +254,12 @@ mm_status mm_adapter_create(mm_model *model, const mm_adapter_options *options, 
         return mmi_fail(MM_ERR_ARG, "mm_adapter_create: %s is NULL", model ? "out" : "model");
     mm_adapter *adapter = NULL;
     mm_status status = mmi_adapter_new(&adapter, model, options);
-    if (status != MM_OK)
+    if (status == MM_OK)
+        status = mmi_adapter_make_room(adapter);
+    if (status != MM_OK) {
+        mm_adapter_free(adapter);
         return status;
+    }
     for (int64_t pair = 0; pair < adapter->pairs; pair++)
         initialise_a(adapter, pair);
     *out = adapter;
@@ -287,6 +298,14 @@ mm_status mm_adapter_describe(const mm_adapter *adapter, mm_adapter_options *out
 int64_t mm_adapter_tensor_count(const mm_adapter *adapter)
 {
     return adapter ? 2 * adapter->pairs : 0;
+}
+
+int64_t mmi_adapter_pair(const mm_adapter *adapter, int64_t base)
+{
+    for (int64_t i = 0; i < adapter->pairs && adapter->bases[i] <= base; i++)
+        if (adapter->bases[i] == base)
+            return i;
+    return -1;
 }
 
 void mmi_adapter_shape(const mm_adapter *adapter, int64_t index, mmi_tensor *out)

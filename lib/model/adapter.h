@@ -20,7 +20,8 @@ struct mm_adapter {
     int64_t pairs;
     int64_t *bases;  /* [pairs] the adapted matrices, by their index in the layout */
     size_t *offsets; /* [2 pairs] bytes into `arena` */
-    float *arena;    /* every tensor at a multiple of 64 bytes */
+    float *arena;    /* [arena_size] bytes; every tensor at a multiple of 64 bytes */
+    size_t arena_size;
 };
 
 #define MMI_MOST_RANK 65536
@@ -50,8 +51,12 @@ typedef struct mmi_adapter_cost {
 mm_status mmi_adapter_measure(mmi_adapter_cost *out, const mmi_layout *layout, const mm_adapter_options *options);
 mmi_adapter_cost mmi_adapter_cost_of(const mm_adapter *adapter);
 
-/* An adapter whose arena is zeroed. */
+/* An adapter that knows its tensors' shapes; and the arena for them, zeroed. */
 mm_status mmi_adapter_new(mm_adapter **out, mm_model *model, const mm_adapter_options *options);
+mm_status mmi_adapter_make_room(mm_adapter *adapter);
+
+/* "minimind" or "all-linear", which alone are a rule and no pattern. */
+bool mmi_adapter_is_rule(const char *targets);
 
 /* Whether an adapter with these targets has a pair beside tensor `index`. */
 bool mmi_adapter_targets(const mmi_layout *layout, int64_t index, const char *targets);
@@ -63,6 +68,9 @@ bool mmi_adapter_can_target(const mmi_tensor *tensor);
 void mmi_adapter_shape(const mm_adapter *adapter, int64_t index, mmi_tensor *out);
 void mmi_adapter_tensor_name(const mm_adapter *adapter, int64_t index, char *name, size_t size);
 float *mmi_adapter_room(const mm_adapter *adapter, int64_t index);
+
+/* Which pair stands beside tensor `base` of the layout; -1: none. */
+int64_t mmi_adapter_pair(const mm_adapter *adapter, int64_t base);
 
 /* Whether `model` may run with these, as mm_context_set_adapters() takes them: MM_ERR_ARG. `function` is for the
  * message. */

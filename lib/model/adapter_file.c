@@ -214,6 +214,8 @@ static mm_status join_targets(char **out, const mmi_json *list, const char *path
         if (strpbrk(name, ",* "))
             return mmi_fail(MM_ERR_UNSUPPORTED, "%s: target_modules has \"%.64s\", which is not a plain name", path,
                             name);
+        if (mmi_adapter_is_rule(name)) /* in a list it names a module, of which there is none */
+            return mmi_fail(MM_ERR_FORMAT, "%s: target_modules has \"%s\", which is no module's name", path, name);
         room += length + 1;
     }
     char *text = mmi_alloc(room, 1);
@@ -334,14 +336,6 @@ static mm_status infer(mm_adapter_options *o, char **targets, const mmi_layout *
     return used > 0 ? MM_OK : mmi_fail(MM_ERR_FORMAT, "%s: holds no adapter", file->what);
 }
 
-static int64_t tensor_of(const mm_adapter *adapter, int64_t base, int side)
-{
-    for (int64_t i = 0; i < adapter->pairs; i++)
-        if (adapter->bases[i] == base)
-            return 2 * i + side;
-    return -1;
-}
-
 static mm_status check_entry(const mmi_st_file *file, const mmi_st_entry *e, const mm_adapter *adapter, int64_t index)
 {
     mmi_tensor t;
@@ -358,33 +352,47 @@ static mm_status check_entry(const mmi_st_file *file, const mmi_st_entry *e, con
     return MM_OK;
 }
 
-/* Every tensor once, and nothing else. `seen` [tensors] is zeroed. */
-static mm_status take_tensors(mm_adapter *adapter, const mmi_st_file *file, unsigned char *seen)
+/* Every tensor once, and nothing else. `places` [tensors], zeroed, gets where each is in the file, counted from 1. */
+static mm_status find_tensors(size_t *places, const mm_adapter *adapter, const mmi_st_file *file)
 {
     for (size_t i = 0; i < file->count; i++) {
         const mmi_st_entry *e = &file->entries[i];
         char module[MMI_NAME_SIZE];
-        int64_t base, index = -1;
+        int64_t base, pair = -1;
         int side;
         if (understand(module, &base, &side, adapter->layout, e->name))
-            index = tensor_of(adapter, base, side);
-        if (index < 0)
+            pair = mmi_adapter_pair(adapter, base);
+        if (pair < 0)
             return not_understood(file, e);
-        if (seen[index]++)
+        if (places[2 * pair + side])
             return mmi_fail(MM_ERR_FORMAT, "%s: %.200s is there twice under two names", file->what, e->name);
-        mm_status status = check_entry(file, e, adapter, index);
-        if (status == MM_OK)
-            status = mmi_convert_entry(mmi_adapter_room(adapter, index), MM_F32, file, e);
+        places[2 * pair + side] = i + 1;
+        mm_status status = check_entry(file, e, adapter, 2 * pair + side);
         if (status != MM_OK)
             return status;
     }
     for (int64_t i = 0; i < mm_adapter_tensor_count(adapter); i++) {
         char name[MMI_ADAPTER_NAME_SIZE];
         mmi_adapter_tensor_name(adapter, i, name, sizeof name);
-        if (!seen[i])
+        if (!places[i])
             return mmi_fail(MM_ERR_FORMAT, "%s: %s is missing", file->what, name);
     }
     return MM_OK;
+}
+
+/* Room is taken for what was found to be there, not for what a damaged file says. */
+static mm_status take_tensors(mm_adapter *adapter, const mmi_st_file *file)
+{
+    const int64_t count = mm_adapter_tensor_count(adapter);
+    size_t *places = mmi_calloc((size_t)count, sizeof *places);
+    mm_status status =
+        places ? find_tensors(places, adapter, file) : mmi_fail_memory((size_t)count * sizeof *places, file->what);
+    if (status == MM_OK)
+        status = mmi_adapter_make_room(adapter);
+    for (int64_t i = 0; status == MM_OK && i < count; i++)
+        status = mmi_convert_entry(mmi_adapter_room(adapter, i), MM_F32, file, &file->entries[places[i] - 1]);
+    mmi_free(places);
+    return status;
 }
 
 static mm_status build(mm_adapter **out, mm_model *model, const mm_adapter_options *o, const mmi_st_file *file)
@@ -398,9 +406,7 @@ static mm_status build(mm_adapter **out, mm_model *model, const mm_adapter_optio
     }
     if (status != MM_OK)
         return status;
-    unsigned char *seen = mmi_calloc((size_t)mm_adapter_tensor_count(adapter), 1);
-    status = seen ? take_tensors(adapter, file, seen) : mmi_fail_memory(64, file->what);
-    mmi_free(seen);
+    status = take_tensors(adapter, file);
     if (status == MM_OK)
         *out = adapter;
     else

@@ -48,26 +48,56 @@ static void add_product(row *r, const float *a, const float *b, int64_t rank, in
     }
 }
 
-/* W += scale · B A for one pair, in the dtype that W has. */
-static void merge_pair(mm_model *model, const mm_adapter *adapter, int64_t pair, double weight, row *r)
+/* To odd: towards 0, with the last bit set where anything was lost, so that rounding once more, to fewer bits, comes out
+ * as if it had been done at once. */
+static float round_to_odd(double x)
+{
+    float y = (float)x;
+    uint32_t bits;
+    if ((double)y == x || isnan(x))
+        return y;
+    if (fabs((double)y) > fabs(x))
+        y = nextafterf(y, 0);
+    memcpy(&bits, &y, sizeof bits);
+    bits |= 1;
+    memcpy(&y, &bits, sizeof y);
+    return y;
+}
+
+/* W += Σ weights[i] · alpha/rank · B A, row by row, in the dtype that W has. */
+static void merge_tensor(mm_model *model, int64_t base, mm_adapter *const *adapters, const float *weights,
+                         int32_t count, row *r)
 {
     mmi_tensor t;
-    int64_t base = adapter->bases[pair], rank = adapter->options.rank;
     mmi_layout_tensor(&model->layout, base, &t);
-    int32_t dtype = model->dtypes[base];
-    double scale = weight * adapter->options.alpha / adapter->options.rank;
-    size_t bytes = mmi_dtype_bytes(dtype, t.shape[1]);
-    const float *a = mmi_adapter_room(adapter, 2 * pair), *b = mmi_adapter_room(adapter, 2 * pair + 1);
+    const int32_t dtype = model->dtypes[base];
+    const int64_t in = t.shape[1];
+    const size_t bytes = mmi_dtype_bytes(dtype, in);
     unsigned char *w = mmi_model_room(model, base);
-    for (int64_t o = 0; o < t.shape[0]; o++, w += bytes, b += rank) {
-        mmi_convert(r->single, MM_F32, w, dtype, t.shape[1]);
-        for (int64_t j = 0; j < t.shape[1]; j++)
+    for (int64_t o = 0; o < t.shape[0]; o++, w += bytes) {
+        mmi_convert(r->single, MM_F32, w, dtype, in);
+        for (int64_t j = 0; j < in; j++)
             r->sum[j] = r->single[j];
-        add_product(r, a, b, rank, t.shape[1], scale);
-        for (int64_t j = 0; j < t.shape[1]; j++)
-            r->single[j] = (float)r->sum[j];
-        mmi_convert(w, dtype, r->single, MM_F32, t.shape[1]);
+        for (int32_t i = 0; i < count; i++) {
+            const int64_t pair = mmi_adapter_pair(adapters[i], base), rank = adapters[i]->options.rank;
+            const double weight = weights ? weights[i] : 1;
+            if (pair >= 0)
+                add_product(r, mmi_adapter_room(adapters[i], 2 * pair),
+                            mmi_adapter_room(adapters[i], 2 * pair + 1) + o * rank, rank, in,
+                            weight * adapters[i]->options.alpha / (double)rank);
+        }
+        for (int64_t j = 0; j < in; j++)
+            r->single[j] = dtype == MM_F32 ? (float)r->sum[j] : round_to_odd(r->sum[j]);
+        mmi_convert(w, dtype, r->single, MM_F32, in);
     }
+}
+
+static bool is_adapted(mm_adapter *const *adapters, int32_t count, int64_t base)
+{
+    bool found = false;
+    for (int32_t i = 0; i < count; i++)
+        found |= mmi_adapter_pair(adapters[i], base) >= 0;
+    return found;
 }
 
 static mm_status check_dtypes(const mm_model *model)
@@ -99,9 +129,9 @@ mm_status mm_adapter_merge(const mm_model *model, mm_adapter *const *adapters, c
     mm_model *merged = NULL;
     row r = { mmi_alloc(widest, sizeof *r.sum), mmi_alloc(widest, sizeof *r.single) };
     status = r.sum && r.single ? mm_model_copy(model, &merged) : mmi_fail_memory(widest * sizeof *r.sum, "a row");
-    for (int32_t i = 0; status == MM_OK && i < count; i++)
-        for (int64_t pair = 0; pair < adapters[i]->pairs; pair++)
-            merge_pair(merged, adapters[i], pair, weights ? weights[i] : 1, &r);
+    for (int64_t base = 0; status == MM_OK && base < merged->layout.count; base++)
+        if (is_adapted(adapters, count, base))
+            merge_tensor(merged, base, adapters, weights, count, &r);
     mmi_free(r.sum);
     mmi_free(r.single);
     if (status == MM_OK)

@@ -173,6 +173,15 @@ mm_status mm_config_unset(mm_config *config, const char *key)
 
 /* --- Asking --- */
 
+bool mmi_config_value(const mm_config *config, mmi_key key, mmi_value *out)
+{
+    mmi_family family;
+    if (mmi_fields_family(&config->fields, &family))
+        return mmi_fields_get(&config->fields, family, key, out);
+    *out = config->fields.slots[key].value;
+    return config->fields.slots[key].state == MMI_SET;
+}
+
 static mm_status get(const mm_config *config, const char *key, int64_t type, const char *function, mmi_key *found,
                      mmi_value *out)
 {
@@ -183,14 +192,10 @@ static mm_status get(const mm_config *config, const char *key, int64_t type, con
     if (field->type != type)
         return wrong_type(*found, type);
     mmi_family family;
-    if (!mmi_fields_family(&config->fields, &family)) {
-        const mmi_slot *slot = &config->fields.slots[*found];
-        *out = slot->value;
-        return slot->state == MMI_SET ? MM_OK
-                                      : mmi_fail(MM_ERR_STATE, "%s has no value: model_type is not set", field->name);
-    }
-    if (mmi_fields_get(&config->fields, family, *found, out))
+    if (mmi_config_value(config, *found, out))
         return MM_OK;
+    if (!mmi_fields_family(&config->fields, &family))
+        return mmi_fail(MM_ERR_STATE, "%s has no value: model_type is not set", field->name);
     if (field->family[family].kind == MMI_FOREIGN)
         return mmi_fail(MM_ERR_STATE, "%s is not a key of this model_type", field->name);
     return mmi_fail(MM_ERR_STATE, "%s has no value here", field->name);

@@ -179,6 +179,9 @@ struct mm_config {
     char extra[]; /* what the table does not know: the text of a JSON object, extra_length bytes; none: 0 bytes */
 };
 
+/* The value in force; false, and nothing is said, where the key has none in this family. */
+bool mmi_config_value(const mm_config *config, mmi_key key, mmi_value *out);
+
 /* mm_config_load_memory() with a name for messages. */
 mm_status mmi_config_parse(const char *json, size_t length, const char *what, mm_config **out);
 

@@ -112,15 +112,15 @@ static mm_status read_dtype(mmi_st_entry *e, const mmi_json *info, const char *w
     if (!row)
         return mmi_fail(MM_ERR_FORMAT, "%s: %s: \"dtype\" is \"%.32s\", which safetensors does not have", what,
                         e->name, name);
-    if ((uint64_t)e->elements > SIZE_MAX / row->bits)
+    uint64_t bits = (uint64_t)e->elements * row->bits;
+    if ((uint64_t)e->elements > UINT64_MAX / row->bits || bits / 8 > SIZE_MAX)
         return mmi_fail(MM_ERR_FORMAT, "%s: %s: \"shape\" has more bytes than can be counted", what, e->name);
-    size_t bits = (size_t)e->elements * row->bits;
     if (bits % 8 != 0)
         return mmi_fail(MM_ERR_FORMAT, "%s: %s: %lld elements of %s do not fill whole bytes", what, e->name,
                         (long long)e->elements, row->name);
     e->dtype = row->dtype;
     e->dtype_name = row->name;
-    e->bytes = bits / 8;
+    e->bytes = (size_t)(bits / 8);
     return MM_OK;
 }
 

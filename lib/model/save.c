@@ -102,6 +102,8 @@ static mm_status make_paths(paths *p, const char *directory, const mmi_saved_pai
  * disk leaves the old one. */
 static mm_status write_files(const mmi_saved_pair *pair, const paths *p)
 {
+    if (mmi_is_directory(p->config))
+        return mmi_fail(MM_ERR_IO, "%s: is a directory", p->config);
     mm_status status = pair->write_config(pair->owner, p->waiting);
     if (status == MM_OK)
         status = pair->write_weights(pair->owner, p->weights);

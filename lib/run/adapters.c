@@ -80,14 +80,6 @@ bool mmi_adapters_have(const mmi_adapters *a, const mm_adapter *adapter)
 
 /* --- Choosing them --- */
 
-static int64_t pair_of(const mm_adapter *adapter, int64_t base)
-{
-    for (int64_t i = 0; i < adapter->pairs && adapter->bases[i] <= base; i++)
-        if (adapter->bases[i] == base)
-            return i;
-    return -1;
-}
-
 static mmi_lora lora_of(const mm_context *ctx, const mm_adapter *adapter, int64_t pair, float weight)
 {
     bool trained = adapter == ctx->adapter;
@@ -108,7 +100,7 @@ static void fill(mm_context *ctx, mmi_adapters *a, mm_adapter *const *adapters, 
     for (int64_t base = 0; count > 0 && base < ctx->layout->count; base++) {
         a->beside[base] = (mmi_loras){ .of = next, .room = &ctx->adapters.room };
         for (int64_t i = 0; i < count; i++) {
-            int64_t pair = pair_of(adapters[i], base);
+            int64_t pair = mmi_adapter_pair(adapters[i], base);
             if (pair < 0)
                 continue;
             *next++ = lora_of(ctx, adapters[i], pair, weights ? weights[i] : 1);
@@ -147,6 +139,8 @@ mm_status mm_context_set_adapters(mm_context *ctx, mm_adapter *const *adapters, 
     if (!ctx)
         return mmi_fail(MM_ERR_ARG, "mm_context_set_adapters: context is NULL");
     mm_status status = mmi_adapters_check("mm_context_set_adapters", ctx->model, adapters, weights, count);
+    if (status == MM_OK)
+        status = mmi_context_enter(ctx, "mm_context_set_adapters");
     if (status != MM_OK)
         return status;
     mmi_adapters *a = &ctx->adapters;
@@ -154,11 +148,14 @@ mm_status mm_context_set_adapters(mm_context *ctx, mm_adapter *const *adapters, 
     int64_t had = a->count;
     for (int64_t i = 0; i < had; i++)
         before[i] = a->held[i];
-    if (count > 0 && (status = make_room(ctx, adapters, count)) != MM_OK)
-        return status;
-    fill(ctx, a, adapters, weights, count);
-    for (int64_t i = 0; i < had; i++)
-        mm_adapter_free(before[i]);
-    ctx->can_go_back = false;
-    return MM_OK;
+    if (count > 0)
+        status = make_room(ctx, adapters, count);
+    if (status == MM_OK) {
+        fill(ctx, a, adapters, weights, count);
+        for (int64_t i = 0; i < had; i++)
+            mm_adapter_free(before[i]);
+        ctx->can_go_back = false;
+    }
+    mmi_context_leave(ctx);
+    return status;
 }

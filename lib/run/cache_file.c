@@ -23,11 +23,41 @@ static void name_of(char name[NAME_SIZE], int64_t sequence, int side)
     snprintf(name, NAME_SIZE, "sequences.%lld.%s", (long long)sequence, sides[side]);
 }
 
-/* Keys and values mean something to the weights that made them only. FNV-1a over the beginning of every tensor: any
- * step of training changes all of them. */
-static void weights_mark(char mark[NUMBER_SIZE], const mm_model *model)
+/* FNV-1a. */
+static uint64_t hash_on(uint64_t hash, const void *data, size_t size)
 {
-    uint64_t hash = UINT64_C(14695981039346656037);
+    for (size_t i = 0; i < size; i++)
+        hash = (hash ^ ((const unsigned char *)data)[i]) * UINT64_C(1099511628211);
+    return hash;
+}
+
+/* What the config has to say about keys and values, beyond their shapes. */
+static uint64_t hash_arch(uint64_t hash, const mmi_arch *a)
+{
+    const double numbers[] = {
+        (double)a->H,
+        a->eps,
+        a->act,
+        a->norm,
+        a->positions,
+        a->theta,
+        a->yarn,
+        a->yarn_factor,
+        a->yarn_beta_fast,
+        a->yarn_beta_slow,
+        a->yarn_attention_factor,
+        (double)a->yarn_original,
+        (double)a->top_k,
+        a->renormalize,
+    };
+    return hash_on(hash, numbers, sizeof numbers);
+}
+
+/* Keys and values mean something to the model that made them only: to its config, and its weights, of which the beginning
+ * of every tensor is taken: any step of training changes all of them. */
+static void model_mark(char mark[NUMBER_SIZE], const mm_model *model)
+{
+    uint64_t hash = hash_arch(UINT64_C(14695981039346656037), mmi_model_arch(model));
     for (int64_t i = 0; i < mmi_model_layout(model)->count; i++) {
         mmi_weight w = mmi_model_weight(model, i);
         const unsigned char *bytes = w.data;
@@ -39,8 +69,7 @@ static void weights_mark(char mark[NUMBER_SIZE], const mm_model *model)
             size = mmi_dtype_bytes(w.dtype, count * MMI_BLOCK);
             bytes = blocks;
         }
-        for (size_t at = 0; at < size && at < SAMPLE; at++)
-            hash = (hash ^ bytes[at]) * UINT64_C(1099511628211);
+        hash = hash_on(hash, bytes, size < SAMPLE ? size : SAMPLE);
     }
     snprintf(mark, NUMBER_SIZE, "%016" PRIx64, hash);
 }
@@ -109,7 +138,7 @@ mm_status mm_cache_save(const mm_cache *cache, const char *path)
     char sequences[NUMBER_SIZE], capacity[NUMBER_SIZE], mark[NUMBER_SIZE];
     snprintf(sequences, sizeof sequences, "%lld", (long long)cache->sequences);
     snprintf(capacity, sizeof capacity, "%lld", (long long)cache->capacity);
-    weights_mark(mark, cache->model);
+    model_mark(mark, cache->model);
     const char *const metadata[] = { "format",    FORMAT,    "dtype",    mm_dtype_name(cache->dtype),
                                      "sequences", sequences, "capacity", capacity,
                                      "weights",   mark,      NULL };
@@ -161,9 +190,9 @@ static mm_status create_for(mm_cache **out, mm_model *model, const mmi_st_file *
         status = mmi_fail(MM_ERR_FORMAT, "%s: the metadata \"format\" is \"%s\", not \"" FORMAT "\"", file->what, text);
     if (status == MM_OK)
         status = mmi_st_metadata(file, "weights", text, sizeof text);
-    weights_mark(mark, model);
+    model_mark(mark, model);
     if (status == MM_OK && strcmp(text, mark) != 0)
-        status = mmi_fail(MM_ERR_ARG, "%s: was made by other weights than this model's", file->what);
+        status = mmi_fail(MM_ERR_ARG, "%s: was made by other weights than this model's, or by another config", file->what);
     if (status == MM_OK)
         status = read_dtype(&dtype, file);
     if (status == MM_OK)
@@ -173,7 +202,10 @@ static mm_status create_for(mm_cache **out, mm_model *model, const mmi_st_file *
     if (status == MM_OK && file->count != 2 * (size_t)sequences)
         status = mmi_fail(MM_ERR_FORMAT, "%s: holds %zu tensors, %d sequences have %d", file->what, file->count,
                           sequences, 2 * sequences);
-    return status == MM_OK ? mm_cache_create(model, sequences, capacity, dtype, out) : status;
+    if (status != MM_OK)
+        return status;
+    status = mm_cache_create(model, sequences, capacity, dtype, out);
+    return status == MM_ERR_ARG ? mmi_fail_within(MM_ERR_FORMAT, "%s", file->what) : status;
 }
 
 static mm_status find(const mmi_st_entry **out, const mmi_st_file *file, const mm_cache *cache, int64_t sequence,

@@ -14,12 +14,21 @@ static mm_status check_has_grads(const mm_context *ctx, const char *what)
     return MM_OK;
 }
 
+/* What writes them or takes the scratch memory has the context to itself: mmi_context_leave() it. */
+static mm_status enter(mm_context *ctx, const char *what)
+{
+    mm_status status = check_has_grads(ctx, what);
+    return status == MM_OK ? mmi_context_enter(ctx, what) : status;
+}
+
 mm_status mm_zero_grad(mm_context *ctx)
 {
-    mm_status status = check_has_grads(ctx, "mm_zero_grad");
-    if (status == MM_OK)
-        mmi_vector_zero(&ctx->exec, ctx->grads, (int64_t)(ctx->grads_size / sizeof(float)));
-    return status;
+    mm_status status = enter(ctx, "mm_zero_grad");
+    if (status != MM_OK)
+        return status;
+    mmi_vector_zero(&ctx->exec, ctx->grads, (int64_t)(ctx->grads_size / sizeof(float)));
+    mmi_context_leave(ctx);
+    return MM_OK;
 }
 
 mm_status mm_grad(mm_context *ctx, int64_t index, mm_view *out)
@@ -60,15 +69,18 @@ static bool train_alike(const mm_context *a, const mm_context *b)
 
 mm_status mm_grad_add(mm_context *dst, mm_context *src, double scale)
 {
-    mm_status status = check_has_grads(dst, "mm_grad_add");
+    mm_status status = check_has_grads(src, "mm_grad_add");
     if (status == MM_OK)
-        status = check_has_grads(src, "mm_grad_add");
+        status = enter(dst, "mm_grad_add");
     if (status != MM_OK)
         return status;
-    if (!train_alike(dst, src))
-        return mmi_fail(MM_ERR_ARG, "mm_grad_add: the two contexts train different tensors, or run different configs");
-    mmi_vector_axpy(&dst->exec, dst->grads, (float)scale, src->grads, (int64_t)(dst->grads_size / sizeof(float)));
-    return MM_OK;
+    if (train_alike(dst, src))
+        mmi_vector_axpy(&dst->exec, dst->grads, (float)scale, src->grads, (int64_t)(dst->grads_size / sizeof(float)));
+    else
+        status =
+            mmi_fail(MM_ERR_ARG, "mm_grad_add: the two contexts train different tensors, or run different configs");
+    mmi_context_leave(dst);
+    return status;
 }
 
 /* Each piece's sum goes to a place of its own and they are added in order, so threads don't show. The places are the
@@ -84,11 +96,11 @@ static void sum_piece(void *arg, int64_t piece, int worker)
 
 mm_status mm_grad_norm(mm_context *ctx, double *out)
 {
-    mm_status status = check_has_grads(ctx, "mm_grad_norm");
-    if (status != MM_OK)
-        return status;
     if (!out)
         return mmi_fail(MM_ERR_ARG, "mm_grad_norm: out is NULL");
+    mm_status status = enter(ctx, "mm_grad_norm");
+    if (status != MM_OK)
+        return status;
     int64_t n = (int64_t)(ctx->grads_size / sizeof(float)), round = (int64_t)PIECE * (ctx->plan.scratch_stride / 2);
     double total = 0;
     for (int64_t first = 0; first < n; first += round) {
@@ -102,5 +114,6 @@ mm_status mm_grad_norm(mm_context *ctx, double *out)
             total += j.sums[i];
     }
     *out = sqrt(total);
+    mmi_context_leave(ctx);
     return MM_OK;
 }

@@ -58,7 +58,7 @@ static bool add_config(mmi_json *to, const mm_config *config)
 {
     for (int32_t i = 0; i < mm_config_key_count(); i++) {
         char value[MMI_SHOWN];
-        const char *name = mmi_config_show_at(value, config, i);
+        const char *name = mmi_config_show(value, config, i);
         if (!mmi_json_set_text(to, name, value))
             return false;
     }

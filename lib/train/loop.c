@@ -202,7 +202,7 @@ static bool finished(const mm_trainer *t)
            (patience > 0 && t->health.worse >= patience);
 }
 
-/* Rates are measured from one report to the next. */
+/* Rates are measured from one report to the next, validations apart. */
 static void start_measuring(mm_trainer *t)
 {
     t->reported_at = mmi_now();
@@ -231,7 +231,12 @@ static mm_status evaluate(mm_trainer *t, bool *evaluated, bool *better)
     bool due = (interval > 0 && t->now.step / interval > last / interval) || finished(t);
     *better = false;
     *evaluated = t->options.validation && due && last != t->now.step && mmi_parallel_can_save(t);
-    return *evaluated ? mmi_health_validate(t, better) : MM_OK;
+    if (!*evaluated)
+        return MM_OK;
+    const double began = mmi_now();
+    const mm_status status = mmi_health_validate(t, better);
+    t->reported_at += mmi_now() - began;
+    return status;
 }
 
 /* What falls due after a micro-step: a validation, a report, a checkpoint, which may have to wait for its place. */

@@ -17,16 +17,12 @@
 static mm_status compare_configs(const mm_config *saved, const mm_config *here, const char *directory)
 {
     for (int32_t i = 0; i < mm_config_key_count(); i++) {
-        mm_config_key key = MM_CONFIG_KEY_INIT;
         char a[MMI_SHOWN], b[MMI_SHOWN];
-        mm_status status = mm_config_key_get(i, &key);
-        if (status != MM_OK)
-            return status;
-        mmi_config_show(a, saved, &key);
-        mmi_config_show(b, here, &key);
+        const char *key = mmi_config_show(a, saved, i);
+        mmi_config_show(b, here, i);
         if (strcmp(a, b) != 0)
             return mmi_fail(MM_ERR_FORMAT, "%s: is a checkpoint of another model: its %s is %s, here it is %s",
-                            directory, key.name, a, b);
+                            directory, key, a, b);
     }
     return MM_OK;
 }

@@ -48,7 +48,7 @@ uint64_t mmi_stage_hash_model(const mm_model *model)
     }
     for (int32_t i = 0; i < mm_config_key_count(); i++) {
         char value[MMI_SHOWN];
-        mmi_config_show_at(value, mm_model_config(model), i);
+        mmi_config_show(value, mm_model_config(model), i);
         mmi_hash_add(&hash, value, strlen(value) + 1);
     }
     return mmi_hash_end(&hash);

@@ -1,5 +1,6 @@
 #include "train/tensors.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -67,6 +68,22 @@ mm_status mmi_tensors_write(const char *path, const mmi_tensor_list *list)
     return mmi_st_write(path, list->entries, list->count, list->notes);
 }
 
+/* Moments that no training has made would turn weights into NaN with the next step. Sums of squares may have overflowed. */
+static mm_status check_moments(const mmi_st_entry *entry, const char *path)
+{
+    const bool squares = strncmp(entry->name, "exp_avg_sq.", strlen("exp_avg_sq.")) == 0;
+    if (!squares && strncmp(entry->name, "exp_avg.", strlen("exp_avg.")) != 0)
+        return MM_OK;
+    for (int64_t i = 0; i < entry->elements; i++) {
+        float x;
+        memcpy(&x, (const unsigned char *)entry->data + (size_t)i * sizeof x, sizeof x);
+        if (squares ? !(x >= 0) : !isfinite(x))
+            return mmi_fail(MM_ERR_FORMAT, "%s: %s has %g at %lld, must be %s", path, entry->name, x, (long long)i,
+                            squares ? "0 or more" : "finite");
+    }
+    return MM_OK;
+}
+
 static mm_status check_tensor(const mmi_st_file *file, const char *path, const mmi_st_entry *wanted)
 {
     const mmi_st_entry *entry = mmi_st_find(file, wanted->name);
@@ -75,7 +92,7 @@ static mm_status check_tensor(const mmi_st_file *file, const char *path, const m
     if (entry->dtype != MM_F32)
         return mmi_fail(MM_ERR_FORMAT, "%s: %s is %s, not f32", path, wanted->name, mm_dtype_name(entry->dtype));
     if (entry->rank == wanted->rank && memcmp(entry->shape, wanted->shape, sizeof entry->shape) == 0)
-        return MM_OK;
+        return check_moments(entry, path);
     char found[MMI_ST_SHAPE_TEXT], expected[MMI_ST_SHAPE_TEXT];
     mmi_st_shape_text(found, entry->shape, entry->rank);
     mmi_st_shape_text(expected, wanted->shape, wanted->rank);

@@ -310,7 +310,7 @@ static mm_status build(mm_trainer *t)
         status = mm_loader_tell(t->loader, &t->now.data);
     if (status == MM_OK && t->output && t->options.background_save)
         status = mmi_saver_create(&t->saver, t);
-    if (t->options.adapter)
+    if (status == MM_OK && t->options.adapter)
         t->beside = mmi_stage_hash_model(t->model);
     mmi_trainer_settle(t);
     if (status == MM_OK)

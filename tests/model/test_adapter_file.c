@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/files.h"
@@ -232,6 +233,9 @@ START_TEST(configs_are_taken_or_refused_by_key)
         { "{'peft_type':'LORA','r':3,'lora_alpha':6,'target_modules':['c_attn']}", MM_ERR_FORMAT, "c_attn" },
         { "{'peft_type':'LORA','r':3,'lora_alpha':6,'target_modules':['q_proj','v_proj']}", MM_ERR_FORMAT, "v_proj" },
         { "{'peft_type':'LORA','r':4,'lora_alpha':6,'target_modules':['q_proj']}", MM_ERR_FORMAT, "lora_" },
+        /* of a list, these are names like others */
+        { "{'peft_type':'LORA','r':3,'lora_alpha':6,'target_modules':['minimind']}", MM_ERR_FORMAT, "\"minimind\"" },
+        { "{'peft_type':'LORA','r':3,'lora_alpha':6,'target_modules':['all-linear']}", MM_ERR_FORMAT, "\"all-linear\"" },
         { "[1]", MM_ERR_FORMAT, "object" },
         { "{'peft_type':", MM_ERR_FORMAT, "adapter_config.json" },
     };
@@ -349,6 +353,43 @@ START_TEST(out_of_memory_at_any_point_leaves_nothing)
 }
 END_TEST
 
+START_TEST(a_rank_that_the_tensors_do_not_have_takes_no_memory)
+{
+    mm_adapter *adapter = adapter_of("q_proj", 3), *got = NULL;
+    char directory[600];
+    snprintf(directory, sizeof directory, "%s", saved(adapter));
+    write_config(directory, "{'peft_type':'LORA','r':65536,'lora_alpha':6,'target_modules':'all-linear'}");
+    mm_memory_usage usage = MM_MEMORY_USAGE_INIT;
+    mm_memory_reset_peak();
+    uint64_t before = held();
+    ck_status(mm_adapter_load(model, directory, &got), MM_ERR_FORMAT);
+    ck_ok(mm_memory_get_usage(&usage));
+    ck_assert_uint_lt(usage.peak - before, 1 << 16); /* B of one matrix alone would be 4 MB */
+    mm_adapter_free(adapter);
+}
+END_TEST
+
+START_TEST(a_config_that_cannot_be_replaced_leaves_the_weights)
+{
+    mm_adapter *old = adapter_of("q_proj", 3), *new = adapter_of("q_proj", 4);
+    char directory[600], config[700];
+    mmi_st_file file;
+    snprintf(directory, sizeof directory, "%s", saved(old));
+    snprintf(config, sizeof config, "%s/adapter_config.json", directory);
+    ck_assert_int_eq(unlink(config), 0);
+    ck_assert_int_eq(mkdir(config, 0777), 0);
+    ck_status(mm_adapter_save(new, directory), MM_ERR_IO);
+    ck_error_mentions("adapter_config.json");
+    ck_ok(mmi_st_open(in(directory, "adapter_model.safetensors"), &file));
+    ck_assert_int_eq(file.entries[0].shape[0] == 3 || file.entries[0].shape[1] == 3, 1);
+    mmi_st_close(&file);
+    ck_assert_int_eq(files_in(directory), 2);
+    ck_assert_int_eq(rmdir(config), 0);
+    mm_adapter_free(old);
+    mm_adapter_free(new);
+}
+END_TEST
+
 START_TEST(a_directory_that_cannot_be_made_is_told)
 {
     mm_adapter *adapter = adapter_of("q_proj", 3);
@@ -381,6 +422,8 @@ int main(void)
     tcase_add_test(tests, damaged_and_missing_files_are_refused);
     tcase_add_test(tests, an_adapter_for_another_model_is_refused);
     tcase_add_test(tests, out_of_memory_at_any_point_leaves_nothing);
+    tcase_add_test(tests, a_rank_that_the_tensors_do_not_have_takes_no_memory);
+    tcase_add_test(tests, a_config_that_cannot_be_replaced_leaves_the_weights);
     tcase_add_test(tests, a_directory_that_cannot_be_made_is_told);
     suite_add_tcase(suite, tests);
     return run_suite(suite);

@@ -181,6 +181,7 @@ static const struct bad_header {
     { ENTRY("\"F32\"", "[4611686018427387904]", "[0,0]"), 0, MM_ERR_FORMAT, "more bytes than can be counted" },
     { ENTRY("\"F32\"", "[9223372036854775808]", "[0,4]"), 4, MM_ERR_FORMAT, "header" },
     { ENTRY("\"F32\"", "[2]", "[0,4]"), 4, MM_ERR_FORMAT, "shape [2] of F32 takes 8 bytes, data_offsets [0, 4] have 4" },
+    { ENTRY("\"F32\"", "[134217728]", "[0,4]"), 4, MM_ERR_FORMAT, "takes 536870912 bytes" }, /* with 32 bits, too */
     { ENTRY("\"BF16\"", "[2,1]", "[0,8]"), 8, MM_ERR_FORMAT, "shape [2, 1] of BF16 takes 4 bytes" },
     /* ranges */
     { ENTRY("\"F32\"", "[1]", "4"), 4, MM_ERR_FORMAT, "not a pair" },

@@ -224,6 +224,12 @@ static void look(void *user, int64_t first, int64_t count)
     }
     ck_status(mm_backward(s->context, NULL), MM_ERR_STATE);
     ck_error_mentions("mm_backward: the context is in use");
+    double norm = 0;
+    ck_status(mm_zero_grad(s->context), MM_ERR_STATE);
+    ck_status(mm_grad_norm(s->context, &norm), MM_ERR_STATE);
+    ck_status(mm_grad_add(s->context, s->context, 1), MM_ERR_STATE);
+    ck_status(mm_context_set_adapters(s->context, NULL, NULL, 0), MM_ERR_STATE);
+    ck_error_mentions("mm_context_set_adapters: the context is in use");
 }
 
 START_TEST(gradients_are_called_final_when_they_are_from_the_last_tensor_to_the_first)

@@ -83,6 +83,73 @@ START_TEST(merged_and_unmerged_give_the_same_logits_and_the_model_stays)
 }
 END_TEST
 
+/* Of rank 1 beside one matrix, whose product is `value` everywhere. */
+static mm_adapter *constant_adapter(mm_model *model, float value)
+{
+    mm_adapter_options o = MM_ADAPTER_OPTIONS_INIT;
+    mm_adapter *adapter = NULL;
+    o.targets = "layers.0.self_attn.q_proj";
+    o.rank = 1;
+    o.alpha = 1;
+    ck_ok(mm_adapter_create(model, &o, &adapter));
+    for (int64_t i = 0; i < 2; i++) {
+        mm_view view;
+        ck_ok(mm_adapter_write(adapter, i, &view));
+        for (int64_t j = 0; j < view.shape[0] * view.shape[1]; j++)
+            ((float *)view.data)[j] = i ? value : 1;
+    }
+    mm_adapter_written(adapter);
+    return adapter;
+}
+
+/* What a weight of `dtype` becomes, as float32. */
+static float merged_weight(int32_t dtype, float weight, const float deltas[2])
+{
+    static const char name[] = "model.layers.0.self_attn.q_proj.weight";
+    mm_model *model = nth_model(0, 5), *narrow = NULL, *merged = NULL, *wide = NULL;
+    mm_view view, found;
+    for (int64_t i = 0; i < mm_model_tensor_count(model); i++) {
+        ck_ok(mm_model_find(model, name, &found));
+        ck_ok(mm_model_write(model, i, &view));
+        for (int64_t j = 0; view.data == found.data && j < view.shape[0] * view.shape[1]; j++)
+            ((float *)view.data)[j] = weight;
+    }
+    mm_model_written(model);
+    ck_ok(mm_model_cast(model, dtype, &narrow));
+    mm_adapter *both[2] = { constant_adapter(narrow, deltas[0]), constant_adapter(narrow, deltas[1]) };
+    ck_ok(mm_adapter_merge(narrow, both, NULL, 2, &merged));
+    ck_ok(mm_model_cast(merged, MM_F32, &wide));
+    ck_ok(mm_model_find(wide, name, &view));
+    float result = ((const float *)view.data)[0];
+    mm_model *all[] = { model, narrow, merged, wide };
+    for (int i = 0; i < 4; i++)
+        mm_model_free(all[i]);
+    mm_adapter_free(both[0]);
+    mm_adapter_free(both[1]);
+    return result;
+}
+
+START_TEST(several_adapters_are_summed_before_anything_is_rounded)
+{
+    static const struct {
+        int32_t dtype;
+        float weight, deltas[2], wanted;
+    } cases[] = {
+        { MM_F32, 1, { 1e9f, -1e9f }, 1 },
+        { MM_BF16, 1, { 0.003f, 0.003f }, 1.0078125f }, /* either alone is lost */
+        { MM_BF16, -1, { -0.003f, -0.003f }, -1.0078125f },
+        /* a hair beyond half a step of bf16, which rounded to float32 on the way would be just half */
+        { MM_BF16, 1, { 0.00390625f, 1e-9f }, 1.0078125f },
+        { MM_BF16, 1, { 0.00390625f, -1e-9f }, 1 },
+        { MM_BF16, 1, { 0.00390625f, 0 }, 1 },
+        { MM_BF16, 1, { 3e38f, 3e38f }, INFINITY },
+        { MM_BF16, 1, { 0, 0 }, 1 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        ck_assert_float_eq(merged_weight(cases[i].dtype, cases[i].weight, cases[i].deltas), cases[i].wanted);
+}
+END_TEST
+
 START_TEST(a_merged_model_keeps_its_dtype_and_blocks_are_refused)
 {
     mm_model *model = nth_model(0, 5), *half = NULL, *merged = NULL, *blocks = NULL;
@@ -250,6 +317,7 @@ int main(void)
     TCase *tests;
     Suite *suite = plain_suite("run/adapter_merge", &tests);
     tcase_add_loop_test(tests, merged_and_unmerged_give_the_same_logits_and_the_model_stays, 0, all_count);
+    tcase_add_test(tests, several_adapters_are_summed_before_anything_is_rounded);
     tcase_add_test(tests, a_merged_model_keeps_its_dtype_and_blocks_are_refused);
     tcase_add_test(tests, an_adapter_runs_beside_weights_of_any_dtype);
     tcase_add_loop_test(tests, decoding_token_by_token_gives_the_logits_of_the_whole, 0, all_count);

@@ -279,6 +279,21 @@ START_TEST(a_cache_is_of_use_to_the_weights_that_made_it_only)
     ck_error_mentions("other weights");
     ck_ok(mm_model_cast(s.model, MM_BF16, &wide));
     ck_status(mm_cache_load(wide, path, &loaded), MM_ERR_ARG);
+    static const struct {
+        const char *key;
+        double value;
+    } others[] = { { "rope_theta", 100 }, { "rms_norm_eps", 0.125 } }; /* the same weights, other keys and values */
+    for (int i = 0; i < 2; i++) {
+        mm_config *config = NULL;
+        mm_model *turned = NULL;
+        ck_ok(mm_config_copy(mm_model_config(s.model), &config));
+        ck_ok(mm_config_set_float(config, others[i].key, others[i].value));
+        ck_ok(mm_model_create(config, 3, &turned));
+        ck_status(mm_cache_load(turned, path, &loaded), MM_ERR_ARG);
+        ck_error_mentions("another config");
+        mm_config_free(config);
+        mm_model_free(turned);
+    }
     ck_status(mm_cache_load(NULL, path, &loaded), MM_ERR_ARG);
     ck_status(mm_cache_load(s.model, NULL, &loaded), MM_ERR_ARG);
     ck_status(mm_cache_load(s.model, path, NULL), MM_ERR_ARG);
@@ -366,6 +381,21 @@ START_TEST(a_damaged_file_is_told_from_a_cache)
     ck_header(s.model, bytes, n, "\"U8\"", "\"I8\"", MM_ERR_FORMAT, "I8");
     ck_header(s.model, bytes, n, "[2,2,21,34]", "[2,2,34,21]", MM_ERR_FORMAT, "[2, 2, 34, 21]");
     end(&s);
+}
+END_TEST
+
+START_TEST(blocks_that_a_models_heads_do_not_fill_are_a_damaged_file)
+{
+    static char bytes[1 << 18];
+    const char *path = file_in_scratch();
+    mm_model *model = nth_model(0, 5);
+    mm_cache *cache = NULL;
+    ck_ok(mm_cache_create(model, 1, 8, MM_BF16, &cache));
+    ck_ok(mm_cache_save(cache, path));
+    size_t n = read_all(path, bytes, sizeof bytes);
+    ck_header(model, bytes, n, "\"dtype\":\"bf16\"", "\"dtype\":\"q8_0\"", MM_ERR_FORMAT, "q8_0");
+    mm_cache_free(cache);
+    mm_model_free(model);
 }
 END_TEST
 
@@ -564,6 +594,7 @@ int main(void)
     tcase_add_test(tests, a_cache_of_blocks_is_of_use_to_their_scales_only);
     tcase_add_test(tests, a_cache_is_of_use_to_the_weights_that_made_it_only);
     tcase_add_test(tests, a_damaged_file_is_told_from_a_cache);
+    tcase_add_test(tests, blocks_that_a_models_heads_do_not_fill_are_a_damaged_file);
     tcase_add_loop_test(tests, many_samples_of_one_prompt_are_each_what_they_are_alone, 0, DTYPES);
     tcase_add_loop_test(tests, sequences_draw_the_same_tokens_with_any_number_of_threads, 0, 2);
     tcase_add_loop_test(tests, behind_a_long_text_bits_are_the_same_on_any_threads_and_beside_other_sequences, 0,

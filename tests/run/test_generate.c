@@ -328,6 +328,7 @@ static int32_t meddle(void *user, int32_t sequence, int32_t id, float logprob)
     ck_status(mm_forward(m->context, &batch, &output), MM_ERR_STATE);
     ck_error_mentions("mm_forward: the context is in use");
     ck_status(mm_backward(m->context, NULL), MM_ERR_STATE);
+    ck_status(mm_context_set_adapters(m->context, NULL, NULL, 0), MM_ERR_STATE);
     return 0;
 }
 

@@ -408,6 +408,45 @@ START_TEST(moments_of_another_model_or_damaged_are_refused)
 }
 END_TEST
 
+START_TEST(moments_that_no_training_made_are_refused)
+{
+    static const struct {
+        const char *tensor;
+        float value;
+        mm_status status;
+    } cases[] = {
+        { "exp_avg.", NAN, MM_ERR_FORMAT },     { "exp_avg.", INFINITY, MM_ERR_FORMAT }, { "exp_avg.", -1, MM_OK },
+        { "exp_avg_sq.", NAN, MM_ERR_FORMAT },  { "exp_avg_sq.", -1, MM_ERR_FORMAT },
+        { "exp_avg_sq.", INFINITY, MM_OK }, /* large gradients have infinite squares */
+    };
+    char path[512];
+    snprintf(path, sizeof path, "%s/optimizer.safetensors", scratch_directory());
+    mm_optimizer *optimizer = make_optimizer(model);
+    take_steps(optimizer, context, 0, 1);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char name[200];
+        mmi_st_file file;
+        ck_ok(mm_optimizer_save(optimizer, path));
+        ck_ok(mmi_st_open(path, &file));
+        snprintf(name, sizeof name, "%smodel.norm.weight", cases[i].tensor);
+        const mmi_st_entry *entry = mmi_st_find(&file, name);
+        ck_assert_ptr_nonnull(entry);
+        long from_end = (long)entry->bytes;
+        for (size_t k = 0; k < file.count; k++)
+            from_end += (const char *)file.entries[k].data > (const char *)entry->data ? (long)file.entries[k].bytes : 0;
+        mmi_st_close(&file);
+        FILE *f = fopen(path, "r+b");
+        ck_assert(f && fseek(f, -from_end, SEEK_END) == 0 && fwrite(&cases[i].value, 4, 1, f) == 1 && fclose(f) == 0);
+        float m = mmi_adamw_m(optimizer, 0)[0];
+        ck_status(mm_optimizer_load(optimizer, path), cases[i].status);
+        if (cases[i].status != MM_OK)
+            ck_error_mentions(name);
+        ck_assert(mmi_adamw_m(optimizer, 0)[0] == m);
+    }
+    mm_optimizer_free(optimizer);
+}
+END_TEST
+
 START_TEST(a_file_without_its_count_of_steps_is_refused)
 {
     char path[512];
@@ -471,6 +510,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, its_memory_is_what_the_estimate_says);
     tcase_add_test(tc, saved_moments_go_on_to_the_same_bits);
     tcase_add_test(tc, moments_of_another_model_or_damaged_are_refused);
+    tcase_add_test(tc, moments_that_no_training_made_are_refused);
     tcase_add_test(tc, a_file_without_its_count_of_steps_is_refused);
     tcase_add_test(tc, every_failing_allocation_is_survived);
     tcase_set_timeout(tc, 60);

@@ -514,9 +514,9 @@ START_TEST(a_full_disk_leaves_the_last_checkpoint)
     small = before;
     for (rlim_t room = 100; room < 200000; room = room * 3) { /* each of the files is the one that does not fit */
         small.rlim_cur = room;
-        ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
+        int set = setrlimit(RLIMIT_FSIZE, &small); /* no check meanwhile: libcheck writes to a file of its own */
         mm_status status = mm_trainer_run(again.trainer);
-        ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
+        ck_assert(setrlimit(RLIMIT_FSIZE, &before) == 0 && set == 0);
         if (status == MM_OK)
             break;
         ck_assert_int_eq(status, MM_ERR_IO);
@@ -543,8 +543,7 @@ static int32_t fill_the_disk(void *user, const mm_train_progress *p)
     while (!there("latest"))
         nanosleep(&pause, NULL);
     small.rlim_cur = 3000;
-    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
-    return 0;
+    return setrlimit(RLIMIT_FSIZE, &small) != 0; /* unchecked: libcheck writes to a file of its own */
 }
 
 START_TEST(a_full_disk_is_told_by_the_next_save_when_they_go_on_beside)

@@ -278,6 +278,25 @@ START_TEST(learners_that_there_are_not_are_refused)
 }
 END_TEST
 
+START_TEST(what_is_wrong_with_a_run_is_said_beside_an_adapter_too)
+{
+    tiny_options o = tiny_options_of(TINY_LORA, scratch_directory());
+    tiny_run run;
+    o.trainer.output = scratch_directory();
+    mm_set_last_error(MM_ERR_IO, "said before");
+    tiny_start(&run, &o);
+    ck_error_mentions("said before"); /* success leaves it alone */
+    ck_ok(mm_trainer_save(run.trainer));
+    ck_ok(mm_trainer_resume(run.trainer, o.trainer.output));
+    ck_error_mentions("said before");
+    tiny_end(&run);
+    o.trainer.kernels = "no such";
+    ck_status(tiny_try(&run, &o), MM_ERR_ARG);
+    ck_error_mentions("no such");
+    tiny_end(&run);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("train/learner");
@@ -291,6 +310,7 @@ int main(void)
     tcase_add_test(tc, a_damaged_file_of_an_adapter_is_named);
     tcase_add_loop_test(tc, what_is_trained_can_t_be_its_own_measure, 0, 2);
     tcase_add_test(tc, learners_that_there_are_not_are_refused);
+    tcase_add_test(tc, what_is_wrong_with_a_run_is_said_beside_an_adapter_too);
     tcase_set_timeout(tc, 120);
     suite_add_tcase(suite, tc);
     return run_suite(suite);
