@@ -40,6 +40,10 @@ case $seconds/$threads in
     /* | */ | *[!0-9]*[!0-9]* | *[!0-9/]*) echo "--seconds and --threads take whole numbers" >&2; exit 2 ;;
 esac
 
+# Ctrl-C reaches the training programs too, which save what they have and end well: the road ends here all the same.
+trap 'echo "interrupted" >&2; exit 130' INT
+trap 'echo "terminated" >&2; exit 143' TERM
+
 say() {
     printf '\n\033[1m%s\033[0m\n' "$*"
 }
@@ -53,6 +57,10 @@ if [ "$make" = yes ]; then
     echo "in $build"
 fi
 bin=$build/examples
+for program in make_corpus train_tokenizer pretrain sft dpo generate chat; do
+    # What an earlier run has learnt is deleted below, so not before this one can begin.
+    [ -x "$bin/$program" ] || { echo "there is no $bin/$program; without --no-build this script builds it" >&2; exit 1; }
+done
 
 say "2. Make a corpus: stories, questions and answers, in English and Chinese"
 mkdir -p "$out"

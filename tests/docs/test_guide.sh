@@ -46,6 +46,12 @@ else
     skip "the guide's Python lines ask that model" "no Python with numpy"
 fi
 
+# An installed library is found only by a linker that is told of it.
+installs_with_ldconfig() {
+    grep -hn 'meson install -C build\b' "$root/README.md" "$root/docs/guide.md" >lines && ! grep -vE 'install -C build-home|&& ldconfig' lines
+}
+check "whoever installs tells the linker" installs_with_ldconfig
+
 # The README speaks of the quickstart's model; the guide's is one of the same kind.
 mkdir -p out/quickstart && cp -r out/guide out/quickstart/pretrained
 blocks c "$root/README.md" >readme.c
@@ -54,6 +60,8 @@ check "the README's program compiles" compiles readme "$@"
 check "the README's program goes on with a text" says "Once upon a time" ./readme
 if [ -n "$python" ] && "$python" -c 'import numpy' 2>/dev/null; then
     check "the README's Python lines run" "$python" readme.py
+    blocks python "$root/examples/python/README.md" >bindings.py
+    check "the bindings' README's lines go on with a text" says " " "$python" bindings.py
 else
     skip "the README's Python lines run" "no Python with numpy"
 fi

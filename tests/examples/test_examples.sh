@@ -8,6 +8,8 @@ build=$2
 bin=$2/examples
 # shellcheck source=tests/tap.sh
 . "$root/tests/tap.sh"
+# shellcheck source=tests/examples/support.sh
+. "$root/tests/examples/support.sh"
 
 helps() {
     "$bin/$1" --help >"$work/help" && grep -q '^usage: ' "$work/help"
@@ -25,17 +27,6 @@ lists_once() {
         ! grep -qx "  --$name" "$work/listed" && grep -qE ".*[^ ].*also --$name( |$)" "$work/help" || return 1
     done
     [ "$(wc -l <"$work/listed")" -gt 40 ] && uniq -d "$work/listed" | nothing
-}
-
-# Fails with status 1, says why on standard error in one line that begins with the program's name, and prints nothing.
-refuses() {
-    said=$1
-    program=$2
-    shift 2
-    "$bin/$program" "$@" >"$work/stdout" 2>"$work/stderr"
-    status=$?
-    cat "$work/stdout" "$work/stderr"
-    [ "$status" -eq 1 ] && [ ! -s "$work/stdout" ] && grep -q "^$program: " "$work/stderr" && grep -q -e "$said" "$work/stderr"
 }
 
 same_corpus_twice() {
