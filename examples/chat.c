@@ -7,6 +7,7 @@
 #define _POSIX_C_SOURCE 200809L /* getline, isatty */
 
 #include "load_as.h"
+#include "options.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -15,23 +16,15 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-static void fail(const char *what)
-{
-    fprintf(stderr, "chat: %s\n", what);
-    exit(EXIT_FAILURE);
-}
-
 static void fail_at(const char *option)
 {
     fprintf(stderr, "chat: %s is no option here, or has a value that it does not take; see --help\n", option);
     exit(EXIT_FAILURE);
 }
 
-static void check(mm_status status)
-{
-    if (status != MM_OK)
-        fail(mm_last_error());
-}
+#define COMMANDS                                                                                                       \
+    "/clear forgets what was said, /adapters turns adapters off and on, /help lists these; /quit or the end of\n"      \
+    "input ends.\n"
 
 static const char usage[] =
     "usage: chat --model DIR [OPTION...]\n\n"
@@ -96,7 +89,7 @@ static void *grow(void *memory, size_t size)
 {
     memory = realloc(memory, size);
     if (!memory)
-        fail("out of memory");
+        fail("out of memory", "");
     return memory;
 }
 
@@ -219,14 +212,15 @@ static void talk(const mm_chat_options *form, mm_generate_options *options)
 
 int main(int argc, char **argv)
 {
+    program = "chat";
     for (int i = 1; i < argc; i += 2)
         if (strcmp(argv[i], "--help") == 0)
-            return puts(usage) < 0 || fflush(stdout) != 0;
+            return puts(usage), written(EXIT_SUCCESS);
         else if (!read_option(argv[i], argv[i + 1]))
             fail_at(argv[i]);
     bool on = texts[THINK] && strcmp(texts[THINK], "on") == 0;
     if (!texts[MODEL] || (texts[THINK] && !on && strcmp(texts[THINK], "off") != 0))
-        fail("it takes --model DIR and perhaps --think on or off; see --help");
+        fail("it takes --model DIR and perhaps --think on or off; see --help", "");
     load();
     const char *name;
     mm_chat_options form = MM_CHAT_OPTIONS_INIT;
@@ -256,5 +250,5 @@ int main(int argc, char **argv)
     free(said);
     free(held);
     free(ids);
-    return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return written(EXIT_SUCCESS);
 }

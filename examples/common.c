@@ -89,14 +89,12 @@ static const option_row shared[] = {
 
 static mm_comm *comm; /* NULL: this process trains alone */
 static int leads = 1; /* rank 0 speaks for all */
-static int live;      /* standard output is a terminal: a line that moves */
 
 void read_options(int argc, char **argv, const char *about, const option_row *own)
 {
     read_tables(argc, argv, about, own, shared);
     comm = meet(&o.ranks);
     leads = !comm || comm->rank == 0;
-    live = leads && isatty(STDOUT_FILENO);
     o.log_interval = o.log_interval > 0 ? o.log_interval : 1;
     if (!o.save_dir[0] || !o.save_weight[0])
         fail("a directory without a name: --", o.save_dir[0] ? "save-weight" : "save-dir");
@@ -277,7 +275,7 @@ static void print_step(const mm_train_progress *p)
     printf("Epoch:[%lld/%lld](%lld/%lld), loss: %.4f", (long long)p->epoch + 1, (long long)o.epochs, (long long)step,
            (long long)steps, p->loss);
     show_metrics(p->metrics, p->metric_count);
-    printf(", lr: %.8f, epoch_time: %.1fmin, tokens/s: %.0f\n", p->learning_rate, seconds_for(p, steps - step) / 60, rate);
+    printf(", lr: %.4g, epoch_time: %.1fmin, tokens/s: %.0f\n", p->learning_rate, seconds_for(p, steps - step) / 60, rate);
     printed = p->step;
 }
 
@@ -310,18 +308,18 @@ static int32_t show(void *user, const mm_train_progress *p)
     watch(); /* a run that never comes so far leaves the report of the one before as it is */
     rate = rate > 0 ? 0.95 * rate + 0.05 * p->tokens_per_s : p->tokens_per_s;
     double left = seconds_for(p, p->total_steps - p->step);
-    if (live)
-        printf("\r\033[K"); /* the moving line makes room */
+    char line[160];
+    show_moving(stdout, ""); /* it makes room */
     if (o.on_step)
         o.on_step(p);
     show_lines(p);
     watch_step(p);
     last = *p;
     last.metrics = NULL;
-    if (live)
-        printf("step %lld/%lld  loss %.4f  lr %.6f  %.0f tokens/s  %d:%02d left", (long long)p->step,
-               (long long)p->total_steps, p->loss, p->learning_rate, rate, (int)(left / 60), (int)left % 60);
     fflush(stdout);
+    snprintf(line, sizeof line, "step %lld/%lld  loss %.4f  lr %.3g  %.0f tokens/s  %d:%02d left", (long long)p->step,
+             (long long)p->total_steps, p->loss, p->learning_rate, rate, (int)(left / 60), (int)left % 60);
+    show_moving(stdout, line);
     return 0;
 }
 
@@ -363,7 +361,8 @@ static void run(void)
     started = now();
     if (mm_trainer_run(trainer) == MM_OK)
         return;
-    printf("%s", live ? "\r\033[K" : "");
+    if (leads)
+        show_moving(stdout, "");
     fflush(stdout);
     fprintf(stderr, "%s: %s\n", program, mm_last_error());
     mm_train_progress p = MM_TRAIN_PROGRESS_INIT;
@@ -455,7 +454,7 @@ void train(mm_model *model, mm_loader *loader, mm_tokenizer *tokenizer, const mm
     if (leads) {
         if (watched.step > 0) /* where nothing was left to do, a report may lack its end */
             watch();
-        printf("%s", live ? "\r\033[K" : "");
+        show_moving(stdout, "");
         if (last.step > printed)
             print_step(&last);
         if (last.step > 0 && last.step < last.total_steps && last.epoch + 1 >= t.epochs && last.epoch_step >= last.epoch_steps)

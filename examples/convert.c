@@ -14,19 +14,7 @@
 #include <unistd.h>
 
 #include "load_as.h"
-
-static void fail(const char *what, const char *which)
-{
-    fprintf(stderr, "convert: %s%s\n", what, which);
-    exit(EXIT_FAILURE);
-}
-
-/* Every call that can fail returns a status; mm_last_error() has the story behind it. */
-static void check(mm_status status)
-{
-    if (status != MM_OK)
-        fail(mm_last_error(), "");
-}
+#include "options.h"
 
 static const char usage[] = "usage: convert --model DIR [--adapter DIR] [--dtype NAME] --out DIR\n"
                             "\n"
@@ -51,7 +39,7 @@ static void read_arguments(int argc, char **argv)
     for (int i = 1; i < argc; i += 2) {
         int k = 0;
         if (strcmp(argv[i], "--help") == 0)
-            exit(puts(usage) < 0 || fflush(stdout) != 0);
+            puts(usage), exit(written(EXIT_SUCCESS));
         while (k < COUNT && strcmp(argv[i], options[k].name) != 0)
             k++;
         if (k == COUNT)
@@ -99,6 +87,7 @@ static mm_tokenizer *load_tokenizer(void)
 
 int main(int argc, char **argv)
 {
+    program = "convert";
     read_arguments(argc, argv);
     mm_model *model = NULL;
     check(load_as(source, dtype ? "f32" : NULL, &model)); /* an adapter adds to all the bits there will be */
@@ -113,5 +102,5 @@ int main(int argc, char **argv)
     printf("the model is in %s%s\n", out, tokenizer ? "" : ", without a tokenizer, as it was");
     mm_tokenizer_free(tokenizer);
     mm_model_free(model);
-    return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return written(EXIT_SUCCESS);
 }

@@ -12,28 +12,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <minimind.h>
+#include "options.h"
 
 static mm_loader_options options = MM_LOADER_OPTIONS_INIT;
-static const char *const kinds[] = { "text", "chat", "preference", "prompt" }, *const forms[] = { "pad", "pad3", "pack" };
+static const char *const kinds[] = { "text", "chat", "preference", "prompt", NULL };
+static const char *const forms[] = { "pad", "pad3", "pack", NULL };
 /* What the command line may say, and where it goes. */
 static const char *tokenizer_path, *row_text, *kind = "text", *form = "pad", *max_length = "512";
 static const struct {
     const char *name, **value;
 } arguments[] = { { "--tokenizer", &tokenizer_path }, { "--row", &row_text }, { "--kind", &kind }, { "--form", &form },
                   { "--max-length", &max_length }, { "--template", &options.template_name } };
-
-static void fail(const char *what)
-{
-    fprintf(stderr, "dataset: %s\n", what);
-    exit(EXIT_FAILURE);
-}
-
-static void check(mm_status status)
-{
-    if (status != MM_OK)
-        fail(mm_last_error());
-}
 
 static void help(void)
 {
@@ -50,21 +39,17 @@ static void help(void)
          "  --template NAME      minimind2, minimind3 or minillm (the tokenizer's own)\n"
          "  --strip-empty-think  take empty think blocks out\n"
          "  --help               show this");
-    exit(EXIT_SUCCESS);
+    exit(written(EXIT_SUCCESS));
 }
 
-/* Names and numbers that are none become -1, which the library refuses with a word about what it takes. */
-static int32_t choose(const char *name, const char *const *names, int32_t count)
+static int32_t number(const char *option, const char *text)
 {
-    while (--count >= 0 && strcmp(name, names[count]) != 0) { }
-    return count;
-}
-
-static int32_t number(const char *text)
-{
-    char *end;
+    char *end, message[160];
     long n = strtol(text, &end, 10);
-    return end == text || *end != '\0' || n < 0 || n > INT32_MAX ? -1 : (int32_t)n;
+    snprintf(message, sizeof message, "%s takes a whole number from 0 up, not \"%.60s\"", option, text);
+    if (end == text || *end != '\0' || n < 0 || n > INT32_MAX)
+        fail(message, "");
+    return (int32_t)n;
 }
 
 static const char *read_arguments(int argc, char **argv)
@@ -82,11 +67,13 @@ static const char *read_arguments(int argc, char **argv)
             help();
         else if (argv[i][0] != '-' && !file)
             file = argv[i];
+        else if (which < sizeof arguments / sizeof *arguments)
+            fail("no value for ", argv[i]);
         else
-            fail("see --help");
+            fail("neither an option nor the only FILE, see --help: ", argv[i]);
     }
     if (!file || !tokenizer_path)
-        fail("a FILE and --tokenizer are needed; see --help");
+        fail("a FILE and --tokenizer are needed; see --help", "");
     return file;
 }
 
@@ -128,7 +115,7 @@ static void show_row(mm_loader *loader, mm_tokenizer *tokenizer, int64_t row)
     check(mm_loader_seek(loader, &place));
     check(options.kind == MM_ROW_PROMPT ? mm_loader_next_prompts(loader, &prompts) : mm_loader_next(loader, &batch));
     if (batch.batch + prompts.count == 0)
-        fail("there is no such row");
+        fail("there is no such row", "");
     for (int32_t i = 0; i < batch.batch; i++) { /* of preferences two: chosen, rejected */
         int32_t at = i * batch.length;
         show_ids(tokenizer, batch.ids + at, batch.targets + at, batch.length);
@@ -175,6 +162,7 @@ static void read_all(mm_loader *loader, mm_dataset *dataset)
 
 int main(int argc, char **argv)
 {
+    program = "dataset";
     mm_tokenizer *tokenizer = NULL;
     mm_dataset *dataset = NULL;
     mm_loader *loader = NULL;
@@ -182,20 +170,20 @@ int main(int argc, char **argv)
     options.batch = 1;
     options.shuffle = 0;
     options.workers = 0;
-    options.max_length = number(max_length);
-    options.form = choose(form, forms, 3);
-    options.kind = choose(kind, kinds, 4);
+    options.max_length = number("--max-length", max_length);
+    options.form = choose("form", form, forms);
+    options.kind = choose("kind", kind, kinds);
     check(mm_tokenizer_load(tokenizer_path, &tokenizer));
     check(mm_dataset_open(file, &dataset));
     options.bos_id = mm_tokenizer_find(tokenizer, "<|im_start|>"); /* as the training programs have it */
     options.eos_id = mm_tokenizer_find(tokenizer, "<|im_end|>");
     check(mm_loader_create(dataset, tokenizer, &options, &loader));
     if (row_text)
-        show_row(loader, tokenizer, number(row_text));
+        show_row(loader, tokenizer, number("--row", row_text));
     else
         read_all(loader, dataset);
     mm_loader_free(loader);
     mm_dataset_free(dataset);
     mm_tokenizer_free(tokenizer);
-    return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return written(EXIT_SUCCESS);
 }

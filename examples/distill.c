@@ -65,5 +65,5 @@ int main(int argc, char **argv)
     }
     mm_loader_free(loader);
     mm_tokenizer_free(tokenizer);
-    return 0;
+    return written(0);
 }

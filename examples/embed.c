@@ -113,12 +113,21 @@ static void sing(mm_context *context)
     printf("\n");
 }
 
+/* A full disk, or a reader that has gone, is not to be taken for success. */
+static int finish(void)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return EXIT_SUCCESS;
+    fprintf(stderr, "embed: can't write standard output\n");
+    return EXIT_FAILURE;
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) {
         bool asked = strcmp(argv[1], "--help") == 0;
         fprintf(asked ? stdout : stderr, "usage: embed\n\nTeach a tiny model a sequence of ids and let it go on.\n");
-        return asked ? EXIT_SUCCESS : EXIT_FAILURE;
+        return asked ? finish() : EXIT_FAILURE;
     }
     mm_model *model = make_model();
 
@@ -137,5 +146,5 @@ int main(int argc, char **argv)
     /* Handles keep alive what they stand on, so the order does not matter. */
     mm_model_free(model);
     mm_context_free(context);
-    return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return finish();
 }

@@ -10,28 +10,16 @@
  * Begin reading at main(): a model and its tokenizer are loaded, a context is planned, and one of four functions of
  * evaluate.h does the work. */
 #include "load_as.h"
+#include "options.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void fail(const char *what)
-{
-    fprintf(stderr, "evaluate: %s\n", what);
-    exit(EXIT_FAILURE);
-}
-
 static void fail_at(const char *option)
 {
     fprintf(stderr, "evaluate: %s is no option here, or lacks its value; see --help\n", option);
     exit(EXIT_FAILURE);
-}
-
-/* Every call that can fail returns a status; mm_last_error() has the story behind it. */
-static void check(mm_status status)
-{
-    if (status != MM_OK)
-        fail(mm_last_error());
 }
 
 static const char usage[] =
@@ -64,7 +52,7 @@ static long number(const char *name, const char *text)
     long value = strtol(text, &end, 10);
     if (end == text || *end || value < 0 || value > 1 << 24) {
         snprintf(message, sizeof message, "%s takes a whole number, not \"%.60s\"", name, text);
-        fail(message);
+        fail(message, "");
     }
     return value;
 }
@@ -95,7 +83,7 @@ static void read_arguments(int argc, char **argv)
         while (k < COUNT && strcmp(argv[i], options[k].name) != 0)
             k++;
         if (strcmp(argv[i], "--help") == 0)
-            exit(puts(usage) < 0 || fflush(stdout) != 0);
+            puts(usage), exit(written(EXIT_SUCCESS));
         else if (strcmp(argv[i], "--verbose") == 0)
             o.verbose = 1;
         else if (strcmp(argv[i], "--pack") == 0)
@@ -110,7 +98,7 @@ static void read_arguments(int argc, char **argv)
             *options[k].number = number(argv[i], argv[i + 1]), i++;
     }
     if (!o.what || !o.model || !o.data)
-        fail("it takes loss, text, choices or prompts, then --model and --data; see --help");
+        fail("it takes loss, text, choices or prompts, then --model and --data; see --help", "");
 }
 
 /* The context keeps it alive. */
@@ -135,7 +123,7 @@ static int32_t read_form(void)
     for (int32_t i = 0; i < 3; i++)
         if (strcmp(o.form, names[i]) == 0)
             return i;
-    fail("--form is pad, pad3 or pack");
+    fail("--form is pad, pad3 or pack", "");
     return 0;
 }
 
@@ -151,7 +139,7 @@ static void evaluate_loss(mm_context *context, mm_tokenizer *tokenizer, mm_datas
     l.trim = 1;
     l.shuffle = 0;
     if (strcmp(o.kind, "chat") != 0 && strcmp(o.kind, "text") != 0)
-        fail("--kind is text or chat");
+        fail("--kind is text or chat", "");
     l.kind = strcmp(o.kind, "chat") == 0 ? MM_ROW_CHAT : MM_ROW_TEXT;
     l.bos_id = mm_tokenizer_find(tokenizer, "<|im_start|>"); /* as the training programs have it */
     l.eos_id = mm_tokenizer_find(tokenizer, "<|im_end|>");
@@ -167,16 +155,16 @@ static void evaluate_text(mm_context *context, mm_tokenizer *tokenizer)
     char *text = NULL;
     size_t length = 0, room = 1 << 16;
     if (!file)
-        fail("the file of --data can't be opened");
+        fail("the file of --data can't be opened", "");
     do { /* read on until a read comes short */
         room *= 2;
         text = realloc(text, room);
         if (!text)
-            fail("out of memory");
+            fail("out of memory", "");
         length += fread(text + length, 1, room - length, file);
     } while (length == room);
     if (ferror(file))
-        fail("the file of --data can't be read");
+        fail("the file of --data can't be read", "");
     fclose(file);
     mm_evaluate_text_options t = MM_EVALUATE_TEXT_OPTIONS_INIT;
     mm_evaluation e = MM_EVALUATION_INIT;
@@ -230,6 +218,7 @@ static int evaluate_prompts(mm_context *context, mm_tokenizer *tokenizer, mm_dat
 
 int main(int argc, char **argv)
 {
+    program = "evaluate";
     read_arguments(argc, argv);
     int status = EXIT_SUCCESS;
     mm_model *model = NULL;
@@ -258,10 +247,10 @@ int main(int argc, char **argv)
     else if (strcmp(o.what, "prompts") == 0)
         status = evaluate_prompts(context, tokenizer, dataset);
     else
-        fail("the first word is loss, text, choices or prompts");
+        fail("the first word is loss, text, choices or prompts", "");
     mm_context_free(context);
     mm_dataset_free(dataset);
     mm_tokenizer_free(tokenizer);
     mm_model_free(model);
-    return fflush(stdout) == 0 ? status : EXIT_FAILURE;
+    return written(status);
 }

@@ -7,6 +7,7 @@
  * It loads the model and its tokenizer, turns the prompt into ids, plans a context that is just large enough, and lets
  * mm_generate() call back for each new token. A decoder turns ids into text that never ends in half a character. */
 #include "load_as.h"
+#include "options.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -14,22 +15,10 @@
 #include <string.h>
 #include <time.h>
 
-static void fail(const char *what)
-{
-    fprintf(stderr, "generate: %s\n", what);
-    exit(EXIT_FAILURE);
-}
-
 static void fail_at(const char *option)
 {
     fprintf(stderr, "generate: %s is no option here, or lacks its value; see --help\n", option);
     exit(EXIT_FAILURE);
-}
-
-static void check(mm_status status)
-{
-    if (status != MM_OK)
-        fail(mm_last_error());
 }
 
 static const char usage[] = "usage: generate --model DIR (--prompt TEXT | --prompt-ids 5,17,9) [OPTION...]\n"
@@ -80,7 +69,7 @@ static bool read_option(const char *name, const char *value)
 {
     if (strcmp(name, "--adapter") == 0) {
         if (adapter_count == MOST_ADAPTERS)
-            fail("more adapters than it takes");
+            fail("more adapters than it takes", "");
         adapter_paths[adapter_count++] = value;
         return true;
     }
@@ -96,9 +85,9 @@ static bool read_option(const char *name, const char *value)
     double x = numbers[i].value = strtod(value, &end);
     if (end == value || *end || !(x >= numbers[i].low && x <= numbers[i].high) ||
         (numbers[i].whole && x != (double)(int64_t)x)) {
-        snprintf(message, sizeof message, "%s takes a %snumber from %g to %g, not \"%.60s\"", name,
+        snprintf(message, sizeof message, "%s takes a %snumber from %.16g to %.16g, not \"%.60s\"", name,
                  numbers[i].whole ? "whole " : "", numbers[i].low, numbers[i].high, value);
-        fail(message);
+        fail(message, "");
     }
     return true;
 }
@@ -107,7 +96,7 @@ static void read_arguments(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0)
-            exit(puts(usage) < 0 || fflush(stdout) != 0);
+            puts(usage), exit(written(EXIT_SUCCESS));
         else if (strcmp(argv[i], "--greedy") == 0)
             numbers[TEMPERATURE].value = 0;
         else if (strcmp(argv[i], "--bos") == 0)
@@ -120,7 +109,7 @@ static void read_arguments(int argc, char **argv)
             i++;
     }
     if (!texts[MODEL] || !texts[PROMPT] == !texts[PROMPT_IDS])
-        fail("it takes --model and either --prompt or --prompt-ids; see --help");
+        fail("it takes --model and either --prompt or --prompt-ids; see --help", "");
 }
 
 /* The prompt's ids. Text has never more ids than bytes. Whether the model has the ids is for the library to check. */
@@ -130,7 +119,7 @@ static int32_t *make_prompt(const mm_tokenizer *tokenizer, const mm_config *conf
     size_t length = strlen(text), n = 0, encoded = 0;
     int32_t *ids = malloc((length + 2) * sizeof *ids);
     if (!ids)
-        fail("out of memory");
+        fail("out of memory", "");
     if (bos) {
         int64_t id = -1;
         check(mm_config_get_int(config, "bos_token_id", &id));
@@ -144,7 +133,7 @@ static int32_t *make_prompt(const mm_tokenizer *tokenizer, const mm_config *conf
     for (const char *at = tokenizer ? "" : text; *at != '\0'; at = end + strspn(end, ", ")) {
         long id = strtol(at, &end, 10);
         if (end == at || id < 0 || id > INT32_MAX || (*end && !strchr(", ", *end)))
-            fail("--prompt-ids takes ids such as 5,17,9");
+            fail("--prompt-ids takes ids such as 5,17,9", "");
         ids[n++] = (int32_t)id;
     }
     *count = (int32_t)n;
@@ -195,6 +184,7 @@ static mm_context *make_context(mm_model *model, int32_t prompt_length)
 
 int main(int argc, char **argv)
 {
+    program = "generate";
     read_arguments(argc, argv);
     mm_model *model = NULL;
     mm_tokenizer *tokenizer = NULL;
@@ -206,7 +196,7 @@ int main(int argc, char **argv)
     }
     int32_t length = 0, *ids = make_prompt(tokenizer, mm_model_config(model), &length);
     if (length == 0)
-        fail("the prompt is empty");
+        fail("the prompt is empty", "");
     mm_context *context = make_context(model, length);
 
     mm_sampling sampling = MM_SAMPLING_INIT;
@@ -239,5 +229,5 @@ int main(int argc, char **argv)
     mm_tokenizer_free(tokenizer);
     mm_context_free(context);
     mm_model_free(model);
-    return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return written(EXIT_SUCCESS);
 }

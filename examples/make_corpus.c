@@ -333,6 +333,16 @@ static long long whole(const char *name, const char *text)
     return value;
 }
 
+static int help(void)
+{
+    puts("usage: make_corpus [--kind text|chat|preference] [--bytes N] [--seed N] [--out FILE]\n\n"
+         "Write about N bytes (3000000) of short texts, conversations or pairs of answers as JSON lines, to\n"
+         "standard output or FILE.");
+    if (fflush(stdout) != 0 || ferror(stdout))
+        fail("can't write ", "standard output");
+    return EXIT_SUCCESS;
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -345,9 +355,7 @@ int main(int argc, char **argv)
     state = 1;
     for (int i = 1; i < argc; i += 2) {
         if (strcmp(argv[i], "--help") == 0)
-            return puts("usage: make_corpus [--kind text|chat|preference] [--bytes N] [--seed N] [--out FILE]\n\n"
-                        "Write about N bytes (3000000) of short texts, conversations or pairs of answers as JSON lines, to\n"
-                        "standard output or FILE.") < 0;
+            return help();
         const char *name = argv[i], *value = argv[i + 1];
         bool is_bytes = strcmp(name, "--bytes") == 0, is_kind = strcmp(name, "--kind") == 0;
         if (!is_bytes && !is_kind && strcmp(name, "--seed") != 0 && strcmp(name, "--out") != 0)
@@ -373,6 +381,6 @@ int main(int argc, char **argv)
     while (bytes > 0 && !ferror(out))
         bytes -= kinds[kind].write(out);
     if (fflush(out) != 0 || ferror(out))
-        fail("can't write ", path ? path : "to standard output");
+        fail("can't write ", path ? path : "standard output");
     return EXIT_SUCCESS;
 }

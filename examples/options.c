@@ -1,3 +1,5 @@
+#define _POSIX_C_SOURCE 200809L /* isatty, fileno */
+
 #include "options.h"
 
 #include <getopt.h>
@@ -5,11 +7,34 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 const char *program = "example";
 
+static int can_move(FILE *to)
+{
+    const char *terminal = getenv("TERM");
+    return isatty(fileno(to)) && terminal && strcmp(terminal, "dumb") != 0;
+}
+
+static int width_of(FILE *to)
+{
+    struct winsize size;
+    return ioctl(fileno(to), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+void show_moving(FILE *to, const char *text)
+{
+    if (!can_move(to))
+        return;
+    fprintf(to, "\r\033[K%.*s", width_of(to) - 1, text); /* behind the last column some terminals begin a new line */
+    fflush(to);
+}
+
 void fail(const char *what, const char *which)
 {
+    show_moving(stderr, "");
     fprintf(stderr, "%s: %s%s\n", program, what, which);
     exit(EXIT_FAILURE);
 }
@@ -18,6 +43,14 @@ void check(mm_status status)
 {
     if (status != MM_OK)
         fail(mm_last_error(), "");
+}
+
+int written(int status)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return status;
+    fprintf(stderr, "%s: can't write standard output\n", program);
+    return EXIT_FAILURE;
 }
 
 static void show_default(const option_row *row)
@@ -127,7 +160,7 @@ void read_tables(int argc, char **argv, const char *about, const option_row *own
             exit(EXIT_FAILURE); /* getopt_long has said why */
         if (which == count) {
             help(about, tables);
-            exit(fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE);
+            exit(written(EXIT_SUCCESS));
         }
         take(rows[which], optarg);
     }

@@ -1,18 +1,26 @@
-/* Command lines of the training programs: tables of options, MiniMind's names with dashes or underscores; and the way a
- * program ends when something is wrong. */
+/* How programs end, well or not, and the line that moves meanwhile; and the command lines of the training programs: tables
+ * of options, MiniMind's names with dashes or underscores. */
 #ifndef EXAMPLES_OPTIONS_H
 #define EXAMPLES_OPTIONS_H
 
 #include <minimind.h>
+#include <stdio.h>
+
+/* The name that messages begin with. */
+extern const char *program;
 
 /* Print "program: what which" and end with status 1. */
-void fail(const char *what, const char *which);
+_Noreturn void fail(const char *what, const char *which);
 
 /* Every call that can fail returns a status; mm_last_error() has the story behind it. */
 void check(mm_status status);
 
-/* The name that the program was called by. */
-extern const char *program;
+/* For the end of main(): `status`, or 1 and a message where standard output, such as a full disk, didn't take all. */
+int written(int status);
+
+/* `text` in place of the line that was shown before, cut to the terminal's width; "" wipes it. Pipes, files and dumb
+ * terminals are sent nothing: they can't take a line back. */
+void show_moving(FILE *to, const char *text);
 
 /* A table of options ends with a NULL name. A help of NULL keeps one off the list. The name of a HEADING stands over
  * the options behind it. */

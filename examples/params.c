@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <minimind.h>
+#include "options.h"
 
 #define MODELS_MOST 6
 
@@ -51,12 +51,9 @@ static long long part(const subject *s, int p)
     return *(const int64_t *)((const char *)&s->count + parts[p].offset);
 }
 
-/* Every call that can fail returns a status; mm_last_error() has the story behind it. */
-static void check(mm_status status)
+static void fail_at(const char *argument, const char *what)
 {
-    if (status == MM_OK)
-        return;
-    fprintf(stderr, "params: %s\n", mm_last_error());
+    fprintf(stderr, "params: %s %s; see params --help\n", argument, what);
     exit(EXIT_FAILURE);
 }
 
@@ -72,7 +69,7 @@ static int help(void)
          "  --json         print one JSON object for each model\n"
          "  --list         print the presets' names\n"
          "  --help         show this");
-    return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return written(EXIT_SUCCESS);
 }
 
 /* KEY=VALUE: the look of the value says which setter it is for, and the library says what the key takes. */
@@ -160,6 +157,7 @@ static void print_json(const subject *s)
 
 int main(int argc, char **argv)
 {
+    program = "params";
     static subject subjects[MODELS_MOST];
     bool json = false;
     int n = 0;
@@ -167,7 +165,9 @@ int main(int argc, char **argv)
     check(mm_config_create(NULL, &subjects[0].config));
     for (int i = 1; i < argc; i++) {
         bool is_file = strcmp(argv[i], "--config") == 0;
-        if ((is_file || strcmp(argv[i], "--preset") == 0) && i + 1 < argc && n < MODELS_MOST) {
+        if (is_file || strcmp(argv[i], "--preset") == 0) {
+            if (i + 1 == argc || n == MODELS_MOST)
+                fail_at(argv[i], n == MODELS_MOST ? "is one model too many" : "lacks its value");
             mm_config_free(subjects[n].config);
             subjects[n].name = argv[++i];
             check((is_file ? mm_config_load : mm_config_create)(argv[i], &subjects[n++].config));
@@ -176,15 +176,14 @@ int main(int argc, char **argv)
         } else if (strcmp(argv[i], "--list") == 0) {
             for (int32_t p = 0; p < mm_preset_count(); p++)
                 puts(mm_preset_name(p));
-            return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+            return written(EXIT_SUCCESS);
         } else if (strcmp(argv[i], "--help") == 0) {
             return help();
         } else if (argv[i][0] != '-' && strchr(argv[i], '=')) {
             n = n > 0 ? n : 1;
             set(subjects[n - 1].config, argv[i]);
         } else {
-            fprintf(stderr, "params: %s is not understood here; see params --help\n", argv[i]);
-            return EXIT_FAILURE;
+            fail_at(argv[i], "is not understood here");
         }
     }
     n = n > 0 ? n : 1;
@@ -195,5 +194,5 @@ int main(int argc, char **argv)
     }
     if (!json)
         print_table(subjects, n);
-    return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return written(EXIT_SUCCESS);
 }

@@ -87,5 +87,5 @@ int main(int argc, char **argv)
     mm_loader_free(loader);
     mm_tokenizer_free(tokenizer);
     mm_model_free(model);
-    return 0;
+    return written(0);
 }

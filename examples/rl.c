@@ -243,5 +243,5 @@ int main(int argc, char **argv)
     mm_loader_free(questions);
     mm_tokenizer_free(tokenizer);
     mm_model_free(model);
-    return EXIT_SUCCESS;
+    return written(EXIT_SUCCESS);
 }

@@ -14,25 +14,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <minimind.h>
-
-static void fail(const char *what)
-{
-    fprintf(stderr, "tokenize: %s\n", what);
-    exit(EXIT_FAILURE);
-}
-
-/* Every call that can fail returns a status; mm_last_error() has the story behind it. */
-static void check(mm_status status)
-{
-    if (status != MM_OK)
-        fail(mm_last_error());
-}
+#include "options.h"
 
 static void *need(void *memory)
 {
     if (!memory)
-        fail("out of memory");
+        fail("out of memory", "");
     return memory;
 }
 
@@ -59,7 +46,7 @@ static char *read_input(size_t *length)
             text = need(realloc(text, room *= 2));
     }
     if (ferror(stdin))
-        fail("can't read standard input");
+        fail("can't read standard input", "");
     text[n] = '\0';
     *length = n;
     return text;
@@ -159,12 +146,13 @@ static void decode(mm_tokenizer *tokenizer, const char *list, size_t length)
 
 int main(int argc, char **argv)
 {
+    program = "tokenize";
     const char *path = NULL;
     int decoding = 0, first = 1;
     for (; first < argc && strncmp(argv[first], "--", 2) == 0; first++) {
         if (strcmp(argv[first], "--help") == 0) {
             help();
-            return EXIT_SUCCESS;
+            return written(EXIT_SUCCESS);
         } else if (strcmp(argv[first], "--decode") == 0) {
             decoding = 1;
         } else if (strcmp(argv[first], "--tokenizer") == 0 && first + 1 < argc) {
@@ -173,11 +161,13 @@ int main(int argc, char **argv)
             first++;
             break;
         } else {
-            fail("unknown option; --help shows what there is");
+            const char *what = strcmp(argv[first], "--tokenizer") == 0 ? "lacks its value" : "is no option here";
+            fprintf(stderr, "tokenize: %s %s; --help shows what there is\n", argv[first], what);
+            return EXIT_FAILURE;
         }
     }
     if (!path)
-        fail("--tokenizer DIR is needed; --help shows more");
+        fail("--tokenizer DIR is needed; --help shows more", "");
 
     mm_tokenizer *tokenizer = NULL;
     check(mm_tokenizer_load(path, &tokenizer));
@@ -189,7 +179,5 @@ int main(int argc, char **argv)
         encode(tokenizer, input, length);
     free(input);
     mm_tokenizer_free(tokenizer);
-    if (fflush(stdout) != 0)
-        fail("can't write standard output");
-    return EXIT_SUCCESS;
+    return written(EXIT_SUCCESS);
 }

@@ -5,23 +5,12 @@
  * A tokenizer decides what a model's words are. It starts from the 256 bytes and keeps joining the pair of neighbours
  * that occurs most often, until the vocabulary is full. The trainer asks for text piece by piece through a callback, so
  * the corpus may be larger than memory. DIR then holds a tokenizer.json that other tools can read too. */
-#include <minimind.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void fail(const char *what, const char *culprit)
-{
-    fprintf(stderr, "train_tokenizer: %s%s\n", what, culprit);
-    exit(EXIT_FAILURE);
-}
-
-static void check(mm_status status)
-{
-    if (status != MM_OK)
-        fail(mm_last_error(), "");
-}
+#include "options.h"
 
 static const char usage[] =
     "usage: train_tokenizer --out DIR [OPTION...] FILE...\n"
@@ -123,8 +112,10 @@ static int32_t next_text(void *user, const char **text, size_t *length)
 static int32_t show_progress(void *user, int64_t done, int64_t total)
 {
     const corpus *c = user;
+    char line[80];
+    snprintf(line, sizeof line, "%lld of %lld merges", (long long)done, (long long)total);
     if (!c->quiet && (done % 100 == 0 || done == total))
-        fprintf(stderr, "\r%lld of %lld merges", (long long)done, (long long)total);
+        show_moving(stderr, line);
     return 0;
 }
 
@@ -132,13 +123,26 @@ static int64_t whole(const char *text, int64_t low, int64_t high, const char *na
 {
     char *end;
     long long value = strtoll(text, &end, 10);
+    char message[160];
+    snprintf(message, sizeof message, "%s takes a whole number from %lld to %lld, not \"%.60s\"", name, (long long)low,
+             (long long)high, text);
     if (end == text || *end != '\0' || value < low || value > high)
-        fail("a whole number in range is needed for ", name);
+        fail(message, "");
     return value;
+}
+
+static bool is_option(const char *word)
+{
+    static const char *const names[] = { "--out", "--vocab-size", "--min-frequency", "--special" };
+    size_t i = 0;
+    while (i < sizeof names / sizeof *names && strcmp(word, names[i]) != 0)
+        i++;
+    return i < sizeof names / sizeof *names;
 }
 
 int main(int argc, char **argv)
 {
+    program = "train_tokenizer";
     mm_tokenizer_train_options options = MM_TOKENIZER_TRAIN_OPTIONS_INIT;
     const char *out = NULL;
     const char **special = calloc((size_t)argc, sizeof *special);
@@ -148,11 +152,13 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (strcmp(argv[i], "--help") == 0)
-            exit(puts(usage) < 0 || fflush(stdout) != 0);
+            puts(usage), exit(written(EXIT_SUCCESS));
         if (strcmp(argv[i], "--quiet") == 0)
             c.quiet = true;
         else if (strncmp(argv[i], "--", 2) != 0)
             c.paths[c.count++] = argv[i];
+        else if (!is_option(argv[i]))
+            fail("no such option, see --help: ", argv[i]);
         else if (!value)
             fail("no value for ", argv[i]);
         else if (strcmp(argv[i++], "--out") == 0)
@@ -161,10 +167,8 @@ int main(int argc, char **argv)
             options.vocab_size = (int32_t)whole(value, 257, INT32_MAX, "--vocab-size");
         else if (strcmp(argv[i - 1], "--min-frequency") == 0)
             options.min_frequency = whole(value, 1, INT64_MAX, "--min-frequency");
-        else if (strcmp(argv[i - 1], "--special") == 0)
-            special[options.special_count++] = value;
         else
-            fail("unknown option ", argv[i - 1]);
+            special[options.special_count++] = value;
     }
     if (!out || c.count == 0)
         fail("it takes --out DIR and a file; see --help", "");
@@ -176,7 +180,8 @@ int main(int argc, char **argv)
     mm_tokenizer *tokenizer = NULL;
     check(mm_tokenizer_train(&options, &tokenizer));
     check(mm_tokenizer_save(tokenizer, out));
-    fprintf(stderr, "%s%s: %d tokens\n", c.quiet ? "" : "\r", out, mm_tokenizer_vocab_size(tokenizer));
+    show_moving(stderr, "");
+    fprintf(stderr, "%s: %d tokens\n", out, mm_tokenizer_vocab_size(tokenizer));
 
     mm_tokenizer_free(tokenizer);
     free(c.buffer);

@@ -29,6 +29,14 @@ static const struct program {
 };
 #define PROGRAMS (sizeof programs / sizeof *programs)
 
+static int written(void)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return 0;
+    fprintf(stderr, "bench: can't write standard output\n");
+    return 1;
+}
+
 static int usage_text(FILE *to)
 {
     fprintf(to, "usage: bench WHAT [options]\n");
@@ -54,7 +62,7 @@ static int usage_text(FILE *to)
                 "  --processor-time    count what the processor spends, not the clock: for one thread on a busy machine\n"
                 "  --json              one JSON object per measurement and line\n",
             MOST_RUNS);
-    return to == stdout ? 0 : 1;
+    return to == stdout ? written() : 1;
 }
 
 static const int32_t stored[] = { MM_F32, MM_BF16, MM_Q8_0, MM_Q4_0 }, computed[] = { MM_F32, MM_BF16, MM_F16 };
@@ -156,7 +164,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < PROGRAMS; i++)
         if (strcmp(programs[i].name, o.what) == 0) {
             programs[i].run(&o);
-            return 0;
+            return written();
         }
     return usage_text(stderr);
 }

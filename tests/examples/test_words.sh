@@ -28,6 +28,74 @@ learn() {
     return $status
 }
 
+# --- A terminal ---
+
+# at_terminal SETTINGS COMMAND…   What a terminal is sent by the command; SETTINGS are shell.
+at_terminal() {
+    printf '%s; shift; exec "$@"\n' "$1" >"$work/terminal.sh"
+    command="sh '$work/terminal.sh'"
+    for word; do
+        command="$command '$word'"
+    done
+    SHELL=/bin/sh script -qec "$command" /dev/null </dev/null >"$work/terminal"
+    status=$?
+    cat -v "$work/terminal"
+    return $status
+}
+
+fits_the_terminal() {
+    # shellcheck disable=SC2086
+    at_terminal "stty cols 40; export TERM=xterm" "$bin/pretrain" $rows --hidden-size 32 --num-hidden-layers 1 --max-steps 4 \
+        --save-dir "$work/out" --save-weight shown --log-interval 100 --learning-rate 3e-7 || return 1
+    tr '\r' '\n' <"$work/terminal" | sed 's/\x1b\[K//' | grep '^step ' >"$work/moving"
+    [ "$(wc -l <"$work/moving")" -eq 4 ] && ! grep -qE '.{40}' "$work/moving" && grep -qE 'lr: [0-9.]+e-0[78],' "$work/terminal"
+}
+
+is_plain_where_it_is_dumb() {
+    # shellcheck disable=SC2086
+    at_terminal "export TERM=dumb" "$bin/pretrain" $rows --hidden-size 32 --num-hidden-layers 1 --max-steps 4 \
+        --save-dir "$work/out" --save-weight shown && grep -q '^Epoch' "$work/terminal" && ! grep -q "$(printf '\033')" "$work/terminal"
+}
+
+# Every line that goes over another one wipes it first; what is last has a line of its own.
+wipes_its_line() {
+    at_terminal "export TERM=xterm" "$bin/train_tokenizer" --vocab-size 480 --out "$work/t" "$work/a.jsonl" || return 1
+    cat -v "$work/terminal" | grep -qF "^[[K$work/t: 480 tokens" && ! tr -d '\n' <"$work/terminal" | cat -v | grep -qE '\^M[^^]' || return 1
+    at_terminal "export TERM=xterm" "$bin/train_tokenizer" --vocab-size 480 --out "$work/a.jsonl/t" "$work/a.jsonl" && return 1
+    cat -v "$work/terminal" | grep -qF '^[[Ktrain_tokenizer: '
+}
+
+sends_pipes_no_moving_line() {
+    "$bin/train_tokenizer" --vocab-size 480 --out "$work/t" "$work/a.jsonl" 2>"$work/stderr" && cat -v "$work/stderr" &&
+        [ "$(cat "$work/stderr")" = "$work/t: 480 tokens" ]
+}
+
+# --- A full disk ---
+
+# noticed PROGRAM ARGUMENT…
+noticed() {
+    program=$1
+    shift
+    "$bin/$program" "$@" >/dev/full 2>"$work/stderr" </dev/null
+    status=$?
+    echo "$program $*: status $status" && cat "$work/stderr"
+    [ "$status" -eq 1 ] && grep -qx "$program: can't write standard output" "$work/stderr"
+}
+
+notices_a_full_disk() {
+    for program in bench chat convert dataset distill dpo embed evaluate generate lora make_corpus params pretrain rl sft tokenize \
+        train_tokenizer; do
+        noticed $program --help || return 1
+    done
+    # shellcheck disable=SC2086
+    noticed pretrain $rows --hidden-size 32 --num-hidden-layers 1 --max-steps 3 --save-dir "$work/out" --save-weight full &&
+        noticed rl --lessons 2 --steps 2 --batch 1 --group 2 --threads 1 --work-dir "$work/rl" &&
+        noticed embed && noticed params && noticed params --list && noticed tokenize --tokenizer "$work/tokenizer" a &&
+        noticed dataset --tokenizer "$work/tokenizer" "$work/a.jsonl" && noticed convert --model "$model" --out "$work/copy" &&
+        noticed evaluate loss --model "$model" --data "$work/held.jsonl" --max-rows 1 --max-length 32 &&
+        noticed generate --model "$model" --prompt a --max-new-tokens 4
+}
+
 # --- The quickstart ---
 
 looks_before_it_deletes() {
@@ -64,6 +132,15 @@ quickstart_stops() {
 }
 
 check "a small model is there to speak of" learn --max-steps 2
+if command -v script >/dev/null && SHELL=/bin/sh script -qec true /dev/null </dev/null >/dev/null 2>&1; then
+    check "the moving line fits the terminal" fits_the_terminal
+    check "a dumb terminal is sent lines" is_plain_where_it_is_dumb
+    check "train_tokenizer wipes its moving line" wipes_its_line
+else
+    skip "moving lines" "no script to make a terminal"
+fi
+check "train_tokenizer sends pipes no moving line" sends_pipes_no_moving_line
+[ ! -c /dev/full ] || check "every program says that its output can't be written" notices_a_full_disk
 check "the quickstart looks for its programs before it deletes" looks_before_it_deletes
 if command -v bash >/dev/null && env --default-signal=INT true 2>/dev/null; then
     check "the quickstart ends at Ctrl-C" quickstart_stops
