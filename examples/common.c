@@ -282,15 +282,13 @@ static void print_step(const mm_train_progress *p)
 /* What lasts: a line at every --log-interval, and one for each validation. */
 static void show_lines(const mm_train_progress *p)
 {
-    static int64_t evaluations;
     if (p->step % (int64_t)o.log_interval == 0 || p->step == p->total_steps)
         print_step(p);
-    if (p->evaluations > evaluations) {
+    if (p->evaluated_step == p->step) {
         printf("validation after step %lld: loss: %.4f", (long long)p->step, p->validation_loss);
         show_metrics(p->validation_metrics, p->metric_count);
         printf(", best: %.4f after step %lld\n", p->best_loss, (long long)p->best_step);
     }
-    evaluations = p->evaluations;
 }
 
 static struct {
@@ -436,9 +434,41 @@ static void save(const mm_model *model, const mm_tokenizer *tokenizer, const mm_
     printf("the %s is in %s\n", adapter ? "adapter" : "model", path);
 }
 
+/* How many validations in a row were no better than the best one, also when some of them are an earlier run's. */
+static int64_t worse(const mm_train_progress *p)
+{
+    int64_t interval = (int64_t)o.eval_interval;
+    return interval > 0 ? p->evaluated_step / interval - p->best_step / interval : 0;
+}
+
+/* One line on why there are fewer steps than were asked for. Packed rows are not always counted before they are read:
+ * it is the data that ended them where nothing else did. */
+static void say_what_ended_it(const mm_train_progress *p, double seconds)
+{
+    static const char again[] = "the same command with --from-resume 1 goes on";
+    int64_t wanted = o.max_steps > (double)p->total_steps ? (int64_t)o.max_steps : p->total_steps;
+    int read = p->epoch_steps > 0 && p->epoch + 1 >= (int64_t)o.epochs && p->epoch_step >= p->epoch_steps;
+    if (p->step >= wanted)
+        return;
+    if (stopped && p->step < p->total_steps)
+        printf("stopped before the end: %s\n", again);
+    else if (!read && o.patience > 0 && worse(p) >= (int64_t)o.patience)
+        printf("stopped before the end: no better validation in %.0f; the model is the last one, the best, after step "
+               "%lld, is in %s/step-%lld\n",
+               o.patience, (long long)p->best_step, run_directory, (long long)p->best_step);
+    else if (!read && o.max_seconds > 0 && seconds >= o.max_seconds)
+        printf("stopped before the end: --max-seconds %g are over; %s\n", o.max_seconds, again);
+    else if (!read && comm)
+        printf("stopped before the end: another rank asked for it, or the data ended; %s\n", again);
+    else
+        printf("the data ended after %lld of %lld steps\n", (long long)p->step, (long long)wanted);
+}
+
 void train(mm_model *model, mm_loader *loader, mm_tokenizer *tokenizer, const mm_trainer_options *options)
 {
     mm_trainer_options t = *options;
+    if (leads)
+        watch_check(o.report, o.regression);
     t.adapter = make_adapter(model);
     check(mm_trainer_create(model, loader, tokenizer, &t, &trainer));
     if (leads)
@@ -451,19 +481,18 @@ void train(mm_model *model, mm_loader *loader, mm_tokenizer *tokenizer, const mm
     watched.adapter = t.adapter;
     watched.step = p.step;
     run();
+    double seconds = now() - started;
+    check(mm_trainer_progress(trainer, &p));
     if (leads) {
         if (watched.step > 0) /* where nothing was left to do, a report may lack its end */
             watch();
         show_moving(stdout, "");
         if (last.step > printed)
             print_step(&last);
-        if (last.step > 0 && last.step < last.total_steps && last.epoch + 1 >= t.epochs && last.epoch_step >= last.epoch_steps)
-            printf("the data ended after %lld of %lld steps\n", (long long)last.step, (long long)last.total_steps);
         save(model, tokenizer, t.adapter);
         watch_close(trainer);
+        say_what_ended_it(&p, seconds);
     }
-    if (leads && stopped)
-        printf("stopped before the end: the same command with --from-resume 1 goes on\n");
     mm_trainer_free(trainer);
     mm_loader_free(t.validation);
     mm_adapter_free(t.adapter);

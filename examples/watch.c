@@ -2,8 +2,15 @@
 
 #include "watch.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
+
+#include "options.h"
 
 #define SECONDS_BETWEEN_PAGES 10
 
@@ -27,6 +34,38 @@ static int told(mm_status status)
     mm_report_free(report);
     report = NULL;
     return 0;
+}
+
+/* By a file that comes and goes. */
+static void must_take_files(const char *where)
+{
+    char path[4200];
+    snprintf(path, sizeof path, "%s", where);
+    for (char *c = path + 1; *c; c++)
+        if (*c == '/') {
+            *c = '\0';
+            mkdir(path, 0777); /* that it was there already is as well */
+            *c = '/';
+        }
+    mkdir(path, 0777);
+    snprintf(path, sizeof path, "%s/.try-XXXXXX", where);
+    int file = mkstemp(path);
+    if (file < 0) {
+        snprintf(path, sizeof path, "--report %s: can't write there: ", where);
+        fail(path, strerror(errno));
+    }
+    close(file);
+    unlink(path);
+}
+
+void watch_check(const char *where, const char *regression)
+{
+    mm_dataset *rows = NULL;
+    if (regression)
+        check(mm_dataset_open(regression, &rows));
+    mm_dataset_free(rows);
+    if (where && where[0])
+        must_take_files(where);
 }
 
 void watch_open(const mm_trainer *trainer, mm_model *model, const mm_tokenizer *tokenizer, const watch_plan *wanted)

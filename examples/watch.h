@@ -19,6 +19,10 @@ typedef struct watch_plan {
     const char *kernels, *template_name;
 } watch_plan;
 
+/* What would end a report before it has begun ends the program instead, before hours of work: rows that can't be read, a
+ * directory that can't be written to. NULL: none. */
+void watch_check(const char *directory, const char *regression);
+
 /* Begin with the first step, or go on after a trainer's resume. `model` and `tokenizer` are the trainer's. */
 void watch_open(const mm_trainer *trainer, mm_model *model, const mm_tokenizer *tokenizer, const watch_plan *plan);
 

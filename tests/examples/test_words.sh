@@ -28,6 +28,55 @@ learn() {
     return $status
 }
 
+# learn_not WORDS OPTION…   Such a run is refused before it begins.
+learn_not() {
+    words=$1
+    shift
+    # shellcheck disable=SC2086
+    refuses "$words" pretrain $rows --save-dir "$work/none" "$@" && [ ! -e "$work/none" ]
+}
+
+# --- Runs ---
+
+# It was at step 2; step 3 knows of it, and has none of its own.
+tells_validations_once() {
+    set -- --validation-path "$work/held.jsonl" --eval-interval 2 --save-interval 1 --keep-last 0 --max-steps 5 --save-weight told
+    learn "$@" && learn "$@" --from-resume "$work/out/told.run/step-2" && ! grep -q '^validation after step 3' "$work/log" &&
+        grep -q '^validation after step 4: ' "$work/log"
+}
+
+# At a rate of 0 no validation is better than the first.
+ends_without_patience() {
+    learn --validation-path "$work/held.jsonl" --eval-interval 2 --patience 2 --learning-rate 0 --max-steps 40 --save-weight patient &&
+        grep -qxF "stopped before the end: no better validation in 2; the model is the last one, the best, after step 2, is in $work/out/patient.run/step-2" "$work/log"
+}
+
+ends_in_time() {
+    learn --max-seconds 0.001 --max-steps 40 --save-weight short && grep -q '^stopped before the end: --max-seconds 0.001 ' "$work/log"
+}
+
+# However the rows are laid out.
+ends_with_the_data() {
+    for form in pad pack; do
+        learn --max-steps 100000 --log-interval 100000 --form $form --save-weight short &&
+            grep -qE '^the data ended after [1-9][0-9]+ of 100000 steps$' "$work/log" || return 1
+    done
+    ! grep -q '^stopped' "$work/log"
+}
+
+ends_with_another_rank() {
+    set -- --comm "local:$work/meet" --world-size 2 --max-steps 1000 --epochs 100 --save-weight ranks
+    (learn "$@" --rank 1 --max-seconds 0.001) & # in a process of its own, that overwrites the same log
+    learn "$@" --rank 0 --log-interval 1000 >"$work/first"
+    cat "$work/first"
+    wait $! && grep -q '^stopped before the end: another rank ' "$work/first"
+}
+
+names_the_report_first() {
+    learn_not "absent.jsonl" --regression "$work/absent.jsonl" && learn_not "a.jsonl" --report "$work/a.jsonl" &&
+        learn_not "a.jsonl" --report "$work/a.jsonl/below"
+}
+
 # --- A terminal ---
 
 # at_terminal SETTINGS COMMAND…   What a terminal is sent by the command; SETTINGS are shell.
@@ -132,6 +181,12 @@ quickstart_stops() {
 }
 
 check "a small model is there to speak of" learn --max-steps 2
+check "a validation is told of once, also by a run that goes on" tells_validations_once
+check "a run out of patience says so, and where the best model is" ends_without_patience
+check "a run out of time says so" ends_in_time
+check "a run out of data says so" ends_with_the_data
+check "a run that another rank ends says so" ends_with_another_rank
+check "what a report lacks ends the run at its beginning" names_the_report_first
 if command -v script >/dev/null && SHELL=/bin/sh script -qec true /dev/null </dev/null >/dev/null 2>&1; then
     check "the moving line fits the terminal" fits_the_terminal
     check "a dumb terminal is sent lines" is_plain_where_it_is_dumb
