@@ -139,8 +139,31 @@ mm_model *load_model(const char *where)
 mm_tokenizer *load_tokenizer(void)
 {
     mm_tokenizer *tokenizer = NULL;
-    check(mm_tokenizer_load(o.tokenizer ? o.tokenizer : directory_of(o.from_weight), &tokenizer));
+    if (mm_tokenizer_load(o.tokenizer ? o.tokenizer : directory_of(o.from_weight), &tokenizer) != MM_OK)
+        fail(mm_last_error(), o.tokenizer ? "; --tokenizer DIR is a directory with a tokenizer.json" : "");
     return tokenizer;
+}
+
+static void expect(const mm_config *config, const char *key, double wanted)
+{
+    int64_t value = 0;
+    char message[160];
+    check(mm_config_get_int(config, key, &value));
+    snprintf(message, sizeof message, "%s is %lld in the model of --from-weight, it can't become %.0f", key,
+             (long long)value, wanted);
+    if (wanted > 0 && wanted != (double)value)
+        fail(message, "");
+}
+
+void expect_shape(const mm_model *model, double hidden_size, double num_hidden_layers, double use_moe)
+{
+    const mm_config *config = mm_model_config(model);
+    int32_t has_experts = 0;
+    expect(config, "hidden_size", hidden_size);
+    expect(config, "num_hidden_layers", num_hidden_layers);
+    check(mm_config_get_bool(config, "use_moe", &has_experts));
+    if (use_moe > 0 && !has_experts)
+        fail("the model of --from-weight has no experts, it takes no --", "use-moe");
 }
 
 /* Rows that are cut before anything of them is learnt cost time and teach nothing: say so before hours of it. */
@@ -198,6 +221,8 @@ mm_trainer_options trainer_options(mm_tokenizer *tokenizer, int32_t kind, int32_
     static const char *const dtypes[] = { "float32", "bfloat16", "float16", NULL }; /* MM_F32, MM_BF16, MM_F16 */
     mm_trainer_options t = MM_TRAINER_OPTIONS_INIT;
     talks = kind != MM_ROW_TEXT;
+    if (o.lora_targets && !o.from_lora && o.lora_rank < 1)
+        fail("only an adapter has targets, and --lora-rank makes one; without it there is no --", "lora-targets");
     snprintf(run_directory, sizeof run_directory, "%s.run", place_of(o.save_weight));
     t.output = run_directory;
     t.on_step = leads ? show : NULL;
@@ -214,6 +239,8 @@ mm_trainer_options trainer_options(mm_tokenizer *tokenizer, int32_t kind, int32_
     t.save_interval = (int64_t)o.save_interval;
     t.log_interval = 1; /* show() says less often what it prints */
     t.schedule = choose("schedule", o.schedule ? o.schedule : "minimind2", schedules);
+    if (o.warmup_steps > 0 && t.schedule < MM_SCHEDULE_COSINE)
+        fail("of the schedules cosine, linear and wsd have a warm-up, this one takes no --", "warmup-steps");
     t.keep_last = small("keep-last", o.keep_last);
     t.threads = small("threads", o.threads);
     t.kernels = o.kernels;

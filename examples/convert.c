@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "load_as.h"
@@ -27,6 +28,14 @@ static const char usage[] = "usage: convert --model DIR [--adapter DIR] [--dtype
                             "  --help         show this";
 
 static const char *source, *adapter_directory, *dtype, *out;
+
+/* Whatever the two paths look like. */
+static int is_one_directory(const char *a, const char *b)
+{
+    struct stat first, second;
+    return stat(a, &first) == 0 && stat(b, &second) == 0 && first.st_dev == second.st_dev &&
+           first.st_ino == second.st_ino;
+}
 
 static void read_arguments(int argc, char **argv)
 {
@@ -52,6 +61,8 @@ static void read_arguments(int argc, char **argv)
         fail("it takes --model and --out; see --help", "");
     if (dtype && strcmp(dtype, "f32") != 0 && strcmp(dtype, "bf16") != 0)
         fail("--dtype is f32 or bf16, of which files can be made, not ", dtype);
+    if (is_one_directory(source, out))
+        fail("--model stays as it is, so --out is another directory, not ", out);
 }
 
 /* The model with the adapter in its weights, in place of the model. */

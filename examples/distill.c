@@ -27,7 +27,7 @@ static const option_row own[] = {
     { "student-num-layers", COUNT, &nothing, NULL },
     { "teacher-hidden-size", COUNT, &nothing, NULL },
     { "teacher-num-layers", COUNT, &nothing, NULL },
-    { "use-moe", COUNT, &nothing, NULL }, /* the models' directories know */
+    { "use-moe", SWITCH, &nothing, NULL }, /* the models' directories know */
     { NULL, 0, NULL, NULL },
 };
 

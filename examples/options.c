@@ -57,7 +57,7 @@ static void show_default(const option_row *row)
 {
     if (row->kind == TEXT && *(char **)row->to)
         printf(" (%s)", *(char **)row->to);
-    else if ((row->kind == COUNT || row->kind == REAL) && !isnan(*(double *)row->to))
+    else if ((row->kind == COUNT || row->kind == REAL || row->kind == SWITCH) && !isnan(*(double *)row->to))
         printf(" (%g)", *(double *)row->to);
     putchar('\n');
 }
@@ -121,6 +121,8 @@ static double read_number(const option_row *row, const char *text)
     if (end == text || *end != '\0' || !(value >= 0) || value > 9e15 || (row->kind == COUNT && value != floor(value)))
         fail(row->kind == COUNT ? "not a whole number from 0 up, but asked for by --" : "not a number from 0 up: --",
              row->name);
+    if (row->kind == SWITCH && value != 0 && value != 1)
+        fail("not 0 or 1, which are asked for by --", row->name);
     return value;
 }
 
@@ -173,7 +175,10 @@ int32_t choose(const char *option, const char *name, const char *const *names)
     for (int32_t i = 0; names[i]; i++)
         if (strcmp(name, names[i]) == 0)
             return i;
-    fprintf(stderr, "%s: --%s can't be \"%s\"\n", program, option, name);
+    fprintf(stderr, "%s: --%s can't be \"%s\", but ", program, option, name);
+    for (int32_t i = 0; names[i]; i++)
+        fprintf(stderr, "%s%s", i == 0 ? "" : names[i + 1] ? ", " : " or ", names[i]);
+    fputc('\n', stderr);
     exit(EXIT_FAILURE);
 }
 

@@ -23,8 +23,8 @@ int written(int status);
 void show_moving(FILE *to, const char *text);
 
 /* A table of options ends with a NULL name. A help of NULL keeps one off the list. The name of a HEADING stands over
- * the options behind it. */
-enum { TEXT, COUNT, REAL, FLAG, LIST, HEADING };
+ * the options behind it. A FLAG has no value, a SWITCH has 0 or 1. */
+enum { TEXT, COUNT, REAL, FLAG, SWITCH, LIST, HEADING };
 typedef struct option_row {
     const char *name;
     int kind;
@@ -42,7 +42,7 @@ typedef struct text_list {
  * own option stands before a shared one of its name; one that sets what a shared one does is listed in its stead. */
 void read_tables(int argc, char **argv, const char *about, const option_row *own, const option_row *shared);
 
-/* The place of `name` in a list that ends with NULL; fails if it has none. */
+/* The place of `name` in a list that ends with NULL; if it has none, fails and says what there is. */
 int32_t choose(const char *option, const char *name, const char *const *names);
 
 /* A number that must fit an int32_t. */

@@ -19,7 +19,7 @@ static const option_row own[] = {
     { "config", TEXT, &config_path, "FILE  a config.json instead of a preset" },
     { "hidden-size", COUNT, &hidden_size, "N     0: the preset's" },
     { "num-hidden-layers", COUNT, &num_hidden_layers, "N     0: the preset's" },
-    { "use-moe", COUNT, &use_moe, "0|1   1: with experts" },
+    { "use-moe", SWITCH, &use_moe, "0|1   1: with experts" },
     { "form", TEXT, &form, "NAME  pad, pad3 or pack: how rows are laid out (the preset's)" },
     { "pack", FLAG, &packed, "      the same as --form pack" },
     { NULL, 0, NULL, NULL },
@@ -29,8 +29,13 @@ static mm_model *make_model(const mm_tokenizer *tokenizer)
 {
     mm_config *config = NULL;
     mm_model *model = NULL;
-    if (strcmp(o.from_weight, "none") != 0)
-        return load_model(o.from_weight);
+    if (strcmp(o.from_weight, "none") != 0) {
+        if (preset || config_path)
+            fail("the model of --from-weight has its config, it takes no --", preset ? "preset" : "config");
+        model = load_model(o.from_weight);
+        expect_shape(model, hidden_size, num_hidden_layers, use_moe);
+        return model;
+    }
     check(config_path ? mm_config_load(config_path, &config) : mm_config_create(preset, &config));
     check(mm_config_set_int(config, "vocab_size", mm_tokenizer_vocab_size(tokenizer)));
     /* What rows begin and end with is what a model that writes begins and ends with; -1: the tokenizer has none. */

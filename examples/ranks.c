@@ -12,6 +12,8 @@ mm_comm *meet(const rank_options *options)
 {
     mm_comm *comm = NULL;
     int32_t rank = small("rank", options->rank), size = small("world-size", options->world_size);
+    if (!options->comm && (rank > 0 || size != 1))
+        fail("without --comm this process is alone, and has no rank or --", "world-size");
     if (!options->comm)
         return NULL;
     if (strncmp(options->comm, "local:", 6) == 0) {

@@ -38,7 +38,7 @@ static const option_row own[] = {
     { "min-chars", COUNT, &min_chars,
       "N     half a reward more for an answer from so long, half a reward less for others" },
     { "max-chars", COUNT, &max_chars, "N     to so long; MiniMind has 20 and 800, 0: no matter" },
-    { "repetition", COUNT, &repetition, "0|1   1: less for saying the same again, as MiniMind has it" },
+    { "repetition", SWITCH, &repetition, "0|1   1: less for saying the same again, as MiniMind has it" },
     { "epochs", COUNT, &epochs, NULL }, /* as many as the steps take */
     { NULL, 0, NULL, NULL },
 };

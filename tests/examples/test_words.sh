@@ -145,6 +145,57 @@ notices_a_full_disk() {
         noticed generate --model "$model" --prompt a --max-new-tokens 4
 }
 
+# --- Options ---
+
+# The model that is converted is there afterwards, to the bit.
+keeps_the_source() {
+    cp -r "$model" "$work/kept" && ln -s "$work/kept" "$work/link" || return 1
+    for out in "$work/kept" "$work/kept/" "$work/link" "$work/../$(basename "$work")/kept"; do
+        refuses "stays as it is" convert --model "$work/kept" --dtype bf16 --out "$out" || return 1
+    done
+    refuses "stays as it is" convert --model "$work/link" --dtype bf16 --out "$work/kept" && diff -r "$model" "$work/kept"
+}
+
+# What only others listen to.
+refuses_options_of_others() {
+    learn_not "without --comm" --world-size 2 && learn_not "without --comm" --rank 1 &&
+        learn_not "lora-rank" --lora-targets q_proj && learn_not "warmup-steps" --warmup-steps 3 &&
+        learn_not "warmup-steps" --warmup-steps 3 --schedule constant && learn_not "0 or 1.*--use-moe" --use-moe 2
+}
+
+# MiniMind's command lines name the shape of a model that is there.
+expects_its_shape() {
+    learn_not "hidden_size is 32" --from-weight "$model" --hidden-size 64 &&
+        learn_not "num_hidden_layers is 1" --from-weight "$model" --num-hidden-layers 2 &&
+        learn_not "preset" --from-weight "$model" --preset minimind2 || return 1
+    # shellcheck disable=SC2086
+    refuses "hidden_size is 32" sft $rows --data-path "$work/chat.jsonl" --from-weight "$model" --save-dir "$work/none" --hidden-size 64 &&
+        learn --from-weight "$model" --hidden-size 32 --num-hidden-layers 1 --max-steps 1 --save-weight same
+}
+
+names_the_choices() {
+    learn_not "constant, minimind2, minimind3, cosine, linear or wsd" --schedule x && learn_not "pad, pad3 or pack" --form x &&
+        refuses "text, chat, preference or prompt" dataset --tokenizer "$work/tokenizer" --kind x "$work/a.jsonl" &&
+        refuses "pad, pad3 or pack" dataset --tokenizer "$work/tokenizer" --form x "$work/a.jsonl" &&
+        refuses "from 0 to 1073741824, not" generate --model "$model" --prompt a --top-k x &&
+        refuses "from 0 to 9000000000000000, not" generate --model "$model" --prompt a --seed x &&
+        refuses "from 257 to 2147483647, not \"x\"" train_tokenizer --vocab-size x --out "$work/x" "$work/a.jsonl"
+}
+
+names_the_culprit() {
+    refuses "^dataset: --row .*\"x\"" dataset --tokenizer "$work/tokenizer" --row x "$work/a.jsonl" &&
+        refuses "--max-length .*\"x\"" dataset --tokenizer "$work/tokenizer" --max-length x "$work/a.jsonl" &&
+        refuses "--bogus" dataset --tokenizer "$work/tokenizer" --bogus "$work/a.jsonl" &&
+        refuses "--nonsense" tokenize --nonsense && refuses "--tokenizer lacks" tokenize --tokenizer &&
+        refuses "no such option.*--nonsense" train_tokenizer --nonsense && refuses "no value for --out" train_tokenizer --out &&
+        refuses "--preset lacks" params --preset && refuses "--tokenizer" pretrain
+}
+
+tells_what_rows_are() {
+    "$bin/evaluate" --help >"$work/help" && cat "$work/help" && grep -q '"choices"' "$work/help" && grep -q '"expect"' "$work/help" &&
+        grep -q '{"text"' "$work/help"
+}
+
 # --- The quickstart ---
 
 looks_before_it_deletes() {
@@ -196,6 +247,12 @@ else
 fi
 check "train_tokenizer sends pipes no moving line" sends_pipes_no_moving_line
 [ ! -c /dev/full ] || check "every program says that its output can't be written" notices_a_full_disk
+check "convert leaves its model as it is" keeps_the_source
+check "options that would have no effect are refused" refuses_options_of_others
+check "a model that is there has the shape that it is said to have" expects_its_shape
+check "names and numbers that can't be taken are told what can" names_the_choices
+check "messages name the option that is wrong" names_the_culprit
+check "evaluate --help says what rows are" tells_what_rows_are
 check "the quickstart looks for its programs before it deletes" looks_before_it_deletes
 if command -v bash >/dev/null && env --default-signal=INT true 2>/dev/null; then
     check "the quickstart ends at Ctrl-C" quickstart_stops
