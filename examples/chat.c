@@ -28,8 +28,7 @@ static void fail_at(const char *option)
 
 static const char usage[] =
     "usage: chat --model DIR [OPTION...]\n\n"
-    "Talk with the model in DIR, a line at a time. /clear forgets what was said, /adapters turns adapters off and on;\n"
-    "/quit or the end of input ends.\n\n"
+    "Talk with the model in DIR, a line at a time.\n" COMMANDS "\n"
     "  --adapter DIR       an adapter to run with; may be given several times\n"
     "  --system TEXT       what the model is told before all else\n"
     "  --think on|off      think before answering, if the template has it (the template's default)\n"
@@ -182,6 +181,33 @@ static void switch_adapters(void)
     fprintf(stderr, "adapters %s\n", off ? "off" : "on");
 }
 
+/* Better before the first line than behind it. */
+static void try_template(const mm_chat_options *form)
+{
+    size_t n;
+    check(mm_chat_add(chat, "user", "hi", 2));
+    check(mm_chat_encode(chat, tokenizer, form, NULL, 0, &n));
+    check(mm_chat_truncate(chat, 0));
+}
+
+/* A line that is a slash and a word, "/clear", is for this program. A path, "/etc/hosts is what?", is something to talk
+ * of. */
+static bool obey(const char *line)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz";
+    if (line[0] != '/' || line[1 + strspn(line + 1, letters)] != '\0')
+        return false;
+    if (strcmp(line, "/clear") == 0)
+        check(mm_chat_truncate(chat, texts[SYSTEM] ? 1 : 0));
+    else if (strcmp(line, "/adapters") == 0)
+        switch_adapters();
+    else if (strcmp(line, "/help") == 0)
+        fputs(COMMANDS, stderr);
+    else
+        fprintf(stderr, "chat: no such command, /help lists them: %s\n", line);
+    return true;
+}
+
 static void talk(const mm_chat_options *form, mm_generate_options *options)
 {
     char *line = NULL;
@@ -190,17 +216,13 @@ static void talk(const mm_chat_options *form, mm_generate_options *options)
     const char *prompt = isatty(STDIN_FILENO) ? "> " : ""; /* a file or a program needs no asking */
     if (texts[SYSTEM])
         check(mm_chat_add(chat, "system", texts[SYSTEM], strlen(texts[SYSTEM])));
-    while (fputs(prompt, stderr) >= 0 && (length = getline(&line, &room, stdin)) > 0 && strncmp(line, "/quit", 5) != 0) {
+    while (fputs(prompt, stderr) >= 0 && (length = getline(&line, &room, stdin)) > 0) {
         while (length > 0 && strchr("\r\n", line[length - 1]))
             line[--length] = '\0';
-        if (strcmp(line, "/clear") == 0) {
-            check(mm_chat_truncate(chat, texts[SYSTEM] ? 1 : 0));
+        if (strcmp(line, "/quit") == 0)
+            break;
+        if (obey(line))
             continue;
-        }
-        if (strcmp(line, "/adapters") == 0) {
-            switch_adapters();
-            continue;
-        }
         mm_status status = mm_chat_add(chat, "user", line, (size_t)length);
         if (status == MM_OK && (status = answer(options, make_ids(form))) != MM_OK)
             check(mm_chat_truncate(chat, mm_chat_count(chat) - 1));
@@ -239,6 +261,7 @@ int main(int argc, char **argv)
     options.cache = cache;
     options.max_new_tokens = (int32_t)numbers[MAX_NEW_TOKENS];
     options.on_token = print_token;
+    try_template(&form);
     talk(&form, &options);
     mm_chat_free(chat);
     mm_decoder_free(decoder);

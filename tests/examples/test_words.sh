@@ -196,6 +196,25 @@ tells_what_rows_are() {
         grep -q '{"text"' "$work/help"
 }
 
+# --- chat ---
+
+# Standard input to the model: answers come to talk, what is told beside them to aside.
+talk() {
+    "$bin/chat" --model "$model" --template minimind2 --max-new-tokens 2 --context 128 >"$work/talk" 2>"$work/aside"
+    status=$?
+    cat "$work/talk" "$work/aside"
+    return $status
+}
+
+knows_its_commands() {
+    printf '/quite\n/help\n/home/of mine\n' | talk && [ "$(wc -l <"$work/talk")" -ge 1 ] && grep -q '^chat: .*: /quite$' "$work/aside" &&
+        grep -q '/adapters' "$work/aside" && ! grep -q '/home' "$work/aside"
+}
+
+goes_on_after_bad_text() {
+    printf 'a\377b\nhi\n' | talk && [ "$(wc -l <"$work/talk")" -ge 1 ] && [ "$(grep -c '^chat: .*UTF-8' "$work/aside")" -eq 1 ]
+}
+
 # --- The quickstart ---
 
 looks_before_it_deletes() {
@@ -253,6 +272,9 @@ check "a model that is there has the shape that it is said to have" expects_its_
 check "names and numbers that can't be taken are told what can" names_the_choices
 check "messages name the option that is wrong" names_the_culprit
 check "evaluate --help says what rows are" tells_what_rows_are
+check "chat refuses a template before the first line" refuses "no-such" chat --model "$model" --template no-such
+check "chat knows its commands from what is said" knows_its_commands
+check "chat goes on after a line that is no text" goes_on_after_bad_text
 check "the quickstart looks for its programs before it deletes" looks_before_it_deletes
 if command -v bash >/dev/null && env --default-signal=INT true 2>/dev/null; then
     check "the quickstart ends at Ctrl-C" quickstart_stops
