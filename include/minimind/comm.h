@@ -62,7 +62,8 @@ typedef struct mm_comm_options {
     size_t struct_size;     /**< sizeof(mm_comm_options) */
     double connect_seconds; /**< how long to wait for all ranks to be there, above 0 */
     double timeout_seconds; /**< how long the others may be silent in the midst of a call, above 0. A rank whose process ends is
-                                 noticed at once; this is for one that hangs, or whose machine is gone */
+                                 noticed at once; this is for one that hangs, or whose machine is gone. One that is slower than the
+                                 others by less is waited for */
 } mm_comm_options;
 #define MM_COMM_OPTIONS_INIT { sizeof(mm_comm_options), 60, 600 }
 

@@ -222,14 +222,11 @@ void mmi_socket_tune(int fd)
     }
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    /* no TCP_USER_TIMEOUT: it would give up a rank that answers all the time that it has no room yet */
 #if defined TCP_KEEPIDLE && defined TCP_KEEPINTVL && defined TCP_KEEPCNT
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &quiet, sizeof quiet);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &between, sizeof between);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &tries, sizeof tries);
-#endif
-#ifdef TCP_USER_TIMEOUT
-    static const unsigned lost = 12000; /* milliseconds: sent, and not acknowledged */
-    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &lost, sizeof lost);
 #endif
 }
 

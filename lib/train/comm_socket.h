@@ -45,7 +45,8 @@ mm_status mmi_socket_connect(int *out, const mmi_endpoint *endpoints, int count,
 bool mmi_socket_here(mmi_endpoint *out, int fd);
 bool mmi_socket_there(mmi_endpoint *out, int fd);
 
-/* Small messages leave at once, and a machine that is gone is noticed in about ten seconds. */
+/* Small messages leave at once, and a machine that is gone is noticed in about ten seconds, unless something is on its
+ * way there. */
 void mmi_socket_tune(int fd);
 
 /* Bytes that went, 0: none just now, -1: the other side is gone. Sending takes the rest of two pieces. */
