@@ -23,6 +23,8 @@
 #define MSG_NOSIGNAL 0 /* there, SO_NOSIGPIPE does it */
 #endif
 
+#define TRY 1.0 /* seconds for an address to answer, before the next one's turn */
+
 _Static_assert(sizeof(struct sockaddr_storage) <= sizeof(((mmi_endpoint *)0)->at), "an endpoint must hold any address");
 
 /* --- Endpoints --- */
@@ -180,22 +182,28 @@ bool mmi_socket_there(mmi_endpoint *out, int fd)
 
 /* --- Sockets --- */
 
-static bool prepare(int fd)
+/* `fd`, or -1. */
+static int prepare(int fd)
 {
+    if (fd < 0)
+        return -1;
     int flags = fcntl(fd, F_GETFL);
 #ifdef SO_NOSIGPIPE
     setsockopt(fd, SOL_SOCKET, SO_NOSIGPIPE, &(int){ 1 }, sizeof(int));
 #endif
-    return flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0 && fcntl(fd, F_SETFD, FD_CLOEXEC) == 0;
+    if (flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0 && fcntl(fd, F_SETFD, FD_CLOEXEC) == 0)
+        return fd;
+    close(fd);
+    return -1;
 }
 
+/* Of TCP, an address may be had though a connection from there is not long over: rank 0's, too. */
 static int open_socket(int family)
 {
-    int fd = socket(family, SOCK_STREAM, 0);
-    if (fd >= 0 && !prepare(fd)) {
-        close(fd);
-        return -1;
-    }
+    static const int on = 1;
+    int fd = prepare(socket(family, SOCK_STREAM, 0));
+    if (fd >= 0 && family != AF_UNIX)
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     return fd;
 }
 
@@ -263,13 +271,10 @@ static void remove_remains(const mmi_endpoint *e)
 
 static int try_listen(const mmi_endpoint *e, int backlog)
 {
-    static const int on = 1;
-    int family = address_of(e)->sa_family, fd = open_socket(family);
+    int fd = open_socket(address_of(e)->sa_family);
     if (fd < 0)
         return -1;
     remove_remains(e);
-    if (family != AF_UNIX)
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (bind(fd, address_of(e), e->size) == 0 && listen(fd, backlog) == 0)
         return fd;
     int error = errno;
@@ -294,15 +299,17 @@ mm_status mmi_socket_listen(int *out, const mmi_endpoint *endpoints, int count, 
 
 int mmi_socket_accept(int listener)
 {
-    int fd = accept(listener, NULL, NULL);
-    if (fd >= 0 && !prepare(fd)) {
-        close(fd);
-        return -1;
-    }
-    return fd;
+    return prepare(accept(listener, NULL, NULL));
 }
 
 /* --- Connecting --- */
+
+/* Without a listener the system may choose the port that is asked for, and one talks to oneself. */
+static bool is_oneself(int fd)
+{
+    mmi_endpoint here, there;
+    return mmi_socket_here(&here, fd) && mmi_socket_there(&there, fd) && memcmp(&here, &there, sizeof here) == 0;
+}
 
 /* One try. -1: nobody answers there; errno says why. */
 static int try_connect(const mmi_endpoint *e, double deadline)
@@ -310,18 +317,19 @@ static int try_connect(const mmi_endpoint *e, double deadline)
     int fd = open_socket(address_of(e)->sa_family), error = 0;
     if (fd < 0)
         return -1;
-    if (connect(fd, address_of(e), e->size) == 0)
-        return fd;
-    error = errno;
+    if (connect(fd, address_of(e), e->size) != 0)
+        error = errno;
     if (error == EINPROGRESS || error == EINTR) {
         socklen_t size = sizeof error;
         if (!wait_for(fd, POLLOUT, deadline))
             error = ETIMEDOUT;
         else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
             error = errno;
-        if (error == 0)
-            return fd;
     }
+    if (error == 0 && is_oneself(fd))
+        error = ECONNREFUSED;
+    if (error == 0)
+        return fd;
     close(fd);
     errno = error;
     return -1;
@@ -332,7 +340,8 @@ mm_status mmi_socket_connect(int *out, const mmi_endpoint *endpoints, int count,
     int error = 0;
     do {
         for (int i = 0; i < count; i++) {
-            int fd = try_connect(&endpoints[i], deadline);
+            double end = mmi_now() + TRY;
+            int fd = try_connect(&endpoints[i], end < deadline ? end : deadline);
             if (fd >= 0) {
                 *out = fd;
                 return MM_OK;
