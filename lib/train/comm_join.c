@@ -136,11 +136,13 @@ static void forget(hall *h, int i)
     h->guests[i] = h->guests[--h->guest_count];
 }
 
-static void let_in(hall *h)
+static mm_status let_in(hall *h)
 {
-    int fd;
-    while (h->guest_count < GUESTS && (fd = mmi_socket_accept(h->listener)) >= 0)
-        h->guests[h->guest_count++] = (guest){ .fd = fd, .until = mmi_now() + MANNERS };
+    guest *who = &h->guests[h->guest_count];
+    *who = (guest){ .until = mmi_now() + MANNERS };
+    mm_status status = mmi_socket_accept(&who->fd, h->listener, h->meeting->name);
+    h->guest_count += who->fd >= 0;
+    return status;
 }
 
 /* What a guest has to say; those who are gone or dawdle are forgotten. */
@@ -186,6 +188,23 @@ static mm_status nobody_comes(const hall *h)
                     ranks);
 }
 
+/* Ranks that were here and are gone: rank 0 goes on gathering, and one that was started again has its place. To the
+ * others it comes to nothing any more. */
+static mm_status see_who_left(const hall *h)
+{
+    for (int32_t p = 0; p < h->mesh->size; p++) {
+        mmi_link *link = &h->mesh->links[p];
+        if (!mmi_socket_ended(link->fd))
+            continue;
+        if (h->mesh->rank > 0)
+            return mmi_fail_within(mmi_mesh_lost(h->mesh, p), "%s", h->meeting->name);
+        mmi_log(MM_LOG_WARNING, "%s: rank %d left before all were there", h->meeting->name, p);
+        mmi_socket_close(link->fd);
+        link->fd = -1;
+    }
+    return MM_OK;
+}
+
 /* Until all ranks from h->from on are here. */
 static mm_status receive_all(hall *h)
 {
@@ -201,8 +220,11 @@ static mm_status receive_all(hall *h)
         for (int i = 0; i < h->guest_count; i++)
             polls[i + 1] = (struct pollfd){ .fd = h->guests[i].fd, .events = POLLIN };
         poll(polls, (nfds_t)h->guest_count + 1, left > 1 ? 1000 : (int)(1000 * left) + 1);
-        let_in(h);
-        status = listen_to(h);
+        status = see_who_left(h);
+        if (status == MM_OK && polls[0].revents != 0)
+            status = let_in(h);
+        if (status == MM_OK)
+            status = listen_to(h);
     }
     while (h->guest_count > 0)
         mmi_socket_close(h->guests[--h->guest_count].fd);
@@ -301,11 +323,11 @@ static mm_status host(mmi_mesh *mesh, const mmi_meeting *m)
 
 /* --- The others --- */
 
-static mm_status own_path(char *path, size_t room, const mmi_meeting *m, int32_t rank)
+/* Where rank `rank` of this machine listens. What does not fit in `room` is too long for a socket, too. */
+static mm_status own_place(mmi_endpoint *out, char *path, size_t room, const mmi_meeting *m, int32_t rank)
 {
-    if ((size_t)snprintf(path, room, "%s.%d", m->name, rank) >= room)
-        return mmi_fail(MM_ERR_ARG, "%s: is too long for a socket's name", m->name);
-    return MM_OK;
+    snprintf(path, room, "%s.%d", m->name, rank);
+    return mmi_endpoint_local(out, path);
 }
 
 /* Listen for the ranks after this one: at a path of its own, or at the address that rank 0 sees, at any port. */
@@ -313,10 +335,10 @@ static mm_status open_own(int *listener, uint16_t *port, char *path, size_t room
                           const mmi_meeting *m, int to_host)
 {
     mmi_endpoint here;
-    mm_status status = own_path(path, room, m, mesh->rank);
-    if (status == MM_OK && m->local)
-        status = mmi_endpoint_local(&here, path);
-    else if (status == MM_OK && !mmi_socket_here(&here, to_host))
+    mm_status status = MM_OK;
+    if (m->local)
+        status = own_place(&here, path, room, m, mesh->rank);
+    else if (!mmi_socket_here(&here, to_host))
         status = mmi_fail(MM_ERR_IO, "%s: the connection to rank 0 broke", m->name);
     if (status != MM_OK)
         return status;
@@ -358,23 +380,30 @@ static mm_status greet(int fd, const mmi_mesh *mesh, const mmi_meeting *m, uint1
 }
 
 /* To the ranks between rank 0 and this one. They are listening since before they greeted rank 0. */
-static mm_status visit(mmi_mesh *mesh, const mmi_meeting *m, const unsigned char *list, uint64_t run)
+static mm_status visit(const hall *h, const unsigned char *list)
 {
     mm_status status = MM_OK;
+    mmi_mesh *mesh = h->mesh;
+    const mmi_meeting *m = h->meeting;
+    int host = mesh->links[0].fd;
     for (int32_t p = 1; p < mesh->rank && status == MM_OK; p++) {
         mmi_endpoint there;
-        char path[256];
-        status = own_path(path, sizeof path, m, p);
-        if (status == MM_OK && m->local)
-            status = mmi_endpoint_local(&there, path);
-        else if (status == MM_OK && !mmi_endpoint_unpack(&there, list + (size_t)p * MMI_ENDPOINT_WIRE))
+        char path[256], who[300];
+        if (m->local)
+            status = own_place(&there, path, sizeof path, m, p);
+        else if (mmi_endpoint_unpack(&there, list + (size_t)p * MMI_ENDPOINT_WIRE))
+            mmi_endpoint_text(path, sizeof path, &there);
+        else
             status = mmi_fail(MM_ERR_IO, "%s: rank 0 gave no address of rank %d", m->name, p);
+        if (status != MM_OK)
+            break;
+        snprintf(who, sizeof who, "rank %d at %s", p, path);
+        status = mmi_socket_connect(&mesh->links[p].fd, &there, 1, m->deadline, who, host);
         if (status == MM_OK)
-            status = mmi_socket_connect(&mesh->links[p].fd, &there, 1, m->deadline, m->local ? path : m->name);
-        if (status == MM_OK)
-            status = greet(mesh->links[p].fd, mesh, m, 0, run);
+            status = greet(mesh->links[p].fd, mesh, m, 0, h->run);
     }
-    return status;
+    mm_status left = status != MM_OK ? see_who_left(h) : MM_OK; /* that would be why */
+    return left != MM_OK ? left : status;
 }
 
 static mm_status come(mmi_mesh *mesh, const mmi_meeting *m)
@@ -389,7 +418,7 @@ static mm_status come(mmi_mesh *mesh, const mmi_meeting *m)
         return mmi_fail_memory((size_t)mesh->size * MMI_ENDPOINT_WIRE, "a list of addresses");
     mm_status status = where_to_meet(there, &count, m);
     if (status == MM_OK)
-        status = mmi_socket_connect(&mesh->links[0].fd, there, count, m->deadline, m->name);
+        status = mmi_socket_connect(&mesh->links[0].fd, there, count, m->deadline, m->name, -1);
     if (status == MM_OK)
         status = open_own(&h.listener, &port, path, sizeof path, mesh, m, mesh->links[0].fd);
     bool listens = status == MM_OK;
@@ -398,7 +427,7 @@ static mm_status come(mmi_mesh *mesh, const mmi_meeting *m)
     if (status == MM_OK)
         status = hear_answer(&h.run, list, mesh, m);
     if (status == MM_OK)
-        status = visit(mesh, m, list, h.run);
+        status = visit(&h, list);
     if (status == MM_OK)
         status = receive_all(&h);
     mmi_socket_close(h.listener);

@@ -1,5 +1,3 @@
-#define _GNU_SOURCE /* POLLRDHUP */
-
 #include "train/comm_mesh.h"
 
 #include <poll.h>
@@ -11,10 +9,6 @@
 #include "train/comm_socket.h"
 
 #define MAGIC 0x52464D4Du /* "MMFR" */
-
-#ifndef POLLRDHUP
-#define POLLRDHUP 0
-#endif
 
 /* Seconds that the others get to say why they left, and to read why we did. */
 #define GRACE 0.2
@@ -156,8 +150,7 @@ static mm_status tell_the_lost(mmi_mesh *mesh, int32_t p)
     char ranks[MMI_STORY / 2] = "", story[MMI_STORY];
     int32_t count = 0;
     for (int32_t q = 0; q < mesh->size; q++) {
-        struct pollfd ask = { .fd = mesh->links[q].fd, .events = POLLRDHUP };
-        bool gone = q == p || (ask.fd >= 0 && poll(&ask, 1, 0) > 0);
+        bool gone = q == p || mmi_socket_ended(mesh->links[q].fd);
         size_t used = strlen(ranks);
         if (gone && used + 16 < sizeof ranks)
             snprintf(ranks + used, sizeof ranks - used, "%s%d", count > 0 ? ", " : "", q);
@@ -168,14 +161,18 @@ static mm_status tell_the_lost(mmi_mesh *mesh, int32_t p)
     return leave(mesh, MM_ERR_IO, p, story);
 }
 
-/* Rank `p` is gone. It may be the one that died, or one that left for another's death before we saw that: whoever left
- * in good order says so. */
-static mm_status lost(mmi_mesh *mesh, int32_t p)
+/* Rank `p` may be the one that died, or one that left for another's death before we saw that: whoever left in good
+ * order says so, at once or behind the last of a step. */
+mm_status mmi_mesh_lost(mmi_mesh *mesh, int32_t p)
 {
     poll(NULL, 0, (int)(1000 * GRACE));
-    for (int32_t q = 0; q < mesh->size; q++)
-        if (has_notice(&mesh->links[q]))
-            return heed_notice(mesh, q);
+    for (int32_t i = 0; i < 2 * mesh->size; i++) {
+        mmi_link *link = &mesh->links[i / 2];
+        if (has_notice(link))
+            return heed_notice(mesh, i / 2);
+        if (all_received(link))
+            link->in_done = 0;
+    }
     return tell_the_lost(mesh, p);
 }
 
@@ -207,7 +204,7 @@ static mm_status push(mmi_mesh *mesh, int32_t p)
         int64_t sent = mmi_socket_send(link->fd, (unsigned char *)&link->out_frame + framed, sizeof(mmi_frame) - framed,
                                        bytes ? bytes + done : NULL, link->out_size - done);
         if (sent < 0)
-            return lost(mesh, p);
+            return mmi_mesh_lost(mesh, p);
         if (sent == 0)
             break;
         link->out_done += (size_t)sent;
@@ -232,7 +229,7 @@ static mm_status pull(mmi_mesh *mesh, int32_t p, const mmi_frame *due)
         size_t end = sizeof(mmi_frame) + (framing ? 0 : link->in_size);
         int64_t got = mmi_socket_receive(link->fd, to, end - link->in_done);
         if (got < 0)
-            return lost(mesh, p);
+            return mmi_mesh_lost(mesh, p);
         if (got == 0)
             break;
         link->in_done += (size_t)got;

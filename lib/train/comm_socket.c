@@ -1,4 +1,4 @@
-#define _GNU_SOURCE /* keepalive's numbers */
+#define _GNU_SOURCE /* keepalive's numbers, POLLRDHUP */
 
 #include "train/comm_socket.h"
 
@@ -21,6 +21,10 @@
 
 #ifndef MSG_NOSIGNAL
 #define MSG_NOSIGNAL 0 /* there, SO_NOSIGPIPE does it */
+#endif
+
+#ifndef POLLRDHUP
+#define POLLRDHUP 0
 #endif
 
 #define TRY 1.0 /* seconds for an address to answer, before the next one's turn */
@@ -162,6 +166,13 @@ uint16_t mmi_endpoint_port(const mmi_endpoint *endpoint)
     return parts(&ip, &size, &port, &e) ? (uint16_t)(port[0] << 8 | port[1]) : 0;
 }
 
+void mmi_endpoint_text(char *text, size_t room, const mmi_endpoint *endpoint)
+{
+    char host[64] = "?";
+    getnameinfo(address_of(endpoint), endpoint->size, host, sizeof host, NULL, 0, NI_NUMERICHOST);
+    snprintf(text, room, "%s, port %d", host, mmi_endpoint_port(endpoint));
+}
+
 bool mmi_socket_here(mmi_endpoint *out, int fd)
 {
     socklen_t size = sizeof out->at;
@@ -238,6 +249,12 @@ void mmi_socket_tune(int fd)
 #endif
 }
 
+bool mmi_socket_ended(int fd)
+{
+    struct pollfd p = { .fd = fd, .events = POLLRDHUP };
+    return poll(&p, 1, 0) > 0;
+}
+
 /* Wait for `events`; false when `deadline` has come. */
 static bool wait_for(int fd, short events, double deadline)
 {
@@ -297,9 +314,13 @@ mm_status mmi_socket_listen(int *out, const mmi_endpoint *endpoints, int count, 
     return mmi_fail(MM_ERR_IO, "%s: can't listen there: %s", name, strerror(error));
 }
 
-int mmi_socket_accept(int listener)
+mm_status mmi_socket_accept(int *out, int listener, const char *name)
 {
-    return prepare(accept(listener, NULL, NULL));
+    *out = accept(listener, NULL, NULL);
+    if (*out < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
+        return mmi_fail(MM_ERR_IO, "%s: can't let anybody in: %s", name, strerror(errno));
+    *out = prepare(*out);
+    return MM_OK;
 }
 
 /* --- Connecting --- */
@@ -335,7 +356,8 @@ static int try_connect(const mmi_endpoint *e, double deadline)
     return -1;
 }
 
-mm_status mmi_socket_connect(int *out, const mmi_endpoint *endpoints, int count, double deadline, const char *name)
+mm_status mmi_socket_connect(int *out, const mmi_endpoint *endpoints, int count, double deadline, const char *name,
+                             int host)
 {
     int error = 0;
     do {
@@ -349,7 +371,7 @@ mm_status mmi_socket_connect(int *out, const mmi_endpoint *endpoints, int count,
             error = errno;
         }
         poll(NULL, 0, 20); /* rank 0 may not be there yet */
-    } while (mmi_now() < deadline);
+    } while (mmi_now() < deadline && !mmi_socket_ended(host));
     return mmi_fail(MM_ERR_IO, "%s: nobody answered there in time: %s", name, strerror(error));
 }
 

@@ -31,15 +31,23 @@ bool mmi_endpoint_unpack(mmi_endpoint *out, const unsigned char wire[MMI_ENDPOIN
 void mmi_endpoint_set_port(mmi_endpoint *endpoint, uint16_t port);
 uint16_t mmi_endpoint_port(const mmi_endpoint *endpoint);
 
+/* "10.0.0.2, port 41234", for people. */
+void mmi_endpoint_text(char *text, size_t room, const mmi_endpoint *endpoint);
+
 /* Listen at the first of `count` endpoints that can be had; `name` is for the message. What is left of a local socket
  * that nobody listens at any more is removed. */
 mm_status mmi_socket_listen(int *out, const mmi_endpoint *endpoints, int count, int backlog, const char *name);
 
-/* The next one who wants to come in; -1: nobody just now. */
-int mmi_socket_accept(int listener);
+/* The next one who wants to come in; -1: nobody just now. MM_ERR_IO: this process can open no more. */
+mm_status mmi_socket_accept(int *out, int listener, const char *name);
 
-/* Connect to the first of `count` endpoints that answers, again and again until `deadline` (of mmi_now()). */
-mm_status mmi_socket_connect(int *out, const mmi_endpoint *endpoints, int count, double deadline, const char *name);
+/* Connect to the first of `count` endpoints that answers, again and again until `deadline` (of mmi_now()), or until
+ * `host`, a connection or -1, has ended. */
+mm_status mmi_socket_connect(int *out, const mmi_endpoint *endpoints, int count, double deadline, const char *name,
+                             int host);
+
+/* The other side will send nothing more; what it sent may still have to be read. False for -1. */
+bool mmi_socket_ended(int fd);
 
 /* One's own end of a connection, and the other's. */
 bool mmi_socket_here(mmi_endpoint *out, int fd);

@@ -340,7 +340,7 @@ static void say(const char *address, const void *bytes, size_t size)
     mmi_endpoint list[4];
     int count, fd;
     ck_ok(mmi_endpoint_tcp(list, 4, &count, address));
-    ck_ok(mmi_socket_connect(&fd, list, count, mmi_now() + 30, address));
+    ck_ok(mmi_socket_connect(&fd, list, count, mmi_now() + 30, address, -1));
     mmi_socket_send_all(fd, bytes, size, mmi_now() + 5);
     if (size > 0)
         mmi_socket_close(fd); /* who says nothing stays, in silence */

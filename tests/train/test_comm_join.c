@@ -1,10 +1,12 @@
 /* Meetings that go wrong: ranks that are slow, gone, unreachable or not themselves. */
 #define _DEFAULT_SOURCE /* syscall(), and what TCP can be asked */
 #define _XOPEN_SOURCE 700
+#include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -78,8 +80,30 @@ static int connect_to(const char *place)
 {
     int fd = -1;
     mmi_endpoint e = endpoint_of(place);
-    ck_ok(mmi_socket_connect(&fd, &e, 1, mmi_now() + 30, place));
+    ck_ok(mmi_socket_connect(&fd, &e, 1, mmi_now() + 30, place, -1));
     return fd;
+}
+
+/* Greet rank 0 as rank `rank`, which listens at `port`, and do nothing more. */
+static int greet(const char *place, int32_t rank, int32_t size, uint32_t port)
+{
+    const struct {
+        char magic[8];
+        uint32_t protocol, version;
+        int32_t rank, size;
+        uint32_t port, reserved;
+        uint64_t run;
+    } greeting = { { 'm', 'i', 'n', 'i', 'm', 'i', 'n', 'd' }, 1, mm_version(), rank, size, port, 0, 0 };
+    int fd = connect_to(place);
+    ck_assert(mmi_socket_send_all(fd, &greeting, sizeof greeting, mmi_now() + 5));
+    return fd;
+}
+
+/* Rank 0's answer to one of three: all are there. */
+static void hear(int fd)
+{
+    char sink[24 + 3 * MMI_ENDPOINT_WIRE];
+    ck_assert(mmi_socket_receive_all(fd, sink, sizeof sink, mmi_now() + 30));
 }
 
 START_TEST(the_system_does_not_give_up_a_rank_that_is_slow)
@@ -129,10 +153,92 @@ START_TEST(an_address_that_does_not_answer_leaves_time_for_the_next)
     }
     e[1] = endpoint_of(world_place(WORLD_TCP4));
     ck_ok(mmi_socket_listen(&open, e + 1, 1, 1, "the next"));
-    ck_ok(mmi_socket_connect(&fd, e, 2, mmi_now() + 6, "one of two"));
+    ck_ok(mmi_socket_connect(&fd, e, 2, mmi_now() + 6, "one of two", -1));
     const int all[] = { fd, deaf, open, waiting[0], waiting[1], waiting[2], waiting[3] };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         mmi_socket_close(all[i]);
+}
+END_TEST
+
+START_TEST(a_rank_that_can_not_be_reached_is_named)
+{
+    char place[400], words[100];
+    snprintf(place, sizeof place, "%s", world_place(WORLD_TCP4));
+    guest host = { .place = place, .rank = 0, .size = 3, .patience = 20 };
+    guest last = { .place = place, .rank = 2, .size = 3, .patience = 1 };
+    const uint16_t port = 1; /* where nobody listens */
+    start(&host);
+    int fd = greet(place, 1, 3, port);
+    start(&last);
+    snprintf(words, sizeof words, "rank 1 at 127.0.0.1, port %d: nobody answered there in time", port);
+    ck_came_to(&last, MM_ERR_IO, words);
+    mmi_socket_close(fd);
+    ck_came_to(&host, MM_ERR_IO, "rank");
+}
+END_TEST
+
+START_TEST(who_waits_for_a_rank_that_died_hears_of_it)
+{
+    const char *place = world_place(WORLD_TCP4);
+    guest host = { .place = place, .rank = 0, .size = 3, .patience = 40 };
+    guest last = { .place = place, .rank = 2, .size = 3, .patience = 40 };
+    double began = mmi_now();
+    start(&host);
+    int fd = greet(place, 1, 3, 1);
+    start(&last);
+    hear(fd);
+    mmi_socket_close(fd);
+    ck_came_to(&host, MM_ERR_IO, "rank 1 is gone");
+    ck_came_to(&last, MM_ERR_IO, "rank 1 is gone");
+    ck_assert_double_lt(mmi_now() - began, 30);
+}
+END_TEST
+
+START_TEST(a_rank_that_died_may_come_again)
+{
+    const char *place = world_place(WORLD_TCP4);
+    guest g[3];
+    for (int32_t r = 0; r < 3; r++)
+        g[r] = (guest){ .place = place, .rank = r, .size = 3, .patience = 20 };
+    start(&g[0]);
+    int fd = greet(place, 1, 3, 1);
+    wait_a_little();
+    mmi_socket_close(fd);
+    start(&g[1]);
+    start(&g[2]);
+    for (int32_t r = 0; r < 3; r++)
+        ck_came_to(&g[r], MM_OK, "");
+}
+END_TEST
+
+/* Rank 0 that has the one file to listen with, and none for those who come; 0 if it says so. */
+static int host_without_files(const char *place, int32_t rank, int32_t size, void *shared)
+{
+    (void)shared;
+    mm_comm *c = NULL;
+    struct rlimit limit;
+    int next = dup(0);
+    if (next < 0 || close(next) != 0 || getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return 10;
+    limit.rlim_cur = (rlim_t)next + 1;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return 11;
+    mm_status status = world_join(WORLD_LOCAL, place, rank, size, &c);
+    fprintf(stderr, "# %s\n", mm_last_error());
+    return status == MM_ERR_IO && strstr(mm_last_error(), strerror(EMFILE)) ? 0 : 12;
+}
+
+START_TEST(who_has_no_file_left_says_so_at_once)
+{
+    char place[400];
+    double began = mmi_now();
+    snprintf(place, sizeof place, "%s", world_place(WORLD_LOCAL));
+    int process = world_process(host_without_files, place, 0, 2, NULL);
+    guest g = { .place = place, .rank = 1, .size = 2, .patience = 20 };
+    start(&g);
+    ck_assert_int_eq(world_wait(process), 0);
+    ck_assert_double_lt(mmi_now() - began, 15);
+    ck_came_to(&g, MM_ERR_IO, place);
 }
 END_TEST
 
@@ -143,6 +249,10 @@ static Suite *make_suite(void)
     tcase_add_test(tc, the_system_does_not_give_up_a_rank_that_is_slow);
     tcase_add_test(tc, nobody_meets_himself);
     tcase_add_test(tc, an_address_that_does_not_answer_leaves_time_for_the_next);
+    tcase_add_test(tc, a_rank_that_can_not_be_reached_is_named);
+    tcase_add_test(tc, who_waits_for_a_rank_that_died_hears_of_it);
+    tcase_add_test(tc, a_rank_that_died_may_come_again);
+    tcase_add_test(tc, who_has_no_file_left_says_so_at_once);
     tcase_set_timeout(tc, 120);
     suite_add_tcase(suite, tc);
     return suite;
