@@ -391,7 +391,7 @@ static mm_status visit(const hall *h, const unsigned char *list)
         char path[256], who[300];
         if (m->local)
             status = own_place(&there, path, sizeof path, m, p);
-        else if (mmi_endpoint_unpack(&there, list + (size_t)p * MMI_ENDPOINT_WIRE))
+        else if (mmi_endpoint_unpack(&there, list + (size_t)p * MMI_ENDPOINT_WIRE, host))
             mmi_endpoint_text(path, sizeof path, &there);
         else
             status = mmi_fail(MM_ERR_IO, "%s: rank 0 gave no address of rank %d", m->name, p);

@@ -128,20 +128,16 @@ void mmi_endpoint_pack(unsigned char wire[MMI_ENDPOINT_WIRE], const mmi_endpoint
     memcpy(wire + 4, ip, size);
 }
 
-bool mmi_endpoint_unpack(mmi_endpoint *out, const unsigned char wire[MMI_ENDPOINT_WIRE])
+bool mmi_endpoint_unpack(mmi_endpoint *out, const unsigned char wire[MMI_ENDPOINT_WIRE], int beside)
 {
+    mmi_endpoint host;
     unsigned char *ip, *port;
     size_t size;
-    memset(out, 0, sizeof *out);
-    struct sockaddr_in four = { .sin_family = AF_INET };
-    struct sockaddr_in6 six = { .sin6_family = AF_INET6 };
-    if (wire[0] == 4)
-        set_address(out, &four, sizeof four);
-    else if (wire[0] == 6)
-        set_address(out, &six, sizeof six);
-    else
-        return false;
-    if (!parts(&ip, &size, &port, out))
+    struct sockaddr_in6 six = { .sin6_family = wire[0] == 6 ? AF_INET6 : AF_INET };
+    if (mmi_socket_there(&host, beside)) /* each machine has numbers of its own for its wires; 0, of IPv4 */
+        six.sin6_scope_id = ((const struct sockaddr_in6 *)address_of(&host))->sin6_scope_id;
+    set_address(out, &six, wire[0] == 6 ? sizeof six : sizeof(struct sockaddr_in));
+    if ((wire[0] != 4 && wire[0] != 6) || !parts(&ip, &size, &port, out))
         return false;
     memcpy(port, wire + 2, 2);
     memcpy(ip, wire + 4, size);

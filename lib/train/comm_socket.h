@@ -24,10 +24,11 @@ mm_status mmi_endpoint_local(mmi_endpoint *out, const char *path);
 /* All that "host:port" stands for, at most `room`. MM_ERR_ARG: not of that form; MM_ERR_IO: no such host. */
 mm_status mmi_endpoint_tcp(mmi_endpoint *out, int room, int *count, const char *address);
 
-/* An address of TCP as bytes to be sent, and back; false for bytes that are none. */
+/* An address of TCP as bytes to be sent, and back; false for bytes that are none. One that is good on one wire only is
+ * taken for one of the wire that `beside`, a connection, goes over. */
 #define MMI_ENDPOINT_WIRE 20
 void mmi_endpoint_pack(unsigned char wire[MMI_ENDPOINT_WIRE], const mmi_endpoint *endpoint);
-bool mmi_endpoint_unpack(mmi_endpoint *out, const unsigned char wire[MMI_ENDPOINT_WIRE]);
+bool mmi_endpoint_unpack(mmi_endpoint *out, const unsigned char wire[MMI_ENDPOINT_WIRE], int beside);
 void mmi_endpoint_set_port(mmi_endpoint *endpoint, uint16_t port);
 uint16_t mmi_endpoint_port(const mmi_endpoint *endpoint);
 

@@ -1,7 +1,10 @@
 /* Meetings that go wrong: ranks that are slow, gone, unreachable or not themselves. */
 #define _DEFAULT_SOURCE /* syscall(), and what TCP can be asked */
 #define _XOPEN_SOURCE 700
+#include <arpa/inet.h>
 #include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -242,6 +245,40 @@ START_TEST(who_has_no_file_left_says_so_at_once)
 }
 END_TEST
 
+/* An address that is good on one wire only, "fe80::1%eth0", as "[…]:port"; false: this machine has none. */
+static bool find_link_local(char *place, size_t room)
+{
+    struct ifaddrs *all, *a;
+    char text[INET6_ADDRSTRLEN];
+    if (!world_has(WORLD_TCP6) || getifaddrs(&all) != 0)
+        return false;
+    for (a = all; a; a = a->ifa_next) {
+        const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)(const void *)a->ifa_addr;
+        if (six && six->sin6_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&six->sin6_addr) && (a->ifa_flags & IFF_UP)) {
+            snprintf(place, room, "[%s%%%s]%s", inet_ntop(AF_INET6, &six->sin6_addr, text, sizeof text), a->ifa_name,
+                     strchr(world_place(WORLD_TCP6), ']') + 1);
+            break;
+        }
+    }
+    freeifaddrs(all);
+    return a != NULL;
+}
+
+START_TEST(ranks_meet_at_an_address_that_is_good_on_one_wire_only)
+{
+    char place[400];
+    guest g[3];
+    if (!find_link_local(place, sizeof place))
+        return;
+    for (int32_t r = 0; r < 3; r++) {
+        g[r] = (guest){ .place = place, .rank = r, .size = 3, .patience = 5 };
+        start(&g[r]);
+    }
+    for (int32_t r = 0; r < 3; r++)
+        ck_came_to(&g[r], MM_OK, "");
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("train/comm_join");
@@ -253,6 +290,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, who_waits_for_a_rank_that_died_hears_of_it);
     tcase_add_test(tc, a_rank_that_died_may_come_again);
     tcase_add_test(tc, who_has_no_file_left_says_so_at_once);
+    tcase_add_test(tc, ranks_meet_at_an_address_that_is_good_on_one_wire_only);
     tcase_set_timeout(tc, 120);
     suite_add_tcase(suite, tc);
     return suite;
