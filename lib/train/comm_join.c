@@ -92,9 +92,9 @@ static void find_fault(char *text, size_t room, const hall *h, const greeting *g
     else if (g->size != h->mesh->size)
         snprintf(text, room, "rank %d was started as one of %d ranks, rank %d as one of %d", g->rank, g->size,
                  h->mesh->rank, h->mesh->size);
-    else if (g->rank < h->from || g->rank >= h->mesh->size)
-        snprintf(text, room, "two processes say that they are rank %d", g->rank);
-    else if (h->mesh->links[g->rank].fd >= 0)
+    else if (g->rank >= h->mesh->size)
+        snprintf(text, room, "somebody says that it is rank %d, of %d ranks", g->rank, g->size);
+    else if (g->rank < h->from || h->mesh->links[g->rank].fd >= 0)
         snprintf(text, room, "two processes say that they are rank %d", g->rank);
 }
 
@@ -361,9 +361,9 @@ static mm_status hear_answer(uint64_t *run, unsigned char *list, const mmi_mesh 
     if (memcmp(a.magic, magic, sizeof magic) != 0)
         return mmi_fail(MM_ERR_IO, "%s: whoever listens there is no rank 0", m->name);
     if (a.status != MM_OK) {
-        if (a.bytes > STORY || !mmi_socket_receive_all(fd, text, a.bytes, mmi_now() + MANNERS))
+        if (a.bytes > STORY || !mmi_socket_receive_all(fd, text, a.bytes, mmi_now() + MANNERS) || *text == '\0')
             return mmi_fail(MM_ERR_STATE, "%s: rank 0 turned rank %d away", m->name, mesh->rank);
-        return mmi_fail(a.status == MM_ERR_IO ? MM_ERR_IO : MM_ERR_STATE, "%s", text);
+        return mmi_fail(a.status == MM_ERR_IO ? MM_ERR_IO : MM_ERR_STATE, "%s: rank 0 says: %s", m->name, text);
     }
     if (a.bytes != bytes || !mmi_socket_receive_all(fd, list, bytes, mmi_now() + MANNERS))
         return mmi_fail(MM_ERR_IO, "%s: rank 0's answer breaks off", m->name);

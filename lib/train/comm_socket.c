@@ -64,7 +64,8 @@ mm_status mmi_endpoint_local(mmi_endpoint *out, const char *path)
 static bool split_address(char *host, size_t room, const char **port, const char *address)
 {
     const char *colon = strrchr(address, ':'), *begin = address, *end = colon;
-    if (!colon || colon[1] == '\0' || strspn(colon + 1, "0123456789") != strlen(colon + 1) || atol(colon + 1) > 65535)
+    if (!colon || colon[1] == '\0' || strspn(colon + 1, "0123456789") != strlen(colon + 1) ||
+        (unsigned long)atol(colon + 1) - 1 >= 65535)
         return false;
     if (*begin == '[' && end > begin && end[-1] == ']') {
         begin++;
@@ -85,7 +86,8 @@ mm_status mmi_endpoint_tcp(mmi_endpoint *out, int room, int *count, const char *
     char host[256];
     const char *port;
     if (!split_address(host, sizeof host, &port, address))
-        return mmi_fail(MM_ERR_ARG, "%s: is no address; it must be host:port, or [host]:port for one of IPv6", address);
+        return mmi_fail(MM_ERR_ARG, "%s: is no address; it must be host:port or [IPv6]:port, with a port of 1 to 65535",
+                        address);
     struct addrinfo hints, *found = NULL;
     memset(&hints, 0, sizeof hints);
     hints.ai_family = AF_UNSPEC;

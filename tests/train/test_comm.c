@@ -297,6 +297,7 @@ START_TEST(ranks_of_another_size_are_refused_on_both_sides)
             ck_assert_msg(g[i].status == MM_ERR_STATE, "%s: %s", mm_status_name(g[i].status), g[i].story);
             ck_assert_ptr_nonnull(strstr(g[i].story, "rank 1 was started as one of 3 ranks, rank 0 as one of 2"));
         }
+        ck_assert_ptr_nonnull(strstr(g[1].story, "rank 0 says: "));
     }
 }
 END_TEST
@@ -471,6 +472,8 @@ START_TEST(wrong_arguments_are_refused)
     ck_error_mentions("host:port");
     ck_status(mm_comm_tcp_create("::1:500", 0, 2, NULL, &c), MM_ERR_ARG);
     ck_status(mm_comm_tcp_create("localhost:99999", 0, 2, NULL, &c), MM_ERR_ARG);
+    ck_status(mm_comm_tcp_create("localhost:0", 0, 2, NULL, &c), MM_ERR_ARG);
+    ck_error_mentions("a port of 1 to 65535");
     ck_status(mm_comm_tcp_create(":12", 0, 2, NULL, &c), MM_ERR_ARG);
     o.connect_seconds = 0;
     ck_status(mm_comm_tcp_create("localhost:1", 0, 2, &o, &c), MM_ERR_ARG);

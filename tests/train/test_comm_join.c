@@ -279,6 +279,39 @@ START_TEST(ranks_meet_at_an_address_that_is_good_on_one_wire_only)
 }
 END_TEST
 
+START_TEST(a_number_that_no_rank_has_is_called_so)
+{
+    const char *place = world_place(WORLD_TCP4);
+    guest host = { .place = place, .rank = 0, .size = 3, .patience = 20 };
+    start(&host);
+    int fd = greet(place, 7, 3, 1);
+    ck_came_to(&host, MM_ERR_STATE, "somebody says that it is rank 7, of 3 ranks");
+    mmi_socket_close(fd);
+}
+END_TEST
+
+START_TEST(an_answer_without_a_reason_is_still_somebodys)
+{
+    int listener, fd;
+    const char *place = world_place(WORLD_TCP4);
+    /* no status, and behind it as many zeros as it says */
+    const unsigned char answer[24 + 40] = { 'm', 'i', 'n', 'i', 'm', 'i', 'n', 'd', [16] = 77, [20] = 40 };
+    mmi_endpoint e = endpoint_of(place);
+    guest g = { .place = place, .rank = 1, .size = 2, .patience = 20 };
+    ck_ok(mmi_socket_listen(&listener, &e, 1, 1, place));
+    start(&g);
+    do {
+        wait_a_little();
+        ck_ok(mmi_socket_accept(&fd, listener, place));
+    } while (fd < 0);
+    ck_assert(mmi_socket_send_all(fd, answer, sizeof answer, mmi_now() + 5));
+    ck_came_to(&g, MM_ERR_STATE, "rank 0 turned rank 1 away");
+    ck_assert_ptr_nonnull(strstr(g.story, place));
+    mmi_socket_close(fd);
+    mmi_socket_close(listener);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("train/comm_join");
@@ -291,6 +324,8 @@ static Suite *make_suite(void)
     tcase_add_test(tc, a_rank_that_died_may_come_again);
     tcase_add_test(tc, who_has_no_file_left_says_so_at_once);
     tcase_add_test(tc, ranks_meet_at_an_address_that_is_good_on_one_wire_only);
+    tcase_add_test(tc, a_number_that_no_rank_has_is_called_so);
+    tcase_add_test(tc, an_answer_without_a_reason_is_still_somebodys);
     tcase_set_timeout(tc, 120);
     suite_add_tcase(suite, tc);
     return suite;
