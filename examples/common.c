@@ -166,20 +166,29 @@ void expect_shape(const mm_model *model, double hidden_size, double num_hidden_l
         fail("the model of --from-weight has no experts, it takes no --", "use-moe");
 }
 
-/* Rows that are cut before anything of them is learnt cost time and teach nothing: say so before hours of it. */
+/* Rows that teach nothing cost time: say so before hours of it, and don't begin where there are no others. A prompt that has no
+ * reference answer is none of them. */
 static void tell_of_unlearnt(mm_loader *loader, const mm_dataset *dataset, const char *path)
 {
-    int64_t rows = mm_dataset_rows(dataset), looked_at = rows < 1000 ? rows : 1000, unlearnt = 0;
+    int64_t rows = mm_dataset_rows(dataset), looked_at = rows < 1000 ? rows : 1000, cut = 0, empty = 0;
     for (int64_t i = 0; i < looked_at; i++) {
         mm_row_report report = MM_ROW_REPORT_INIT;
         int64_t row = i * (rows / looked_at); /* evenly from all of them; bad ones are the trainer's affair */
-        int missed = MM_REMARK_CUT | MM_REMARK_UNLEARNT;
-        if (mm_loader_check_row(loader, row, &report) == MM_OK)
-            unlearnt += (report.remarks & missed) == missed;
+        if (mm_loader_check_row(loader, row, &report) != MM_OK || !(report.remarks & MM_REMARK_UNLEARNT))
+            continue;
+        cut += (report.remarks & MM_REMARK_CUT) != 0;
+        empty += (report.remarks & MM_REMARK_CUT) == 0;
     }
-    if (unlearnt > 0)
+    if (cut > 0)
         printf("%s: nothing to learn within --max-seq-len %.0f tokens in %lld of %lld rows looked at\n", path, o.max_seq_len,
-               (long long)unlearnt, (long long)looked_at);
+               (long long)cut, (long long)looked_at);
+    if (empty > 0)
+        printf("%s: nothing to learn, such as an answer, in %lld of %lld rows looked at\n", path, (long long)empty,
+               (long long)looked_at);
+    if (rows > 0 && cut + empty == rows) {
+        fflush(stdout);
+        fail("there is nothing to learn in ", path);
+    }
 }
 
 mm_loader *make_loader(const char *path, mm_tokenizer *tokenizer, int32_t kind, int32_t form)
@@ -205,7 +214,7 @@ mm_loader *make_loader(const char *path, mm_tokenizer *tokenizer, int32_t kind, 
     check(mm_loader_create(dataset, tokenizer, &l, &loader));
     if (path == o.data_path)
         o.rows = mm_dataset_rows(dataset);
-    if (leads && form != MM_ROWS_PACK) /* of packed rows nothing is cut */
+    if (leads && kind != MM_ROW_PROMPT && form != MM_ROWS_PACK) /* of packed rows nothing is cut */
         tell_of_unlearnt(loader, dataset, path);
     mm_dataset_free(dataset); /* the loader keeps it */
     return loader;

@@ -257,7 +257,7 @@ mm_status mm_cache_load(mm_model *model, const char *path, mm_cache **out)
     mmi_st_file file;
     mm_status status = mmi_st_open_unmapped(path, &file);
     if (status != MM_OK)
-        return status;
+        return status == MM_ERR_UNSUPPORTED ? MM_ERR_FORMAT : status; /* whatever it is, it is no cache */
     mm_cache *cache = NULL;
     status = create_for(&cache, model, &file);
     for (int64_t i = 0; status == MM_OK && i < cache->sequences; i++)

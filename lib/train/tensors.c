@@ -104,7 +104,7 @@ mm_status mmi_tensors_open(mmi_st_file *out, const char *path, const mmi_tensor_
     mmi_st_file file;
     mm_status status = mmi_st_open(path, &file);
     if (status != MM_OK)
-        return status;
+        return status == MM_ERR_UNSUPPORTED ? MM_ERR_FORMAT : status; /* of whatever rank, it is none of these */
     for (size_t i = 0; i < list->count && status == MM_OK; i++)
         status = check_tensor(&file, path, &list->entries[i]);
     if (status == MM_OK && file.count != list->count)

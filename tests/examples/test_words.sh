@@ -250,7 +250,19 @@ quickstart_stops() {
     [ "$status" -eq 130 ] && grep -q '^4\. ' "$work/log" && ! grep -q '^5\. ' "$work/log" && ! grep -q '^> ' "$work/log"
 }
 
+# Rows without an answer, some and then all of them.
+tells_of_rows_without_answers() {
+    printf '{"conversations": [{"role": "user", "content": "hi"}]}\n' >"$work/mute.jsonl"
+    cat "$work/mute.jsonl" "$work/chat.jsonl" >"$work/some.jsonl"
+    sft="$bin/sft --from-weight $model --template minimind3 --max-seq-len 64 --batch-size 2 --max-steps 1 --threads 1"
+    $sft --data-path "$work/some.jsonl" --save-dir "$work/taught" >"$work/log" || return 1
+    grep -qx "$work/some.jsonl: nothing to learn, such as an answer, in 1 of 2 rows looked at" "$work/log" || return 1
+    ! $sft --data-path "$work/mute.jsonl" --save-dir "$work/untaught" >"$work/log" 2>"$work/stderr" && cat "$work/stderr" &&
+        grep -qx "sft: there is nothing to learn in $work/mute.jsonl" "$work/stderr" && [ ! -e "$work/untaught/full_sft" ]
+}
+
 check "a small model is there to speak of" learn --max-steps 2
+check "rows without an answer are told of, and a run with no others ends" tells_of_rows_without_answers
 check "a validation is told of once, also by a run that goes on" tells_validations_once
 check "a run out of patience says so, and where the best model is" ends_without_patience
 check "a run out of time says so" ends_in_time

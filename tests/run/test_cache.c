@@ -380,6 +380,7 @@ START_TEST(a_damaged_file_is_told_from_a_cache)
     ck_header(s.model, bytes, n, "sequences.1.keys", "sequences.9.keys", MM_ERR_FORMAT, "sequences.1.keys is missing");
     ck_header(s.model, bytes, n, "\"U8\"", "\"I8\"", MM_ERR_FORMAT, "I8");
     ck_header(s.model, bytes, n, "[2,2,21,34]", "[2,2,34,21]", MM_ERR_FORMAT, "[2, 2, 34, 21]");
+    ck_header(s.model, bytes, n, "[2,2,21,34]", "[2,2,3,7,1]", MM_ERR_FORMAT, "5 dimensions");
     end(&s);
 }
 END_TEST

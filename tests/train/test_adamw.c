@@ -394,6 +394,12 @@ START_TEST(moments_of_another_model_or_damaged_are_refused)
     ck_ok(mm_optimizer_save(optimizer, path));
     ck_assert_int_eq(truncate(path, 5000), 0);
     ck_status(mm_optimizer_load(optimizer, path), MM_ERR_FORMAT);
+    static const char five[] = "{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1],\"data_offsets\":[0,4]}}";
+    const uint64_t length = sizeof five - 1;
+    FILE *f = fopen(path, "wb");
+    ck_assert(f && fwrite(&length, 8, 1, f) == 1 && fputs(five, f) >= 0 && fwrite(&length, 4, 1, f) == 1 && fclose(f) == 0);
+    ck_status(mm_optimizer_load(optimizer, path), MM_ERR_FORMAT);
+    ck_error_mentions("5 dimensions");
     ck_status(mm_optimizer_load(optimizer, "/no/such/file"), MM_ERR_IO);
     ck_status(mm_optimizer_load(optimizer, NULL), MM_ERR_ARG);
     ck_status(mm_optimizer_load(NULL, path), MM_ERR_ARG);
