@@ -105,14 +105,14 @@ leaves_what_was() {
     "$bin/pretrain" "$@" --data-path "$work/plain.txt" --hidden-size 64 --num-hidden-layers 1 2>"$work/stderr" && return 1
     cat "$work/stderr"
     grep -q 'plain.txt:1: ' "$work/stderr" && ! grep -q 'saved in' "$work/stderr" &&
-        "$bin/sft" "$@" --data-path "$work/chat.jsonl" --template minimind2 --report "$work/elsewhere" >"$work/log" &&
+        "$bin/sft" "$@" --data-path "$work/chat.jsonl" --template minimind2 --max-seq-len 128 --report "$work/elsewhere" >"$work/log" &&
         diff -r "$work/before.run" "$work/kept/pretrain.run" && [ -s "$work/kept/full_sft.run/latest" ] &&
         [ -s "$work/elsewhere/report.html" ] && [ ! -e "$work/kept/full_sft.run/report" ]
 }
 
 # A file that happens to have the name of a saved model is not taken for it.
 finds_models_by_name() {
-    (cd "$work" && : >pretrain && "$bin/sft" --tokenizer "$work/tokenizer" --max-seq-len 32 --save-dir "$work/kept" --max-steps 1 \
+    (cd "$work" && : >pretrain && "$bin/sft" --tokenizer "$work/tokenizer" --max-seq-len 128 --save-dir "$work/kept" --max-steps 1 \
         --data-path "$work/chat.jsonl" --template minimind2 --save-weight "$work/kept/named/") >"$work/log" &&
         [ -s "$work/kept/named/model.safetensors" ] && [ -s "$work/kept/named.run/latest" ]
 }
