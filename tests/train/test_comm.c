@@ -255,32 +255,10 @@ END_TEST
 
 /* --- Meeting --- */
 
-typedef struct guest {
-    const char *place;
-    world_kind kind;
-    int32_t rank, size;
-    double patience;
-    mm_status status;
-    char story[1024];
-    mmi_thread *thread;
-} guest;
-
-static void try_to_join(void *arg)
-{
-    guest *g = arg;
-    mm_comm *c = NULL;
-    mm_comm_options o = MM_COMM_OPTIONS_INIT;
-    o.connect_seconds = g->patience;
-    g->status = g->kind == WORLD_LOCAL ? mm_comm_local_create(g->place, g->rank, g->size, &o, &c) :
-                                         mm_comm_tcp_create(g->place, g->rank, g->size, &o, &c);
-    snprintf(g->story, sizeof g->story, "%s", g->status == MM_OK ? "" : mm_last_error());
-    mm_comm_free(c);
-}
-
-static void try_all(guest *guests, int count)
+static void try_all(world_guest *guests, int count)
 {
     for (int i = 0; i < count; i++)
-        ck_ok(mmi_thread_start(&guests[i].thread, try_to_join, &guests[i]));
+        ck_ok(mmi_thread_start(&guests[i].thread, world_come, &guests[i]));
     for (int i = 0; i < count; i++)
         mmi_thread_join(guests[i].thread);
 }
@@ -290,8 +268,7 @@ START_TEST(ranks_of_another_size_are_refused_on_both_sides)
     for (int kind = 0; kind < 2; kind++) {
         char place[400];
         snprintf(place, sizeof place, "%s", world_place((world_kind)kind));
-        guest g[2] = { { place, (world_kind)kind, 0, 2, 60, 0, "", NULL },
-                       { place, (world_kind)kind, 1, 3, 60, 0, "", NULL } };
+        world_guest g[2] = { { place, 0, 2, 60, 0, "", NULL }, { place, 1, 3, 60, 0, "", NULL } };
         try_all(g, 2);
         for (int i = 0; i < 2; i++) {
             ck_assert_msg(g[i].status == MM_ERR_STATE, "%s: %s", mm_status_name(g[i].status), g[i].story);
@@ -306,9 +283,9 @@ START_TEST(two_processes_of_one_rank_are_refused)
 {
     char place[400];
     snprintf(place, sizeof place, "%s", world_place(WORLD_TCP4));
-    guest g[3] = { { place, WORLD_TCP4, 0, 3, 60, 0, "", NULL },
-                   { place, WORLD_TCP4, 1, 3, 60, 0, "", NULL },
-                   { place, WORLD_TCP4, 1, 3, 60, 0, "", NULL } };
+    world_guest g[3] = { { place, 0, 3, 60, 0, "", NULL },
+                         { place, 1, 3, 60, 0, "", NULL },
+                         { place, 1, 3, 60, 0, "", NULL } };
     try_all(g, 3);
     for (int i = 0; i < 3; i++) {
         ck_assert_msg(g[i].status == MM_ERR_STATE, "%s: %s", mm_status_name(g[i].status), g[i].story);
@@ -321,14 +298,14 @@ START_TEST(ranks_that_do_not_come_are_named)
 {
     char place[400];
     snprintf(place, sizeof place, "%s", world_place(WORLD_LOCAL));
-    guest g[2] = { { place, WORLD_LOCAL, 0, 4, 1.5, 0, "", NULL }, { place, WORLD_LOCAL, 2, 4, 60, 0, "", NULL } };
+    world_guest g[2] = { { place, 0, 4, 1.5, 0, "", NULL }, { place, 2, 4, 60, 0, "", NULL } };
     try_all(g, 2);
     for (int i = 0; i < 2; i++) {
         ck_assert_msg(g[i].status == MM_ERR_IO, "%s: %s", mm_status_name(g[i].status), g[i].story);
         ck_assert_msg(strstr(g[i].story, "2 of 4 ranks did not come in time: 1, 3") != NULL, "%s", g[i].story);
     }
-    guest alone = { place, WORLD_LOCAL, 1, 2, 0.2, 0, "", NULL };
-    try_to_join(&alone);
+    world_guest alone = { place, 1, 2, 0.2, 0, "", NULL };
+    world_come(&alone);
     ck_assert_int_eq(alone.status, MM_ERR_IO);
     ck_assert_ptr_nonnull(strstr(alone.story, "nobody answered there in time"));
     ck_assert(!mmi_file_exists(place));
@@ -354,15 +331,15 @@ START_TEST(strangers_do_not_disturb_the_meeting)
     for (size_t i = 0; i < sizeof noise; i++)
         noise[i] = (char)rng_next(&rng);
     snprintf(place, sizeof place, "%s", world_place(WORLD_TCP4));
-    guest g[2] = { { place, WORLD_TCP4, 0, 2, 60, 0, "", NULL }, { place, WORLD_TCP4, 1, 2, 60, 0, "", NULL } };
-    ck_ok(mmi_thread_start(&g[0].thread, try_to_join, &g[0]));
+    world_guest g[2] = { { place, 0, 2, 60, 0, "", NULL }, { place, 1, 2, 60, 0, "", NULL } };
+    ck_ok(mmi_thread_start(&g[0].thread, world_come, &g[0]));
     say(place, "", 0);
     say(place, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 35);
     say(place, noise, sizeof noise);
     say(place, "minimind\1\0\0\0", 12); /* begins well, and breaks off */
     memcpy(noise, "minimind", 8);
     say(place, noise, sizeof noise); /* begins well, and goes on with anything */
-    ck_ok(mmi_thread_start(&g[1].thread, try_to_join, &g[1]));
+    ck_ok(mmi_thread_start(&g[1].thread, world_come, &g[1]));
     mmi_thread_join(g[0].thread);
     mmi_thread_join(g[1].thread);
     ck_assert_msg(g[0].status == MM_OK, "%s", g[0].story);
@@ -438,13 +415,13 @@ START_TEST(a_socket_that_a_killed_run_left_is_no_obstacle)
     int fd = socket(AF_UNIX, SOCK_STREAM, 0);
     ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
     close(fd); /* the name stays */
-    guest g[2] = { { place, WORLD_LOCAL, 0, 2, 60, 0, "", NULL }, { place, WORLD_LOCAL, 1, 2, 60, 0, "", NULL } };
+    world_guest g[2] = { { place, 0, 2, 60, 0, "", NULL }, { place, 1, 2, 60, 0, "", NULL } };
     try_all(g, 2);
     ck_assert_msg(g[0].status == MM_OK && g[1].status == MM_OK, "%s, %s", g[0].story, g[1].story);
     ck_assert(!mmi_file_exists(place));
 
     ck_ok(mmi_write_file(place, "mine", 4)); /* but a file of somebody's is left alone */
-    try_to_join(&g[0]);
+    world_come(&g[0]);
     ck_assert_int_eq(g[0].status, MM_ERR_IO);
     ck_assert(mmi_file_exists(place));
 }

@@ -32,34 +32,12 @@ int connect(int fd, const struct sockaddr *address, socklen_t size)
 }
 #endif
 
-/* A rank on a thread, and what came of it. */
-typedef struct guest {
-    const char *place;
-    int32_t rank, size;
-    double patience;
-    mm_status status;
-    char story[1024];
-    mmi_thread *thread;
-} guest;
-
-static void try_to_join(void *arg)
+static void start(world_guest *g)
 {
-    guest *g = arg;
-    mm_comm *c = NULL;
-    mm_comm_options o = MM_COMM_OPTIONS_INIT;
-    o.connect_seconds = g->patience;
-    g->status = strchr(g->place, '/') ? mm_comm_local_create(g->place, g->rank, g->size, &o, &c) :
-                                        mm_comm_tcp_create(g->place, g->rank, g->size, &o, &c);
-    snprintf(g->story, sizeof g->story, "%s", g->status == MM_OK ? "" : mm_last_error());
-    mm_comm_free(c);
+    ck_ok(mmi_thread_start(&g->thread, world_come, g));
 }
 
-static void start(guest *g)
-{
-    ck_ok(mmi_thread_start(&g->thread, try_to_join, g));
-}
-
-static void ck_came_to(guest *g, mm_status status, const char *words)
+static void ck_came_to(world_guest *g, mm_status status, const char *words)
 {
     mmi_thread_join(g->thread);
     ck_assert_msg(g->status == status && strstr(g->story, words) != NULL, "rank %d, not %s: %s: %s", g->rank, words,
@@ -132,8 +110,8 @@ END_TEST
 START_TEST(nobody_meets_himself)
 {
     const char *place = world_place(WORLD_TCP4);
-    guest g[2] = { { .place = place, .rank = 0, .size = 2, .patience = 20 },
-                   { .place = place, .rank = 1, .size = 2, .patience = 20 } };
+    world_guest g[2] = { { .place = place, .rank = 0, .size = 2, .patience = 20 },
+                         { .place = place, .rank = 1, .size = 2, .patience = 20 } };
     selves = 1;
     start(&g[1]);
     wait_a_little();
@@ -167,8 +145,8 @@ START_TEST(a_rank_that_can_not_be_reached_is_named)
 {
     char place[400], words[100];
     snprintf(place, sizeof place, "%s", world_place(WORLD_TCP4));
-    guest host = { .place = place, .rank = 0, .size = 3, .patience = 20 };
-    guest last = { .place = place, .rank = 2, .size = 3, .patience = 1 };
+    world_guest host = { .place = place, .rank = 0, .size = 3, .patience = 20 };
+    world_guest last = { .place = place, .rank = 2, .size = 3, .patience = 1 };
     const uint16_t port = 1; /* where nobody listens */
     start(&host);
     int fd = greet(place, 1, 3, port);
@@ -183,8 +161,8 @@ END_TEST
 START_TEST(who_waits_for_a_rank_that_died_hears_of_it)
 {
     const char *place = world_place(WORLD_TCP4);
-    guest host = { .place = place, .rank = 0, .size = 3, .patience = 40 };
-    guest last = { .place = place, .rank = 2, .size = 3, .patience = 40 };
+    world_guest host = { .place = place, .rank = 0, .size = 3, .patience = 40 };
+    world_guest last = { .place = place, .rank = 2, .size = 3, .patience = 40 };
     double began = mmi_now();
     start(&host);
     int fd = greet(place, 1, 3, 1);
@@ -200,9 +178,9 @@ END_TEST
 START_TEST(a_rank_that_died_may_come_again)
 {
     const char *place = world_place(WORLD_TCP4);
-    guest g[3];
+    world_guest g[3];
     for (int32_t r = 0; r < 3; r++)
-        g[r] = (guest){ .place = place, .rank = r, .size = 3, .patience = 20 };
+        g[r] = (world_guest){ .place = place, .rank = r, .size = 3, .patience = 20 };
     start(&g[0]);
     int fd = greet(place, 1, 3, 1);
     wait_a_little();
@@ -237,7 +215,7 @@ START_TEST(who_has_no_file_left_says_so_at_once)
     double began = mmi_now();
     snprintf(place, sizeof place, "%s", world_place(WORLD_LOCAL));
     int process = world_process(host_without_files, place, 0, 2, NULL);
-    guest g = { .place = place, .rank = 1, .size = 2, .patience = 20 };
+    world_guest g = { .place = place, .rank = 1, .size = 2, .patience = 20 };
     start(&g);
     ck_assert_int_eq(world_wait(process), 0);
     ck_assert_double_lt(mmi_now() - began, 15);
@@ -267,11 +245,11 @@ static bool find_link_local(char *place, size_t room)
 START_TEST(ranks_meet_at_an_address_that_is_good_on_one_wire_only)
 {
     char place[400];
-    guest g[3];
+    world_guest g[3];
     if (!find_link_local(place, sizeof place))
         return;
     for (int32_t r = 0; r < 3; r++) {
-        g[r] = (guest){ .place = place, .rank = r, .size = 3, .patience = 5 };
+        g[r] = (world_guest){ .place = place, .rank = r, .size = 3, .patience = 5 };
         start(&g[r]);
     }
     for (int32_t r = 0; r < 3; r++)
@@ -282,7 +260,7 @@ END_TEST
 START_TEST(a_number_that_no_rank_has_is_called_so)
 {
     const char *place = world_place(WORLD_TCP4);
-    guest host = { .place = place, .rank = 0, .size = 3, .patience = 20 };
+    world_guest host = { .place = place, .rank = 0, .size = 3, .patience = 20 };
     start(&host);
     int fd = greet(place, 7, 3, 1);
     ck_came_to(&host, MM_ERR_STATE, "somebody says that it is rank 7, of 3 ranks");
@@ -297,7 +275,7 @@ START_TEST(an_answer_without_a_reason_is_still_somebodys)
     /* no status, and behind it as many zeros as it says */
     const unsigned char answer[24 + 40] = { 'm', 'i', 'n', 'i', 'm', 'i', 'n', 'd', [16] = 77, [20] = 40 };
     mmi_endpoint e = endpoint_of(place);
-    guest g = { .place = place, .rank = 1, .size = 2, .patience = 20 };
+    world_guest g = { .place = place, .rank = 1, .size = 2, .patience = 20 };
     ck_ok(mmi_socket_listen(&listener, &e, 1, 1, place));
     start(&g);
     do {

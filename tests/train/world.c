@@ -9,8 +9,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/thread.h"
-
 /* A port of the loopback address that was free a moment ago; 0 where the family is missing. */
 static int free_port(bool six)
 {
@@ -78,6 +76,18 @@ void world_run(world_kind kind, int32_t size, void (*fn)(const world_rank *self)
     }
     for (int32_t r = 0; r < size; r++)
         mmi_thread_join(seats[r].thread);
+}
+
+void world_come(void *guest)
+{
+    world_guest *g = guest;
+    mm_comm *c = NULL;
+    mm_comm_options o = MM_COMM_OPTIONS_INIT;
+    o.connect_seconds = g->patience;
+    g->status = strchr(g->place, '/') ? mm_comm_local_create(g->place, g->rank, g->size, &o, &c) :
+                                        mm_comm_tcp_create(g->place, g->rank, g->size, &o, &c);
+    snprintf(g->story, sizeof g->story, "%s", g->status == MM_OK ? "" : mm_last_error());
+    mm_comm_free(c);
 }
 
 int world_process(int (*fn)(const char *place, int32_t rank, int32_t size, void *shared), const char *place,

@@ -2,6 +2,7 @@
 #ifndef MM_TESTS_TRAIN_WORLD_H
 #define MM_TESTS_TRAIN_WORLD_H
 
+#include "base/thread.h"
 #include "support.h"
 
 #define WORLD_MOST 8
@@ -17,6 +18,19 @@ bool world_has(world_kind kind);
 
 /* As mm_comm_local_create() or mm_comm_tcp_create(), with options that don't wait for ever. */
 mm_status world_join(world_kind kind, const char *place, int32_t rank, int32_t size, mm_comm **out);
+
+/* A rank that tries to join within `patience` seconds, and what came of it. */
+typedef struct world_guest {
+    const char *place; /* one with a slash is local */
+    int32_t rank, size;
+    double patience;
+    mm_status status;
+    char story[1024];
+    mmi_thread *thread; /* for the test's use */
+} world_guest;
+
+/* For mmi_thread_start(), or to be called: join as the world_guest says, and leave. */
+void world_come(void *guest);
 
 /* What one rank of a thread works with. */
 typedef struct world_rank {
