@@ -507,10 +507,10 @@ START_TEST(products_of_any_number_of_rows_have_the_bits_of_the_portable_kernel_o
     ck_assert_ptr_nonnull(one);
     EACH_DTYPE (dtype) {
         weighted p = weighted_of(MOST, N, K, dtype, &rng);
-        for (int32_t path = 0; path < mmi_path_count(); path++)
+        EACH_PATH (path)
             for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
                 for (int threads = 1; threads <= 13; threads += threads < 3 ? 1 : 5)
-                    weighted_check(&p, mmi_path_get(path), rows[r], threads, one);
+                    weighted_check(&p, path, rows[r], threads, one);
         weighted_free(&p);
     }
     free(one);
@@ -531,9 +531,9 @@ START_TEST(large_products_whose_last_slices_are_cut_again_have_the_same_bits)
         weighted p = weighted_of(shapes[s].M, shapes[s].N, shapes[s].K, shapes[s].dtype, &rng);
         float *one = malloc((size_t)(p.M * p.N) * sizeof *one);
         ck_assert_ptr_nonnull(one);
-        for (int32_t path = 0; path < mmi_path_count(); path++)
+        EACH_PATH (path)
             for (int threads = 1; threads <= 3; threads += 2)
-                weighted_check(&p, mmi_path_get(path), p.M, threads, one);
+                weighted_check(&p, path, p.M, threads, one);
         free(one);
         weighted_free(&p);
     }
@@ -546,9 +546,9 @@ START_TEST(rows_that_are_quantized_by_whoever_makes_them_meet_the_same_weights)
     test_rng rng = { 49 };
     EACH_DTYPE (dtype) {
         weighted p = weighted_of(MOST, N, K, dtype, &rng);
-        for (int32_t path = 0; path < mmi_path_count(); path++)
+        EACH_PATH (path)
             for (int64_t M = 1; M <= MOST; M += M < 4 ? 1 : 33) {
-                mmi_exec e = exec_create(mmi_path_get(path), 2, mmi_gemm_blocks_scratch(K));
+                mmi_exec e = exec_create(path, 2, mmi_gemm_blocks_scratch(K));
                 mmi_quantizing q = mmi_quantizing_of(&e, M, N, K, dtype, p.panel, 64);
                 expect((q.rows != NULL) == !mmi_rounds_blocks(&e.k, M), "%s: %lld rows", e.k.name, (long long)M);
                 for (int64_t i = 0; i < M; i++) {
@@ -625,10 +625,10 @@ START_TEST(a_pair_of_products_shows_each_column_once_when_both_have_it)
             weighted p = weighted_of(MOST, N, K, dtype, &rng);
             float *both = malloc((size_t)(MOST * ld) * sizeof *both);
             ck_assert_ptr_nonnull(both);
-            for (int32_t path = 0; path < mmi_path_count(); path++)
+            EACH_PATH (path)
                 for (int threads = 1; threads <= 13; threads += threads < 3 ? 1 : 5)
                     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
-                        mmi_exec e = exec_create(mmi_path_get(path), threads, FOR_PRODUCTS);
+                        mmi_exec e = exec_create(path, threads, FOR_PRODUCTS);
                         const unsigned char *x = quantized(&e.k, 6, p.x, rows[r], K);
                         shown s = { .y = { both, both + N }, .p = &p, .M = rows[r], .ld = ld };
                         float *const y[2] = { both, both + N };

@@ -11,10 +11,6 @@
 #include <cblas.h>
 #endif
 
-#define EACH_PATH(path)                                                                                                \
-    const mmi_path *path = mmi_path_get(0);                                                                            \
-    for (int32_t path_index = 0; path_index < mmi_path_count(); path = mmi_path_get(++path_index))
-
 /* What a product is added to. */
 enum { NOTHING, ITSELF, ANOTHER, STARTS };
 #define VARIANTS (4 * STARTS)
@@ -123,7 +119,7 @@ START_TEST(products_of_every_kind_agree_with_double_precision)
         { 31, 640, 17 }, { 0, 5, 5 },    { 5, 0, 5 },     { 520, 70, 300 }, { 2090, 36, 40 },
     };
     test_rng rng = { 1 };
-    EACH_PATH (path) {
+    EACH_PATH_OF_FLOATS (path) {
         mmi_exec x = exec_create(path, 2, FOR_PRODUCTS);
         for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
             for (int variant = 0; variant < VARIANTS; variant++) {
@@ -161,7 +157,7 @@ START_TEST(products_have_the_same_bits_for_any_number_of_threads)
     };
     static const int threads[THREAD_COUNTS] = { 1, 2, 3, 8, 13 };
     test_rng rng = { 4 };
-    EACH_PATH (path) {
+    EACH_PATH_OF_FLOATS (path) {
         mmi_exec x[THREAD_COUNTS];
         for (int t = 0; t < THREAD_COUNTS; t++)
             x[t] = exec_create(path, threads[t], FOR_PRODUCTS);
@@ -218,7 +214,7 @@ START_TEST(large_products_whose_last_slices_are_cut_again_are_right)
     const int shape_count = (int)(sizeof shapes / sizeof shapes[0]);
     static const int variants[] = { 2 + 4 * NOTHING, 1 + 4 * ITSELF, 4 * ANOTHER };
     test_rng rng = { 8 };
-    EACH_PATH (path) {
+    EACH_PATH_OF_FLOATS (path) {
         mmi_exec x = exec_create(path, 3, FOR_PRODUCTS);
         for (int s = 0; s < shape_count; s++)
             for (int v = 0; v < 3; v++) {
@@ -251,7 +247,7 @@ START_TEST(products_along_more_numbers_than_panels_have_room_for_are_right)
 {
     static const int32_t computes[] = { MM_F32, MM_BF16 };
     test_rng rng = { 9 };
-    EACH_PATH (path) {
+    EACH_PATH_OF_FLOATS (path) {
         mmi_exec x = exec_create(path, 3, FOR_PRODUCTS);
         for (int at = 0; at < 2 * 4; at++) {
             x.compute = computes[at / 4];
@@ -271,7 +267,7 @@ START_TEST(products_with_weights_of_every_dtype_agree)
     static const int64_t shapes[][3] = { { 1, 77, 64 },    { 8, 200, 33 }, { 9, 40, 50 },
                                          { 100, 130, 65 }, { 0, 4, 4 },    { 4, 0, 4 } };
     test_rng rng = { 2 };
-    EACH_PATH (path) {
+    EACH_PATH_OF_FLOATS (path) {
         mmi_exec x = exec_create(path, 2, FOR_PRODUCTS);
         for (int32_t dtype = MM_F32; dtype <= MM_F16; dtype++)
             for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
@@ -305,7 +301,7 @@ START_TEST(many_rows_meet_weights_of_two_bytes_as_they_do_the_same_numbers_in_fo
     static const int64_t shapes[][3] = { { 9, 40, 50 }, { 23, 300, 515 }, { 12, 1100, 1301 }, { 30, 20, 0 } };
     static const int32_t computes[] = { MM_F32, MM_BF16, MM_F16 };
     test_rng rng = { 3 };
-    EACH_PATH (path)
+    EACH_PATH_OF_FLOATS (path)
         for (int at = 0; at < 2 * 3 * 4; at++) {
             const int64_t *shape = shapes[at / 6], M = shape[0], N = shape[1], K = shape[2];
             int32_t dtype = at % 2 ? MM_BF16 : MM_F16;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../nn/exec.h"
 #include "tables.h"
 
 START_TEST(paths_are_listed_slowest_first_and_found_by_name)
@@ -23,6 +24,21 @@ START_TEST(paths_are_listed_slowest_first_and_found_by_name)
     ck_assert_ptr_null(mmi_path_find("mmx"));
     ck_assert_ptr_eq(mmi_path_find(NULL), mmi_path_get(mmi_path_count() - 1));
     ck_assert_ptr_null(mmi_path_find(""));
+}
+END_TEST
+
+/* What EACH_PATH_OF_FLOATS() leaves out: sets that only extend the one before them. */
+START_TEST(only_sets_that_bring_products_of_bytes_have_the_functions_of_the_path_before_them)
+{
+    int paths = 0, of_floats = 0, extensions = 0;
+    EACH_PATH_OF_FLOATS (path)
+        of_floats += path->blas == 0;
+    EACH_PATH (path) {
+        paths += path->blas == 0;
+        extensions += !path->blas && (strcmp(path->name, "avxvnni") == 0 || strcmp(path->name, "vnni") == 0 ||
+                                      strcmp(path->name, "dot") == 0);
+    }
+    ck_assert_int_eq(of_floats, paths - extensions);
 }
 END_TEST
 
@@ -188,6 +204,7 @@ int main(void)
     Suite *suite = suite_create("backend/paths");
     TCase *tests = tcase_create("all");
     tcase_add_test(tests, paths_are_listed_slowest_first_and_found_by_name);
+    tcase_add_test(tests, only_sets_that_bring_products_of_bytes_have_the_functions_of_the_path_before_them);
     tcase_add_test(tests, the_openblas_path_is_there_when_it_is_built_in);
     tcase_add_test(tests, paths_are_those_of_the_processor_and_its_maker);
 #if MM_HAVE_BF16

@@ -366,10 +366,6 @@ static float *multiply(const runner *r, int variant, int64_t M, int64_t N, int64
     return c;
 }
 
-#define EACH_PATH(p)                                                                                                   \
-    const mmi_path *p = mmi_path_get(0);                                                                               \
-    for (int32_t path_index = 0; path_index < mmi_path_count(); p = mmi_path_get(++path_index))
-
 static const int64_t shapes[][3] = {
     { 1, 300, 70 }, { 8, 33, 129 }, { 3, 257, 65 }, { 131, 67, 90 }, { 257, 255, 33 }
 };
@@ -377,7 +373,7 @@ static const int64_t shapes[][3] = {
 
 START_TEST(products_of_every_kind_are_right_and_have_the_same_bits_on_any_number_of_threads)
 {
-    EACH_PATH (path)
+    EACH_PATH_OF_FLOATS (path)
         for (int t = 0; t < TYPES; t++) {
             runner one = runner_of(path, 1, types[t]);
             runner others[] = { runner_of(path, 3, types[t]), runner_of(path, 14, types[t]) };

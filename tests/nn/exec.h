@@ -11,6 +11,36 @@
 #include "base/memory.h"
 #include "support.h"
 
+/* For each kernel path, slowest first. */
+#define EACH_PATH(path) for (const mmi_path *path = mmi_path_get(0); path; path = path_behind(path, false))
+/* For what has nothing to do with weights in blocks, which are all that avxvnni, vnni and dot bring: without those,
+ * whose functions have all been met on the path before. */
+#define EACH_PATH_OF_FLOATS(path) for (const mmi_path *path = mmi_path_get(0); path; path = path_behind(path, true))
+
+static inline bool brings_blocks_only(const mmi_path *path, const mmi_path *before)
+{
+    mmi_kernels k, had;
+    memset(&k, 0, sizeof k);
+    memset(&had, 0, sizeof had);
+    mmi_kernels_init(&k, path->cpu);
+    mmi_kernels_init(&had, before->cpu);
+    had.name = k.name;
+    had.quantize = k.quantize;
+    had.gemm_blocks = k.gemm_blocks;
+    had.slice_blocks = k.slice_blocks;
+    return path->blas == before->blas && memcmp(&k, &had, sizeof k) == 0;
+}
+
+static inline const mmi_path *path_behind(const mmi_path *path, bool of_floats)
+{
+    int32_t i = 0;
+    while (mmi_path_get(i) != path)
+        i++;
+    for (path = mmi_path_get(++i); of_floats && path && brings_blocks_only(path, mmi_path_get(i - 1)); i++)
+        path = mmi_path_get(i + 1);
+    return path;
+}
+
 #define FOR_PRODUCTS 0 /* scratch: what mmi_gemm needs alone */
 
 /* `scratch` floats per worker, and what products need, full of NaN, so that reading what was never written shows. */
@@ -38,8 +68,8 @@ static inline void exec_free(mmi_exec *x)
     mmi_free(x->scratch);
 }
 
-/* Do `work(what, exec, label)` on every kernel path with 1, 2 and 3 threads. `check(what, label)` follows the run with
- * one thread, `same(what, label)` the others. */
+/* Do `work(what, exec, label)` on every path of floats with 1, 2 and 3 threads. `check(what, label)` follows the run
+ * with one thread, `same(what, label)` the others. */
 typedef struct exec_plan {
     void *what;
     int64_t scratch;
@@ -50,11 +80,11 @@ typedef struct exec_plan {
 
 static inline void exec_on_all(const exec_plan *plan)
 {
-    for (int32_t i = 0; i < mmi_path_count(); i++)
+    EACH_PATH_OF_FLOATS (path)
         for (int threads = 1; threads <= 3; threads++) {
             char label[64];
-            snprintf(label, sizeof label, "%s, %d threads", mmi_path_get(i)->name, threads);
-            mmi_exec x = exec_create(mmi_path_get(i), threads, plan->scratch);
+            snprintf(label, sizeof label, "%s, %d threads", path->name, threads);
+            mmi_exec x = exec_create(path, threads, plan->scratch);
             plan->work(plan->what, &x);
             exec_free(&x);
             (threads == 1 ? plan->check : plan->same)(plan->what, label);

@@ -202,9 +202,9 @@ static void same(void *arg, const char *label)
 static int64_t scratch_of(const shape *s)
 {
     int64_t most = 0;
-    for (int32_t i = 0; i < mmi_path_count(); i++) {
+    EACH_PATH (path) {
         mmi_kernels k;
-        mmi_kernels_init(&k, mmi_path_get(i)->cpu);
+        mmi_kernels_init(&k, path->cpu);
         int64_t n = mmi_attention_scratch(&k, s->H, s->G, s->D, true);
         ck_assert_int_ge(n, mmi_attention_scratch(&k, s->H, s->G, s->D, false));
         most = n > most ? n : most;
@@ -329,10 +329,9 @@ START_TEST(keys_and_values_in_fewer_bits_count_as_what_they_widen_to)
     attention a = prepare(&shapes_of_32[_i / 3], &rng);
     int32_t dtype = dtypes[_i % 3];
     int64_t n = a.N * a.s.H * a.s.D;
-    for (int32_t p = 0; p < 2 * mmi_path_count(); p++) {
-        mmi_exec x = exec_create(mmi_path_get(p / 2), 2, scratch_of(&a.s));
+    EACH_PATH_OF_FLOATS (path) {
+        mmi_exec x = exec_create(path, 2, scratch_of(&a.s));
         void *k, *v;
-        a.rounded = p % 2;
         float *wide_k, *wide_v, *expected = take_floats(n, 0);
         narrow_cache(&a, &x.k, dtype, &k, &wide_k, a.k);
         narrow_cache(&a, &x.k, dtype, &v, &wide_v, a.v);
@@ -340,19 +339,23 @@ START_TEST(keys_and_values_in_fewer_bits_count_as_what_they_widen_to)
         given.ldk = a.s.D;
         given.head_stride = a.s.capacity * a.s.D;
         given.sequence_stride = a.s.G * given.head_stride;
-        given.k = wide_k;
-        given.v = wide_v;
-        mmi_attention_forward(&x, expected, NULL, &given);
-        given.k = k;
-        given.v = v;
-        given.kv_dtype = dtype;
-        mmi_attention_forward(&x, a.out, NULL, &given);
-        if (dtype == MM_BF16) /* whose scores are summed in another order */
-            ck_assert_double_le(off_by(a.out, expected, 1, n, n), 2e-6);
-        else
-            ck_assert_msg(same_bits(a.out, expected, n), "%s, %s", x.k.name, mm_dtype_name(dtype));
-        if (dtype == MM_F32 && !a.rounded)
-            check_out(&a, "one head's keys behind the other");
+        for (int rounded = 0; rounded < 2; rounded++) {
+            given.rounded = rounded;
+            given.k = wide_k;
+            given.v = wide_v;
+            given.kv_dtype = MM_F32;
+            mmi_attention_forward(&x, expected, NULL, &given);
+            given.k = k;
+            given.v = v;
+            given.kv_dtype = dtype;
+            mmi_attention_forward(&x, a.out, NULL, &given);
+            if (dtype == MM_BF16) /* whose scores are summed in another order */
+                ck_assert_double_le(off_by(a.out, expected, 1, n, n), 2e-6);
+            else
+                ck_assert_msg(same_bits(a.out, expected, n), "%s, %s", x.k.name, mm_dtype_name(dtype));
+            if (dtype == MM_F32 && !rounded)
+                check_out(&a, "one head's keys behind the other");
+        }
         exec_free(&x);
     }
 }
@@ -368,8 +371,8 @@ START_TEST(rows_that_see_masked_keys_only_stay_finite_both_ways)
     a.segment[0].key_mask = first;
     a.segment[1].key_mask = second;
     rng_fill(&rng, a.weights, (size_t)(a.N * s.H * s.D), 1);
-    for (int32_t p = 0; p < mmi_path_count(); p++) {
-        mmi_exec x = exec_create(mmi_path_get(p), 2, scratch_of(&s));
+    EACH_PATH_OF_FLOATS (path) {
+        mmi_exec x = exec_create(path, 2, scratch_of(&s));
         work(&a, &x);
         ck_assert(all_finite(a.all, a.size));
         exec_free(&x);
@@ -386,8 +389,8 @@ START_TEST(large_scores_do_not_overflow)
         a.q[i] *= 1000;
         a.k[i] *= 1000;
     }
-    for (int32_t p = 0; p < mmi_path_count(); p++) {
-        mmi_exec x = exec_create(mmi_path_get(p), 1, scratch_of(&s));
+    EACH_PATH_OF_FLOATS (path) {
+        mmi_exec x = exec_create(path, 1, scratch_of(&s));
         work(&a, &x);
         ck_assert(all_finite(a.all, a.size));
         exec_free(&x);
@@ -452,10 +455,10 @@ START_TEST(short_segments_are_finished_before_and_after_by_whoever_does_them)
     };
     const shape s = short_ones[_i];
     test_rng rng = { 203 };
-    for (int32_t path = 0; path < mmi_path_count(); path++)
+    EACH_PATH_OF_FLOATS (path)
         for (int threads = 1; threads <= 3; threads++) {
             attention a = prepare(&s, &rng);
-            mmi_exec x = exec_create(mmi_path_get(path), threads, scratch_of(&s));
+            mmi_exec x = exec_create(path, threads, scratch_of(&s));
             told t = { .a = &a };
             t.q = moved(a.q, a.N * a.ldq);
             t.k = moved(a.k, a.keys * a.ldk);
@@ -492,23 +495,23 @@ START_TEST(behind_a_long_text_a_sequence_has_the_same_bits_beside_any_others_and
                              .past = { 1500, 1598, 5, 1023, 600 } };
     static const int64_t together[] = { 5, 1, 3, 2 }; /* the parts of five are met one after the other, else apart */
     test_rng rng = { 204 };
-    for (int32_t path = 0; path < 2 * mmi_path_count(); path++) {
+    EACH_PATH_OF_FLOATS (path) {
         attention a = prepare(&s, &rng);
-        mmi_exec x = exec_create(mmi_path_get(path / 2), 3, scratch_of(&s));
+        mmi_exec x = exec_create(path, 3, scratch_of(&s));
         float *expected = NULL;
-        if (path % 2 == 1) {
-            mmi_pool_free(x.pool);
-            ck_ok(mmi_pool_create_on(backwards, NULL, 3, &x.pool));
-        }
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < 2 * 4; i++) {
+            if (i == 4) {
+                mmi_pool_free(x.pool);
+                ck_ok(mmi_pool_create_on(backwards, NULL, 3, &x.pool));
+            }
             mmi_attention given = as_given(&a);
-            given.segment_count = together[i];
+            given.segment_count = together[i % 4];
             mmi_attention_forward(&x, a.out, a.lse, &given);
             if (i == 0) {
                 check_out(&a, x.k.name);
                 expected = take_copy(a.out, a.N * s.H * s.D);
             }
-            const mmi_segment *last = &a.segment[together[i] - 1];
+            const mmi_segment *last = &a.segment[together[i % 4] - 1];
             ck_assert_msg(same_bits(a.out, expected, (last->row + last->count) * s.H * s.D), "%s, %d", x.k.name, i);
             memset(a.out, 0xFF, (size_t)(a.N * s.H * s.D) * sizeof *a.out);
         }
@@ -597,11 +600,11 @@ static void rounded_on_all(const shape *s, unsigned seed)
     int64_t longest = 0;
     for (int64_t i = 0; i < a.segments; i++)
         longest = a.segment[i].count > longest ? a.segment[i].count : longest;
-    for (int32_t p = 0; p < mmi_path_count(); p++) {
+    EACH_PATH_OF_FLOATS (path) {
         float *exact = NULL, *one = NULL;
         for (int threads = 1; threads <= 17; threads += threads < 3 ? 2 : 14) { /* many have parts of tiles */
-            mmi_exec x = exec_create(mmi_path_get(p), threads, scratch);
-            const char *name = mmi_path_get(p)->name;
+            mmi_exec x = exec_create(path, threads, scratch);
+            const char *name = path->name;
             work(&a, &x);
             if (threads == 1)
                 exact = take_copy(a.all, a.size);

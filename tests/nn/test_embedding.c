@@ -84,8 +84,8 @@ START_TEST(narrow_tables_are_read_as_what_they_hold)
     float *table = take_random(&rng, V * C, 1), *held = take_floats(V * C, 0), *y = take_floats(N * C, NAN);
     uint16_t *narrow = take(V * C, sizeof *narrow);
     for (int32_t dtype = MM_BF16; dtype <= MM_F16; dtype++)
-        for (int32_t p = 0; p < mmi_path_count(); p++) {
-            mmi_exec x = exec_create(mmi_path_get(p), 2, 1);
+        EACH_PATH_OF_FLOATS (path) {
+            mmi_exec x = exec_create(path, 2, 1);
             x.k.narrow(narrow, table, dtype, V * C);
             x.k.widen(held, narrow, dtype, V * C);
             mmi_embedding_forward(&x, y, (mmi_weight){ narrow, dtype, V, C }, ids, N);
@@ -109,9 +109,9 @@ START_TEST(sinusoidal_positions_are_added_row_by_row)
         mmi_sinusoid_table(table, P, C);
         for (int64_t i = 0; i < N * C; i++)
             expected[i] += ref_sinusoid(positions[i / C], i % C, C);
-        for (int32_t p = 0; p < mmi_path_count(); p++)
+        EACH_PATH_OF_FLOATS (path)
             for (int threads = 1; threads <= 3; threads++) {
-                mmi_exec x = exec_create(mmi_path_get(p), threads, 1);
+                mmi_exec x = exec_create(path, threads, 1);
                 float *y = take_copy(in, N * C);
                 mmi_sinusoid_add(&x, y, table, positions, N, C);
                 ck_close(y, expected, N * C, 2e-7, "sinusoid");

@@ -152,8 +152,8 @@ START_TEST(large_inputs_stay_finite_forward_and_backward)
         ffn f = prepare((ffn){ .N = 9, .C = 8, .F = 19, .act = act, .gated = true }, &rng);
         for (int64_t i = 0; i < f.N * f.C; i++)
             f.h[i] *= 1e4f;
-        for (int32_t p = 0; p < mmi_path_count(); p++) {
-            mmi_exec x = exec_create(mmi_path_get(p), 1, FOR_PRODUCTS);
+        EACH_PATH_OF_FLOATS (path) {
+            mmi_exec x = exec_create(path, 1, FOR_PRODUCTS);
             work(&f, &x);
             ck_assert(all_finite(f.all, f.size));
             exec_free(&x);
@@ -222,9 +222,9 @@ START_TEST(networks_in_blocks_give_each_row_what_it_gives_alone)
         net.gate = in_blocks(&rng, dtype, F, C, kind & ON_GATE ? lora_of(&rng, &room, F, C) : NULL);
     if (kind & WITH_BIAS)
         net.gate_bias = (mmi_param){ { take_random(&rng, F, 1), MM_F32, 1, F }, NULL, NULL };
-    for (int32_t p = 0; p < mmi_path_count(); p++)
+    EACH_PATH (path)
         for (int threads = 1; threads <= 3; threads++) {
-            mmi_exec x = exec_create(mmi_path_get(p), threads, mmi_gemm_blocks_scratch(F));
+            mmi_exec x = exec_create(path, threads, mmi_gemm_blocks_scratch(F));
             for (int64_t i = 0; i < MOST; i++)
                 run_blocks(&x, &net, alone + i * C, h + i * C, 1, false);
             for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)

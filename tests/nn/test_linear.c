@@ -185,21 +185,21 @@ START_TEST(narrow_weights_give_the_products_of_what_they_hold)
         uint16_t *narrow = take(out * in, sizeof *narrow);
         double *x64 = take_doubles(x, N * in), *y64 = take(N * out, sizeof *y64), *b64 = take_doubles(b, out);
         for (int32_t dtype = MM_BF16; dtype <= MM_F16; dtype++)
-            for (int32_t p = 0; p < mmi_path_count(); p++)
+            EACH_PATH_OF_FLOATS (path)
                 for (int threads = 1; threads <= 2; threads++) {
-                    mmi_exec e = exec_create(mmi_path_get(p), threads, FOR_PRODUCTS);
+                    mmi_exec e = exec_create(path, threads, FOR_PRODUCTS);
                     e.k.narrow(narrow, w, dtype, out * in);
                     e.k.widen(held, narrow, dtype, out * in);
                     ref_linear(y64, x64, take_doubles(held, out * in), b64, N, out, in);
                     mmi_param pw = { { narrow, dtype, out, in }, NULL, NULL }, pb = { { b, MM_F32, 1, out }, NULL, NULL };
                     float *panel = take_floats(out * in, NAN), *delta = take_floats(N * out, NAN);
                     mmi_linear_forward(&e, y, out, mmi_operand_of(x, in), pw, pb, N, panel);
-                    ck_close(y, y64, N * out, 1e-6, mmi_path_get(p)->name);
+                    ck_close(y, y64, N * out, 1e-6, path->name);
                     memcpy(y, start, (size_t)(N * out) * sizeof *y);
                     mmi_linear_add(&e, y, y, mmi_operand_of(x, in), pw, pb, N, panel, delta, false);
                     for (int64_t i = 0; i < N * out; i++)
                         y64[i] += start[i];
-                    ck_close(y, y64, N * out, 1e-6, mmi_path_get(p)->name);
+                    ck_close(y, y64, N * out, 1e-6, path->name);
                     exec_free(&e);
                 }
         release_all();
@@ -225,9 +225,9 @@ START_TEST(what_is_left_to_be_added_is_what_would_have_been_added)
     float *x = take_random(&rng, N * IN, 1), *w = take_random(&rng, OUT * IN, 1), *b = take_random(&rng, OUT, 1);
     float *start = take_random(&rng, N * OUT, 1), *panel = take_floats(OUT * IN, NAN), *delta = take_floats(N * OUT, NAN);
     const mmi_loras loras = { NULL, 0, NULL };
-    for (int32_t p = 0; p < mmi_path_count(); p++)
+    EACH_PATH_OF_FLOATS (path)
         for (int kind = 0; kind < 3; kind++) {
-            mmi_exec e = exec_create(mmi_path_get(p), 2, FOR_PRODUCTS);
+            mmi_exec e = exec_create(path, 2, FOR_PRODUCTS);
             mmi_param pw = { { w, MM_F32, OUT, IN }, NULL, kind == 2 ? &loras : NULL }, pb = { 0 };
             if (kind == 1)
                 pb = (mmi_param){ { b, MM_F32, 1, OUT }, NULL, NULL };

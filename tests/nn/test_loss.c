@@ -167,12 +167,12 @@ START_TEST(logits_that_exist_already_are_read_instead_of_made)
     float *logits = take_floats(h.N * h.V, 0);
     for (int64_t i = 0; i < h.N * h.V; i++)
         logits[i] = (float)h.logits64[i];
-    for (int32_t p = 0; p < mmi_path_count(); p++) {
-        mmi_exec x = exec_create(mmi_path_get(p), 2, FOR_PRODUCTS);
+    EACH_PATH_OF_FLOATS (path) {
+        mmi_exec x = exec_create(path, 2, FOR_PRODUCTS);
         mmi_param w = { { NULL, MM_F32, h.V, h.C }, NULL, NULL };
         mmi_head_scratch s = { .rows = take(h.chunk, sizeof(int32_t)), .chunk = h.chunk };
         mmi_head_logprobs(&x, h.logprobs, h.lse, NULL, logits, h.targets, w, h.N, NULL, &s);
-        ck_close(h.logprobs, h.logprobs64, h.N, 1e-6, mmi_path_get(p)->name);
+        ck_close(h.logprobs, h.logprobs64, h.N, 1e-6, path->name);
         exec_free(&x);
     }
 }

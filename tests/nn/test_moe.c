@@ -386,8 +386,8 @@ START_TEST(logits_far_apart_stay_finite_both_ways)
         for (int64_t i = 0; i < m.E * m.C; i++)
             m.w[i] *= 1e4f;
         finish(&m, &rng);
-        for (int32_t p = 0; p < mmi_path_count(); p++) {
-            mmi_exec x = exec_create(mmi_path_get(p), 1, FOR_PRODUCTS);
+        EACH_PATH_OF_FLOATS (path) {
+            mmi_exec x = exec_create(path, 1, FOR_PRODUCTS);
             work(&m, &x);
             ck_assert(all_finite(m.all, m.size));
             exec_free(&x);
@@ -403,8 +403,8 @@ START_TEST(experts_are_chosen_without_rounding)
     moe m = moe_of(3, 3);
     take_arrays(&m, &rng);
     finish(&m, &rng);
-    for (int32_t p = 0; p < mmi_path_count(); p++) {
-        mmi_exec x = exec_create(mmi_path_get(p), 1, FOR_PRODUCTS);
+    EACH_PATH_OF_FLOATS (path) {
+        mmi_exec x = exec_create(path, 1, FOR_PRODUCTS);
         float *exact = NULL;
         double balance = 0;
         for (int t = 0; t < 3; t++) {

@@ -182,16 +182,16 @@ START_TEST(a_norm_may_write_over_its_input_and_keep_nothing)
     test_rng rng = { 70 };
     for (int layernorm = 0; layernorm < 2; layernorm++) {
         norm n = prepare((norm){ .N = 37, .C = 29, .heads = 1, .ld = 29, .layernorm = layernorm }, &rng);
-        for (int32_t p = 0; p < mmi_path_count(); p++) {
-            mmi_exec x = exec_create(mmi_path_get(p), 2, 1);
+        EACH_PATH_OF_FLOATS (path) {
+            mmi_exec x = exec_create(path, 2, 1);
             float *y = take_copy(n.x, n.N * n.C);
             mmi_norm_forward(&x, y, NULL, NULL, y, params(&n), n.N, n.C, NULL);
-            ck_close(y, n.y64, n.N * n.C, 1e-6, mmi_path_get(p)->name);
+            ck_close(y, n.y64, n.N * n.C, 1e-6, path->name);
             y = take_copy(n.x, n.N * n.C);
             mmi_norm_params own = params(&n);
             if (!layernorm) {
                 mmi_head_norm_forward(&x, y, n.C, NULL, y, n.C, own, n.N, 1, n.C);
-                ck_close(y, n.y64, n.N * n.C, 1e-6, mmi_path_get(p)->name);
+                ck_close(y, n.y64, n.N * n.C, 1e-6, path->name);
             }
             exec_free(&x);
         }
@@ -208,11 +208,11 @@ START_TEST(what_is_added_before_and_quantized_behind_a_norm_has_the_bits_of_thre
     for (int layernorm = 0; layernorm < 2; layernorm++) {
         norm n = prepare((norm){ .N = MOST, .C = C, .heads = 1, .ld = C, .layernorm = layernorm }, &rng);
         float *delta = take_random(&rng, MOST * C, 1);
-        for (int32_t p = 0; p < mmi_path_count(); p++)
+        EACH_PATH (path)
             for (int threads = 1; threads <= 3; threads++)
                 for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
                     const int64_t N = rows[r];
-                    mmi_exec x = exec_create(mmi_path_get(p), threads, 1);
+                    mmi_exec x = exec_create(path, threads, 1);
                     float *sum = take_copy(n.x, N * C), *y = take_floats(N * C, NAN), *want = take_floats(N * C, NAN);
                     unsigned char *quantized = take(2 * N * bytes, 1), *whole = quantized + N * bytes;
                     x.k.add(sum, delta, N * C);
