@@ -120,13 +120,24 @@ static json_t *load_behind(const char *head, size_t key, const char *text, size_
     return value;
 }
 
+/* Jansson quotes what it has read of a token. Behind a backslash, that may end in the first byte of a character. */
+static void drop_half_character(char *message)
+{
+    size_t length = strlen(message);
+    if (length >= 2 && (unsigned char)message[length - 2] >= 0xC0 && message[length - 1] == '\'') {
+        message[length - 2] = '\'';
+        message[length - 1] = '\0';
+    }
+}
+
 /* What is wrong with a text, in the text's own places. */
-static mm_status fail_format(const char *what, const json_error_t *error, size_t before, size_t length)
+static mm_status fail_format(const char *what, json_error_t *error, size_t before, size_t length)
 {
     static const char wants_brace[] = "'}' expected";       /* ours, or one of the text's own */
     static const char wants_end[] = "end of file expected"; /* behind ours, which the text has closed itself */
     if (strcmp(error->text, more_behind) == 0 || strncmp(error->text, wants_end, sizeof wants_end - 1) == 0)
         return mmi_fail(MM_ERR_FORMAT, "%s: %s", what, more_behind);
+    drop_half_character(error->text);
     int line = error->line, column = line == 1 ? error->column - (int)before : error->column;
     if (error->position > (int64_t)(before + length))
         return mmi_fail(MM_ERR_FORMAT, "%s: line %d, column %d: it ends too soon", what, line,

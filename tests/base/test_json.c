@@ -110,6 +110,28 @@ START_TEST(what_is_not_one_json_value_is_refused)
 }
 END_TEST
 
+START_TEST(a_fault_at_a_character_of_several_bytes_is_told_in_utf_8)
+{
+    static const struct {
+        const char *text, *end;
+    } cases[] = {
+        { "\"\\é\"", ": invalid escape near '\"\\'" },
+        { "\"中\\中\"", ": invalid escape near '\"中\\'" },
+        { "\"\\u12😀\"", ": invalid escape near '\"\\u12'" },
+        { "中", ": invalid token near '中'" },
+        { "[1中", ": ']' expected near '中'" },
+        { "nul中", ": invalid token near 'nul'" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mmi_json *value = NULL;
+        ck_status(mmi_json_parse(cases[i].text, strlen(cases[i].text), "text", &value), MM_ERR_FORMAT);
+        const char *message = mm_last_error();
+        ck_assert_uint_gt(strlen(message), strlen(cases[i].end));
+        ck_assert_str_eq(message + strlen(message) - strlen(cases[i].end), cases[i].end);
+    }
+}
+END_TEST
+
 START_TEST(nesting_without_end_is_refused_not_followed)
 {
     size_t depth = 200000;
@@ -253,6 +275,7 @@ static Suite *make_suite(void)
     tcase_add_test(c, questions_answer_by_kind_and_fall_back);
     tcase_add_test(c, questions_about_nothing_answer_absent);
     tcase_add_test(c, what_is_not_one_json_value_is_refused);
+    tcase_add_test(c, a_fault_at_a_character_of_several_bytes_is_told_in_utf_8);
     tcase_add_test(c, nesting_without_end_is_refused_not_followed);
     tcase_add_test(c, strings_keep_their_nul_and_their_length);
     tcase_add_test(c, an_object_is_walked_in_its_own_order);

@@ -2,6 +2,7 @@
 #include "text_support.h"
 
 #include "text/chat.h"
+#include "text/utf8.h"
 
 static mm_chat_reply *parse(const char *text, int32_t in_thought)
 {
@@ -113,6 +114,7 @@ START_TEST(a_call_that_cannot_be_read_is_kept_as_the_model_wrote_it)
         { "{\"name\": \"x\", \"arguments\": [1]}", "\"arguments\" is not an object" },
         { "{\"name\": \"x\", \"arguments\": null}", "\"arguments\" is not an object" },
         { "{\"name\": \"x\"}}", "goes on behind its value" },
+        { "{\"name\": \"\\北京\"}", "invalid escape" },
     };
     ck_status(mm_chat_create(NULL), MM_ERR_ARG);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -130,6 +132,7 @@ START_TEST(a_call_that_cannot_be_read_is_kept_as_the_model_wrote_it)
         ck_assert_str_eq(call.name, "");
         ck_assert_str_eq(call.arguments, "");
         ck_assert_msg(strstr(call.problem, cases[i].problem) != NULL, "%s: %s", cases[i].raw, call.problem);
+        ck_assert_uint_eq(mmi_utf8_valid(call.problem, strlen(call.problem)), strlen(call.problem));
         ck_assert_str_eq(mm_chat_reply_content(reply, NULL), "words");
         /* A message keeps all the model said. */
         size_t length = 0;
