@@ -28,7 +28,7 @@ const char mmi_chat_own_template[] =
 static const char *const names[] = { NULL, NULL, "minimind2", "minimind3", "minillm" };
 #define FORMS (sizeof names / sizeof *names)
 
-/* Upstream's templates, by length and FNV-1a hash; newlines at the end, which a file may have or lack, don't count. */
+/* Upstream's templates, by length and FNV-1a hash, without the newlines at their end. */
 static const struct fingerprint {
     size_t length;
     uint64_t hash;
@@ -47,9 +47,18 @@ static uint64_t hash_of(mmi_slice text)
     return hash;
 }
 
+/* All of them end in a block. Jinja takes two newlines away behind that, the file's last one and the block's own, and
+ * prints any more. */
+static mmi_slice cut_newlines(mmi_slice text)
+{
+    for (int i = 0; i < 2 && text.length > 0 && text.at[text.length - 1] == '\n'; i++)
+        text.length--;
+    return text;
+}
+
 mmi_chat_form mmi_chat_template_recognise(mmi_slice text)
 {
-    text = mmi_slice_cut_right(text);
+    text = cut_newlines(text);
     if (mmi_slice_is(text, (mmi_slice){ mmi_chat_own_template, strlen(mmi_chat_own_template) }))
         return MMI_CHAT_MINIMIND2;
     uint64_t hash = hash_of(text);

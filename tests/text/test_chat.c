@@ -350,8 +350,10 @@ START_TEST(a_template_is_recognised_wherever_upstream_puts_it)
     quote(quoted, sizeof quoted, mmi_chat_own_template);
     snprintf(config, sizeof config, "{\"chat_template\": \"%s\"}", quoted);
     check_loaded("tokenizer_config.json", config, MM_OK);
-    snprintf(config, sizeof config, "{\"chat_template\": \"%s\\n\"}", quoted); /* a newline at the end doesn't count */
+    snprintf(config, sizeof config, "{\"chat_template\": \"%s\\n\\n\"}", quoted); /* two newlines at the end don't count */
     check_loaded("tokenizer_config.json", config, MM_OK);
+    snprintf(config, sizeof config, "{\"chat_template\": \"%s\\n\\n\\n\"}", quoted); /* Jinja prints the third */
+    check_loaded("tokenizer_config.json", config, MM_ERR_UNSUPPORTED);
     snprintf(config, sizeof config, "{\"chat_template\": \" %s\"}", quoted);
     check_loaded("tokenizer_config.json", config, MM_ERR_UNSUPPORTED);
     snprintf(config, sizeof config,
