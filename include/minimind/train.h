@@ -77,7 +77,7 @@ typedef struct mm_train_progress {
     int64_t updates;        /**< optimizer steps made */
     int64_t tokens;         /**< ids fed so far, padding included */
     int64_t skipped_lines;  /**< bad lines passed over */
-    double loss;            /**< of this batch, in nats per token */
+    double loss;            /**< of this batch: in nats per token, or the stage's own; plus aux_loss, as in mm_output */
     double learning_rate;   /**< in force at this step */
     double grad_norm;       /**< before clipping, of the last update; 0 before the first */
     double tokens_per_s;    /**< ids per second since the last report, padding included */
@@ -86,7 +86,7 @@ typedef struct mm_train_progress {
     int64_t metric_count;   /**< of metrics */
     int64_t skipped_steps;  /**< micro-steps and updates that were passed over, see max_skips */
     int64_t evaluations;    /**< validations done; the next four are 0 before the first */
-    double validation_loss; /**< of the last one */
+    double validation_loss; /**< of the last one, without aux_loss */
     const mm_train_metric *validation_metrics; /**< [metric_count] of the last one, lent likewise; NULL before the first */
     double best_loss;       /**< the lowest so far */
     int64_t best_step;      /**< where that was */

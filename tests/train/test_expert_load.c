@@ -130,6 +130,39 @@ START_TEST(a_report_draws_the_load_of_every_layer)
 }
 END_TEST
 
+START_TEST(the_loss_told_has_the_balance_in_it_and_the_validations_has_not)
+{
+    mm_train_progress p = MM_TRAIN_PROGRESS_INIT;
+    mm_context_options c = MM_CONTEXT_OPTIONS_INIT;
+    const mm_loader_position beginning = MM_LOADER_POSITION_INIT;
+    mm_batch b = MM_BATCH_INIT;
+    mm_output out = MM_OUTPUT_INIT;
+    mm_context *context = NULL;
+    tiny_run run;
+    tiny_options o = tiny_defaults(rows);
+    o.moe = true;
+    o.validation = rows;
+    o.loader.batch = 23; /* all rows at once: what is told is of the same ones as the validation */
+    o.trainer.max_steps = 1;
+    o.trainer.learning_rate = 0;
+    tiny_start(&run, &o);
+    ck_ok(mm_trainer_run(run.trainer));
+    ck_ok(mm_trainer_progress(run.trainer, &p));
+    c.mode = MM_TRAIN;
+    c.max_batch = 23;
+    c.max_length = 24;
+    ck_ok(mm_context_create(run.model, &c, &context));
+    ck_ok(mm_loader_seek(run.loader, &beginning));
+    ck_ok(mm_loader_next(run.loader, &b));
+    ck_ok(mm_forward(context, &b, &out));
+    ck_assert_double_gt(out.aux_loss, 0.1);
+    ck_assert_double_eq_tol(p.loss, out.loss + out.aux_loss, 1e-5);
+    ck_assert_double_eq_tol(p.validation_loss, out.loss, 1e-5);
+    mm_context_free(context);
+    tiny_end(&run);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("train/expert_load");
@@ -137,6 +170,7 @@ int main(void)
     tcase_add_checked_fixture(tc, start, NULL);
     tcase_add_test(tc, the_load_of_experts_is_their_share_of_all_choices);
     tcase_add_test(tc, a_report_draws_the_load_of_every_layer);
+    tcase_add_test(tc, the_loss_told_has_the_balance_in_it_and_the_validations_has_not);
     suite_add_tcase(suite, tc);
     return run_suite(suite);
 }
