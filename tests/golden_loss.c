@@ -116,12 +116,18 @@ static bool worked(fixture *f, mm_status status)
 
 /* --- From logits to logprobs and back, as forward and backward do --- */
 
+static float logsumexp(const mmi_kernels *k, const float *x, int64_t n)
+{
+    const float most = k->largest(x, n);
+    return (float)(most + log(k->softmax_weights(NULL, x, most, 1, n)));
+}
+
 static void logprobs_of(float *logprobs, const float *logits, const int32_t *targets, int64_t rows, int64_t V)
 {
     mmi_kernels k;
     mmi_kernels_init_c(&k);
     for (int64_t i = 0; i < rows; i++)
-        logprobs[i] = logits[i * V + targets[i]] - k.logsumexp(logits + i * V, V);
+        logprobs[i] = logits[i * V + targets[i]] - logsumexp(&k, logits + i * V, V);
 }
 
 static void logits_gradient(float *d_logits, const float *d_logprobs, const float *logits, const int32_t *targets,
@@ -132,7 +138,7 @@ static void logits_gradient(float *d_logits, const float *d_logprobs, const floa
     for (int64_t i = 0; i < rows; i++) {
         float *d = d_logits + i * V;
         memcpy(d, logits + i * V, (size_t)V * sizeof *d);
-        k.softmax_scaled(d, k.logsumexp(d, V), -d_logprobs[i], V);
+        k.softmax_scaled(d, logsumexp(&k, d, V), -d_logprobs[i], V);
         d[targets[i]] += d_logprobs[i];
     }
 }

@@ -77,12 +77,10 @@ typedef struct mmi_kernels {
 
     /* --- Softmax and loss, one row of n --- */
 
-    /* log Σ exp(x); -inf for n = 0 or all -inf. */
-    float (*logsumexp)(const float *x, int64_t n);
-    /* x = a * exp(x - lse): the softmax, scaled. */
+    /* x = a * exp(x - lse): the softmax, scaled, of x whose log Σ exp is lse. */
     void (*softmax_scaled)(float *x, float lse, float a, int64_t n);
     /* p = exp(a * (x - most)); Σ p, which is NaN if an x is NaN or inf, or all are -inf. So logits, whose largest is
-     * `most`, weigh at a temperature of 1 / a. */
+     * `most`, weigh at a temperature of 1 / a. p may be x, or NULL for their sum alone. */
     double (*softmax_weights)(float *p, const float *x, float most, float a, int64_t n);
     /* One tile row of running softmax: s = exp(s - m'), where m' is m unless a score is more than MMI_SOFTMAX_SLACK above
      * it, and then the largest. Returns Σ s and sets *m = m'. With all s and m = -inf: s = 0, returns 0. */

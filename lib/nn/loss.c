@@ -1,5 +1,6 @@
 #include "nn/loss.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "backend/gemm.h"
@@ -13,11 +14,12 @@
 
 typedef struct job {
     const mmi_exec *x;
-    float *lse, *logprobs, *logits, *to;
-    const float *from, *weights, *lse_in;
+    float *logprobs, *logits, *to;
+    const float *from, *weights;
     const int32_t *rows, *targets;
     int64_t n, C, V;
     float scale;
+    bool turn;
 } job;
 
 int64_t mmi_head_chunk(int64_t V)
@@ -56,17 +58,30 @@ static void scatter_add(void *arg, int64_t piece, int worker)
         j->x->k.add(j->to + j->rows[i] * j->C, j->from + i * j->C, j->C);
 }
 
-static void look_up(void *arg, int64_t piece, int worker)
+/* Each row's logprob of its target, and with `turn` the row as weight * (softmax - onehot); without weights each is 1.
+ * Logits stay apart from their sum until they are small: log Σ exp in one number would cost each of them as much as it
+ * rounds. */
+static void read_rows(void *arg, int64_t piece, int worker)
 {
     (void)worker;
     const job *j = arg;
+    const int64_t V = j->V;
     int64_t first, last;
     mmi_piece_rows(piece, ROWS, j->n, &first, &last);
     for (int64_t i = first; i < last; i++) {
-        int64_t row = j->rows[i];
-        const float *logits = j->logits ? j->logits + i * j->V : j->from + row * j->V;
-        j->lse[row] = j->x->k.logsumexp(logits, j->V);
-        j->logprobs[row] = logits[j->targets[row]] - j->lse[row];
+        const int64_t row = j->rows[i];
+        const float *logits = j->from ? j->from + row * V : j->logits + i * V;
+        float *turned = j->turn ? j->logits + i * V : NULL;
+        const float most = j->x->k.largest(logits, V), of_target = logits[j->targets[row]];
+        const double sum = j->x->k.softmax_weights(turned, logits, most, 1, V);
+        if (j->logprobs)
+            j->logprobs[row] = (float)((double)of_target - most - log(sum));
+        if (!turned)
+            continue;
+        const float weight = j->weights ? j->weights[row] : 1;
+        const double p = turned[j->targets[row]] / sum;
+        j->x->k.scale(turned, (float)(weight / sum), V);
+        turned[j->targets[row]] = (float)(weight * (p - 1));
     }
 }
 
@@ -76,50 +91,22 @@ static void gather_hidden(const mmi_exec *x, const mmi_head_scratch *s, const fl
     mmi_pool_run(x->pool, mmi_pieces(n, ROWS), gather, &j);
 }
 
-void mmi_head_logprobs(const mmi_exec *x, float *logprobs, float *lse, const float *hidden, const float *all_logits,
+void mmi_head_logprobs(const mmi_exec *x, float *logprobs, const float *hidden, const float *all_logits,
                        const int32_t *targets, mmi_param head, int64_t N, float *panel, const mmi_head_scratch *s)
 {
     int64_t C = head.w.cols, V = head.w.rows, n, at = 0;
-    memset(lse, 0, (size_t)N * sizeof(float));
     memset(logprobs, 0, (size_t)N * sizeof(float));
     while ((n = next_rows(s, targets, N, &at)) > 0) {
-        job j = { .x = x,
-                  .lse = lse,
-                  .logprobs = logprobs,
-                  .from = all_logits,
-                  .rows = s->rows,
-                  .targets = targets,
-                  .n = n,
-                  .V = V };
+        job j = {
+            .x = x, .logprobs = logprobs, .from = all_logits, .rows = s->rows, .targets = targets, .n = n, .V = V
+        };
         if (!all_logits) {
             gather_hidden(x, s, hidden, n, C);
             mmi_gemm_weight(x, n, V, C, mmi_operand_of(s->hidden, C), head.w.data, head.w.dtype, panel, s->logits, V);
             j.logits = s->logits;
         }
-        mmi_pool_run(x->pool, mmi_pieces(n, ROWS), look_up, &j);
+        mmi_pool_run(x->pool, mmi_pieces(n, ROWS), read_rows, &j);
     }
-}
-
-/* logits = weight * (softmax - onehot), row by row; without weights each is 1. */
-static void turn_to_gradient(void *arg, int64_t piece, int worker)
-{
-    (void)worker;
-    const job *j = arg;
-    int64_t first, last;
-    mmi_piece_rows(piece, ROWS, j->n, &first, &last);
-    for (int64_t i = first; i < last; i++) {
-        int64_t row = j->rows[i];
-        float weight = j->weights ? j->weights[row] : 1;
-        j->x->k.softmax_scaled(j->logits + i * j->V, j->lse_in[row], weight, j->V);
-        j->logits[i * j->V + j->targets[row]] -= weight;
-    }
-}
-
-/* Both of them, while the rows of a piece are in the cache. */
-static void look_up_and_turn(void *arg, int64_t piece, int worker)
-{
-    look_up(arg, piece, worker);
-    turn_to_gradient(arg, piece, worker);
 }
 
 /* From d(logits) in s->logits of the n rows in s->rows. */
@@ -132,31 +119,29 @@ static void backward_chunk(const mmi_exec *x, float *d_hidden, mmi_param head, i
     mmi_pool_run(x->pool, mmi_pieces(n, ROWS), scatter_add, &j);
 }
 
-void mmi_head_learn(const mmi_exec *x, float *d_hidden, float *logprobs, float *lse, const float *hidden,
-                    const int32_t *targets, mmi_param head, int64_t N, const mmi_head_scratch *s)
+void mmi_head_learn(const mmi_exec *x, float *d_hidden, float *logprobs, const float *hidden, const int32_t *targets,
+                    mmi_param head, int64_t N, const mmi_head_scratch *s)
 {
     int64_t C = head.w.cols, V = head.w.rows, n, at = 0;
-    memset(lse, 0, (size_t)N * sizeof(float));
     memset(logprobs, 0, (size_t)N * sizeof(float));
     mmi_vector_zero(x, d_hidden, N * C);
     while ((n = next_rows(s, targets, N, &at)) > 0) {
         gather_hidden(x, s, hidden, n, C);
         mmi_gemm_weight(x, n, V, C, mmi_operand_of(s->hidden, C), head.w.data, head.w.dtype, NULL, s->logits, V);
         job j = { .x = x,
-                  .lse = lse,
-                  .lse_in = lse,
                   .logprobs = logprobs,
                   .logits = s->logits,
                   .rows = s->rows,
                   .targets = targets,
                   .n = n,
-                  .V = V };
-        mmi_pool_run(x->pool, mmi_pieces(n, ROWS), look_up_and_turn, &j);
+                  .V = V,
+                  .turn = true };
+        mmi_pool_run(x->pool, mmi_pieces(n, ROWS), read_rows, &j);
         backward_chunk(x, d_hidden, head, n, s);
     }
 }
 
-void mmi_head_backward(const mmi_exec *x, float *d_hidden, const float *weights, const float *lse, const float *hidden,
+void mmi_head_backward(const mmi_exec *x, float *d_hidden, const float *weights, const float *hidden,
                        const int32_t *targets, mmi_param head, int64_t N, const mmi_head_scratch *s)
 {
     int64_t C = head.w.cols, V = head.w.rows, n, at = 0;
@@ -165,13 +150,13 @@ void mmi_head_backward(const mmi_exec *x, float *d_hidden, const float *weights,
         mmi_gemm_weight(x, n, V, C, mmi_operand_of(s->hidden, C), head.w.data, head.w.dtype, NULL, s->logits, V);
         job j = { .x = x,
                   .logits = s->logits,
-                  .lse_in = lse,
                   .weights = weights,
                   .rows = s->rows,
                   .targets = targets,
                   .n = n,
-                  .V = V };
-        mmi_pool_run(x->pool, mmi_pieces(n, ROWS), turn_to_gradient, &j);
+                  .V = V,
+                  .turn = true };
+        mmi_pool_run(x->pool, mmi_pieces(n, ROWS), read_rows, &j);
         backward_chunk(x, d_hidden, head, n, s);
     }
 }

@@ -56,7 +56,8 @@ static void choose(void *arg, int64_t piece, int worker)
         float *p = j->r->probs + n * E, *w = j->r->weights + n * k, sum = 0;
         int32_t *chosen = j->r->chosen + n * k;
         add_noise(p, j->router, n);
-        j->x->k.softmax_scaled(p, j->x->k.logsumexp(p, E), 1, E);
+        const double all = j->x->k.softmax_weights(p, p, j->x->k.largest(p, E), 1, E);
+        j->x->k.scale(p, (float)(1 / all), E);
         for (int64_t s = 0; s < k; s++) {
             chosen[s] = best_left(p, E, chosen, s);
             w[s] = p[chosen[s]];

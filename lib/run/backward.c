@@ -78,7 +78,7 @@ static void start(mm_context *ctx, const mm_backward_options *o)
         mmi_head_backward_logits(&ctx->exec, p->dh, o->d_logits, (float)o->loss_scale, p->hidden, head, N, &p->head);
     } else if (o->d_logprobs || !o->d_hidden) {
         weigh_rows(ctx, o);
-        mmi_head_backward(&ctx->exec, p->dh, p->weights, p->lse, p->hidden, p->targets, head, N, &p->head);
+        mmi_head_backward(&ctx->exec, p->dh, p->weights, p->hidden, p->targets, head, N, &p->head);
     }
     if (o->d_hidden)
         mmi_vector_axpy(&ctx->exec, p->dh, (float)o->loss_scale, o->d_hidden, N * C);

@@ -57,9 +57,9 @@ static void run_head(mm_context *ctx, const mmi_pass *pass)
         mmi_linear_forward(x, p->logits, a->V, mmi_operand_of(p->hidden, a->C), head, (mmi_param){ 0 }, pass->N,
                            p->panel);
     if (ctx->head_is_back)
-        mmi_head_learn(x, p->dh, p->logprobs, p->lse, p->hidden, p->targets, undivided(ctx), pass->N, &p->head);
+        mmi_head_learn(x, p->dh, p->logprobs, p->hidden, p->targets, undivided(ctx), pass->N, &p->head);
     else if (probs || (pass->mode == MM_TRAIN && pass->has_targets))
-        mmi_head_logprobs(x, p->logprobs, p->lse, p->hidden, all ? p->logits : NULL, p->targets, head, pass->N,
+        mmi_head_logprobs(x, p->logprobs, p->hidden, all ? p->logits : NULL, p->targets, head, pass->N,
                           p->panel, &p->head);
 }
 

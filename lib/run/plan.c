@@ -222,7 +222,6 @@ static void place_outputs(mmi_plan *p, mmi_carve *c, const mmi_arch *a, const mm
     p->hidden = floats(c, N, a->C);
     if (targets || train) {
         p->logprobs = floats(c, N, 1);
-        p->lse = floats(c, N, 1);
         p->head.chunk = mmi_head_chunk(a->V) < N ? mmi_head_chunk(a->V) : N;
         p->head.logits = floats(c, p->head.chunk, a->V);
         p->head.hidden = floats(c, p->head.chunk, a->C);

@@ -72,7 +72,7 @@ typedef struct mmi_plan {
     float *dbranch, *dgrouped, *dprobs;     /* training: [N, C], [R, C], [N, E] */
     float *partials;                        /* training: see nn/norm.h */
 
-    float *logprobs, *lse, *weights; /* [N] of the targets */
+    float *logprobs, *weights; /* [N] of the targets */
     mmi_head_scratch head;
     float *head_grad; /* [V, C] the loss's by the head, before it is divided; NULL: the head is frozen */
     float *last_hidden, *last_logits; /* [B, C], [B, V] */

@@ -316,7 +316,7 @@ int32_t mmi_sample(const mmi_kernels *k, const float *logits, int64_t V, const m
     c.at = (int32_t *)(void *)(candidates + V);
     c.most = k->largest(logits, V);
     c.sum = k->softmax_weights(c.p, logits, c.most, 1, V);
-    const float lse = c.most + (float)log(c.sum);
+    const double lse = c.most + log(c.sum);
     if (!isfinite(lse))
         return -1;
     const bool penalized = s->repetition_penalty != 1;
@@ -337,6 +337,6 @@ int32_t mmi_sample(const mmi_kernels *k, const float *logits, int64_t V, const m
     } else {
         id = argmax(k, c.logits, V, c.most, c.at);
     }
-    *logprob = logits[id] - lse;
+    *logprob = (float)(logits[id] - lse);
     return id;
 }

@@ -43,7 +43,6 @@ void mmi_c_activate_backward(float *d_gate, float *d_up, float *out, const float
                              int32_t act, int64_t n);
 
 /* softmax.c */
-float mmi_c_logsumexp(const float *x, int64_t n);
 void mmi_c_softmax_scaled(float *x, float lse, float a, int64_t n);
 double mmi_c_softmax_weights(float *p, const float *x, float most, float a, int64_t n);
 float mmi_c_softmax_tile(float *s, float *m, int64_t n);

@@ -4,16 +4,6 @@
 
 #include "backend/kernels.h"
 
-float mmi_c_logsumexp(const float *x, int64_t n)
-{
-    float m = mmi_c_largest(x, n);
-    float base = isinf(m) ? 0 : m; /* inf - inf would be NaN */
-    double sum = 0;
-    for (int64_t i = 0; i < n; i++)
-        sum += expf(x[i] - base);
-    return base + (float)log(sum);
-}
-
 void mmi_c_softmax_scaled(float *x, float lse, float a, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
@@ -24,8 +14,10 @@ double mmi_c_softmax_weights(float *p, const float *x, float most, float a, int6
 {
     double sum = 0;
     for (int64_t i = 0; i < n; i++) {
-        p[i] = expf(a * (x[i] - most));
-        sum += (double)p[i];
+        const float e = expf(a * (x[i] - most));
+        if (p)
+            p[i] = e;
+        sum += (double)e;
     }
     return sum;
 }

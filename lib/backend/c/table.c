@@ -20,7 +20,6 @@ void mmi_kernels_init_c(mmi_kernels *k)
         .rope = mmi_c_rope,
         .activate = mmi_c_activate,
         .activate_backward = mmi_c_activate_backward,
-        .logsumexp = mmi_c_logsumexp,
         .softmax_scaled = mmi_c_softmax_scaled,
         .softmax_weights = mmi_c_softmax_weights,
         .softmax_tile = mmi_c_softmax_tile,

@@ -10,19 +10,6 @@ static __attribute__((noinline)) vf exp_of_last(const float *x, int64_t n, vf sh
     return vf_fill_tail(vf_exp(vf_mul(a, vf_sub(vf_get_or(x, n, shift), shift))), vf_tail(n), vf_zero());
 }
 
-float SIMD(logsumexp)(const float *x, int64_t n)
-{
-    float m = SIMD(largest)(x, n);
-    float base = isinf(m) ? 0 : m; /* inf - inf would be NaN */
-    vf shift = vf_set(base), sum = vf_zero();
-    int64_t i = 0;
-    for (; i + VL <= n; i += VL)
-        sum = vf_add(sum, vf_exp(vf_sub(vf_load(x + i), shift)));
-    if (i < n)
-        sum = vf_add(sum, exp_of_last(x + i, n - i, shift, vf_set(1)));
-    return base + logf(vf_sum(sum));
-}
-
 void SIMD(softmax_scaled)(float *x, float lse, float a, int64_t n)
 {
     vf shift = vf_set(lse), factor = vf_set(a);
@@ -32,19 +19,28 @@ void SIMD(softmax_scaled)(float *x, float lse, float a, int64_t n)
 
 double SIMD(softmax_weights)(float *p, const float *x, float most, float a, int64_t n)
 {
-    vf shift = vf_set(most), factor = vf_set(a), sum = vf_zero();
-    int64_t i = 0;
-    for (; i + VL <= n; i += VL) {
-        vf e = vf_exp(vf_mul(factor, vf_sub(vf_load(x + i), shift)));
-        vf_store(p + i, e);
-        sum = vf_add(sum, e);
+    enum { TOGETHER = 32 }; /* vectors added up in float32 before they are in double */
+    vf shift = vf_set(most), factor = vf_set(a);
+    double all = 0;
+    for (int64_t i = 0; i < n;) {
+        const int64_t end = n - i < TOGETHER * VL ? n : i + TOGETHER * VL;
+        vf sum = vf_zero();
+        for (; i + VL <= end; i += VL) {
+            vf e = vf_exp(vf_mul(factor, vf_sub(vf_load(x + i), shift)));
+            if (p)
+                vf_store(p + i, e);
+            sum = vf_add(sum, e);
+        }
+        if (i < end) {
+            vf e = exp_of_last(x + i, end - i, shift, factor);
+            if (p)
+                vf_put(p + i, end - i, e);
+            sum = vf_add(sum, e);
+            i = end;
+        }
+        all += (double)vf_sum(sum);
     }
-    if (i < n) {
-        vf e = exp_of_last(x + i, n - i, shift, factor);
-        vf_put(p + i, n - i, e);
-        sum = vf_add(sum, e);
-    }
-    return (double)vf_sum(sum);
+    return all;
 }
 
 float SIMD(softmax_tile)(float *s, float *m, int64_t n)

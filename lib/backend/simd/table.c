@@ -26,7 +26,6 @@ void SIMD(kernels_init)(mmi_kernels *k)
     k->rope = SIMD(rope);
     k->activate = SIMD(activate);
     k->activate_backward = SIMD(activate_backward);
-    k->logsumexp = SIMD(logsumexp);
     k->softmax_scaled = SIMD(softmax_scaled);
     k->softmax_weights = SIMD(softmax_weights);
     k->softmax_tile = SIMD(softmax_tile);

@@ -40,7 +40,6 @@ void SIMD(activate_backward)(float *d_gate, float *d_up, float *out, const float
                              int32_t act, int64_t n);
 
 /* softmax.c */
-float SIMD(logsumexp)(const float *x, int64_t n);
 void SIMD(softmax_scaled)(float *x, float lse, float a, int64_t n);
 double SIMD(softmax_weights)(float *p, const float *x, float most, float a, int64_t n);
 float SIMD(softmax_tile)(float *s, float *m, int64_t n);
