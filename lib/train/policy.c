@@ -210,7 +210,7 @@ bool mmi_policy_save(mmi_json *to, mmi_policy *p, const mm_trainer *t)
            mmi_json_set_int(to, "value_steps", p->head ? mmi_value_head_steps(p->head) : 0);
 }
 
-mm_status mmi_policy_open(mmi_policy *p, const mm_trainer *t, const mmi_json *from, const char *directory)
+mm_status mmi_policy_open(mmi_policy *p, const mm_trainer *t, const mmi_json *from, int64_t step, const char *directory)
 {
     const int64_t rows = mmi_json_int(mmi_json_get(from, "answers"), -1);
     const int64_t length = mmi_json_int(mmi_json_get(from, "answer_width"), -1);
@@ -220,8 +220,9 @@ mm_status mmi_policy_open(mmi_policy *p, const mm_trainer *t, const mmi_json *fr
                         "%s: is a checkpoint of one rank, in the midst of its updates from %lld answers; several ranks "
                         "can go on from one between two sets of answers",
                         directory, (long long)rows);
-    if (rows < 0 || rows > p->rows || rows % p->o.group != 0 || length < 0 || length > p->length || steps < 0 ||
-        steps > INT64_MAX / 2)
+    const bool some = mmi_stage_in_midst_of(t, step); /* answers that are to be learnt from again */
+    if (rows < some || rows > (some ? p->rows : 0) || rows % p->o.group != 0 || length < some || length > p->length ||
+        steps < 0 || steps > INT64_MAX / 2)
         return mmi_fail(MM_ERR_FORMAT, "%s/state.json: stage does not fit %lld answers of %lld ids in groups of %d",
                         directory, (long long)p->rows, (long long)p->length, p->o.group);
     p->kept_rows = rows;
@@ -234,6 +235,13 @@ mm_status mmi_policy_tensors(mmi_tensor_list *list, mmi_policy *p)
 {
     mm_status status = p->head ? mmi_value_head_tensors(list, p->head) : MM_OK;
     return status == MM_OK && p->kept_rows > 0 ? mmi_rollout_tensors(list, &p->rollout) : status;
+}
+
+mm_status mmi_policy_check(const mmi_policy *p, const mm_trainer *t, const mmi_st_file *file, const char *path)
+{
+    return p->kept_rows > 0 ? mmi_rollout_check(file, path, p->kept_rows, p->kept_rows * p->opened_length,
+                                                mmi_model_arch(t->model)->V) :
+                              MM_OK;
 }
 
 void mmi_policy_take(mmi_policy *p)

@@ -38,8 +38,10 @@ bool mmi_policy_options(mmi_json *to, const mmi_policy *policy);
 /* Its state in a checkpoint, in the two halves of mmi_stage.open and take; and the tensors there. Answers are one
  * rank's: among several a checkpoint is written where there are none that will be learnt from again. */
 bool mmi_policy_save(mmi_json *to, mmi_policy *policy, const mm_trainer *t);
-mm_status mmi_policy_open(mmi_policy *policy, const mm_trainer *t, const mmi_json *from, const char *directory);
+mm_status mmi_policy_open(mmi_policy *policy, const mm_trainer *t, const mmi_json *from, int64_t step,
+                          const char *directory);
 mm_status mmi_policy_tensors(mmi_tensor_list *list, mmi_policy *policy);
+mm_status mmi_policy_check(const mmi_policy *policy, const mm_trainer *t, const mmi_st_file *file, const char *path);
 void mmi_policy_take(mmi_policy *policy);
 
 #endif

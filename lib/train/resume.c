@@ -78,6 +78,8 @@ static mm_status open_part(saved *s, mmi_part part, const mm_trainer *t, const c
     status = mmi_tensors_open(&s->files[part], path, &s->lists[part]);
     if (status == MM_OK && part == MMI_PART_OPTIMIZER)
         status = check_updates(s, path);
+    else if (status == MM_OK && part == MMI_PART_STAGE && t->stage->check)
+        status = t->stage->check(t, &s->files[part], path);
     mmi_free(path);
     return status;
 }
@@ -107,7 +109,7 @@ static mm_status check_state(saved *s, mm_trainer *t, mmi_json *state, const cha
             mmi_fail(MM_ERR_FORMAT, "%s/state.json: %lld steps since the last update, accumulation_steps is %lld",
                      directory, (long long)(s->now.step - s->boundary.step), (long long)t->options.accumulation_steps);
     if (status == MM_OK && t->stage->open)
-        status = t->stage->open(t, mmi_json_get(state, "stage"), directory);
+        status = t->stage->open(t, mmi_json_get(state, "stage"), s->now.step, directory);
     return status;
 }
 

@@ -205,10 +205,29 @@ mm_status mmi_rollout_tensors(mmi_tensor_list *list, mmi_rollout *r)
     return status;
 }
 
-/* Whatever a file holds: what is no id is refused when the row is learnt from. */
-static int32_t whole(float x)
+/* What passes makes of answers may be any number, as training leaves weights; what answers are may not. */
+mm_status mmi_rollout_check(const mmi_st_file *file, const char *path, int64_t R, int64_t n, int64_t V)
 {
-    return x >= IGNORE && x < 0x1p24f ? (int32_t)x : -1;
+    const struct {
+        const char *name;
+        int64_t count, below; /* whole numbers from 0; 0: any that is finite */
+        float or_this;        /* or this one */
+    } tables[] = { { "rollout.ids", n, V, 0 },
+                   { "rollout.targets", n, V, IGNORE },
+                   { "rollout.finish", R, MM_FINISH_CALLBACK, 0 },
+                   { "rollout.rewards", R, 0, 0 },
+                   { "rollout.logprobs", n, 0, 0 } };
+    for (size_t k = 0; k < sizeof tables / sizeof *tables; k++) {
+        const unsigned char *data = mmi_st_find(file, tables[k].name)->data;
+        for (int64_t i = 0; i < tables[k].count; i++) {
+            float x, below = (float)tables[k].below;
+            memcpy(&x, data + (size_t)i * sizeof x, sizeof x);
+            if (below > 0 ? x != tables[k].or_this && !(x >= 0 && x < below && x == (float)(int32_t)x) : !isfinite(x))
+                return mmi_fail(MM_ERR_FORMAT, "%s: %s has %g at %lld, which no answer from a vocabulary of %lld has",
+                                path, tables[k].name, x, (long long)i, (long long)V);
+        }
+    }
+    return MM_OK;
 }
 
 void mmi_rollout_take(mmi_rollout *r, int64_t rows, int64_t length)
@@ -216,12 +235,12 @@ void mmi_rollout_take(mmi_rollout *r, int64_t rows, int64_t length)
     r->rows = rows;
     r->length = length;
     for (int64_t i = 0; i < rows * length; i++) {
-        r->ids[i] = whole(r->kept_ids[i]);
-        r->targets[i] = whole(r->kept_targets[i]);
+        r->ids[i] = (int32_t)r->kept_ids[i];
+        r->targets[i] = (int32_t)r->kept_targets[i];
         r->mask[i] = r->targets[i] != IGNORE;
     }
     for (int64_t i = 0; i < rows; i++) {
-        r->finish[i] = whole(r->kept_finish[i]);
+        r->finish[i] = (int32_t)r->kept_finish[i];
         r->answer_lengths[i] = (int32_t)mmi_objective_counted(r->mask + i * length, length);
     }
 }

@@ -47,9 +47,11 @@ mm_status mmi_rollout_write(mmi_rollout *rollout, mm_context *context, const mm_
 mm_status mmi_rollout_reward(mmi_rollout *rollout, const mm_tokenizer *tokenizer, mm_dataset *dataset,
                              const mm_prompts *prompts, int32_t group, mm_reward_fn reward, void *user, bool *stop);
 
-/* Everything of it that later steps on the same answers need, for a checkpoint; and, after that was read back, what
- * follows from it, with the R and T that were in use. */
+/* Everything of it that later steps on the same answers need, for a checkpoint; whether a file's first R answers, n =
+ * R T ids in all, could come from a vocabulary of V; and, after that was read back, what follows from it, with the R
+ * and T that were in use. */
 mm_status mmi_rollout_tensors(mmi_tensor_list *list, mmi_rollout *rollout);
+mm_status mmi_rollout_check(const mmi_st_file *file, const char *path, int64_t R, int64_t n, int64_t V);
 void mmi_rollout_take(mmi_rollout *rollout, int64_t rows, int64_t length);
 
 #endif

@@ -23,9 +23,14 @@ int64_t mmi_stage_uses(const mm_trainer *t)
     return t->stage->uses ? t->stage->uses(t) : 1;
 }
 
+bool mmi_stage_in_midst_of(const mm_trainer *t, int64_t step)
+{
+    return step % mmi_stage_uses(t) != 0 && step < t->total_steps;
+}
+
 bool mmi_stage_in_midst(const mm_trainer *t)
 {
-    return t->now.step % mmi_stage_uses(t) != 0 && t->now.step < t->total_steps;
+    return mmi_stage_in_midst_of(t, t->now.step);
 }
 
 void mmi_stage_hash_row(mmi_hash *hash, const mm_batch *b, int64_t row)

@@ -60,14 +60,17 @@ struct mmi_stage {
     /* Those of its options that decide how a run goes on: a checkpoint with others is refused. False: no memory. */
     bool (*options)(mmi_json *to, const mm_trainer *t);
 
-    /* Its own state in state.json, and back: open() checks all of it and keeps it aside; once every other part
-     * of the checkpoint has been found in order, take(), which can't fail, makes it the stage's. */
+    /* Its own state in state.json, and back: open() checks all of it, for a checkpoint of `step`, and keeps it aside;
+     * once every other part of the checkpoint has been found in order, take(), which can't fail, makes it the stage's.
+     */
     bool (*save)(mmi_json *to, const mm_trainer *t);
-    mm_status (*open)(mm_trainer *t, const mmi_json *from, const char *directory);
+    mm_status (*open)(mm_trainer *t, const mmi_json *from, int64_t step, const char *directory);
     void (*take)(mm_trainer *t);
 
-    /* Tensors of its own: stage.safetensors of a checkpoint. */
+    /* Tensors of its own: stage.safetensors of a checkpoint; and whether those of such a file, which is open, can be
+     * what a run has left there. */
     mm_status (*tensors)(mmi_tensor_list *list, const mm_trainer *t);
+    mm_status (*check)(const mm_trainer *t, const mmi_st_file *file, const char *path);
 };
 
 extern const mmi_stage mmi_stage_plain, mmi_stage_policy, mmi_stage_dpo, mmi_stage_distill;
@@ -75,7 +78,8 @@ extern const mmi_stage mmi_stage_plain, mmi_stage_policy, mmi_stage_dpo, mmi_sta
 /* stage->uses, at least 1. */
 int64_t mmi_stage_uses(const mm_trainer *t);
 
-/* More steps from the same data are to come. */
+/* After `step` more steps from the same data are to come; as of now. */
+bool mmi_stage_in_midst_of(const mm_trainer *t, int64_t step);
 bool mmi_stage_in_midst(const mm_trainer *t);
 
 /* The stage of an MM_STAGE_…, or NULL. */

@@ -341,9 +341,9 @@ static bool save(mmi_json *to, const mm_trainer *t)
     return mmi_policy_save(to, t->stage_data, t);
 }
 
-static mm_status open(mm_trainer *t, const mmi_json *from, const char *directory)
+static mm_status open(mm_trainer *t, const mmi_json *from, int64_t step, const char *directory)
 {
-    return mmi_policy_open(t->stage_data, t, from, directory);
+    return mmi_policy_open(t->stage_data, t, from, step, directory);
 }
 
 static void take(mm_trainer *t)
@@ -354,6 +354,11 @@ static void take(mm_trainer *t)
 static mm_status tensors(mmi_tensor_list *list, const mm_trainer *t)
 {
     return mmi_policy_tensors(list, t->stage_data);
+}
+
+static mm_status check(const mm_trainer *t, const mmi_st_file *file, const char *path)
+{
+    return mmi_policy_check(t->stage_data, t, file, path);
 }
 
 const mmi_stage mmi_stage_policy = {
@@ -375,4 +380,5 @@ const mmi_stage mmi_stage_policy = {
     .open = open,
     .take = take,
     .tensors = tensors,
+    .check = check,
 };
