@@ -430,6 +430,8 @@ static mm_status come(mmi_mesh *mesh, const mmi_meeting *m)
         status = visit(&h, list);
     if (status == MM_OK)
         status = receive_all(&h);
+    if (status != MM_OK && h.run != 0 && mesh->broken == MM_OK) /* the others have begun to count on this rank */
+        mmi_mesh_break(mesh, status, mm_last_error());
     mmi_socket_close(h.listener);
     if (m->local && listens)
         unlink(path);

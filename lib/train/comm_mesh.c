@@ -127,7 +127,8 @@ static mm_status heed_notice(mmi_mesh *mesh, int32_t p)
         snprintf(story, sizeof story, "rank %d gave up: %s", p, text);
     else
         snprintf(story, sizeof story, "%s", text); /* it names the rank */
-    return leave(mesh, itself ? MM_ERR_CANCELLED : status, frame->origin, story);
+    const bool met = mesh->step > 0;               /* until then it failed to come; nobody asked it to leave */
+    return leave(mesh, itself && met ? MM_ERR_CANCELLED : status, frame->origin, story);
 }
 
 /* Is the next frame of a link here, and a notice? */
