@@ -18,7 +18,7 @@
 
 static void fail_at(const char *option)
 {
-    fprintf(stderr, "chat: %s is no option here, or has a value that it does not take; see --help\n", option);
+    fprintf(stderr, "%s: %s is no option here, or has a value that it does not take; see --help\n", program, option);
     exit(EXIT_FAILURE);
 }
 
@@ -27,7 +27,7 @@ static void fail_at(const char *option)
     "input ends.\n"
 
 static const char usage[] =
-    "usage: chat --model DIR [OPTION...]\n\n"
+    "--model DIR [OPTION...]\n\n"
     "Talk with the model in DIR, a line at a time.\n" COMMANDS "\n"
     "  --adapter DIR       an adapter to run with; may be given several times\n"
     "  --system TEXT       what the model is told before all else\n"
@@ -204,7 +204,7 @@ static bool obey(const char *line)
     else if (strcmp(line, "/help") == 0)
         fputs(COMMANDS, stderr);
     else
-        fprintf(stderr, "chat: no such command, /help lists them: %s\n", line);
+        fprintf(stderr, "%s: no such command, /help lists them: %s\n", program, line);
     return true;
 }
 
@@ -227,17 +227,17 @@ static void talk(const mm_chat_options *form, mm_generate_options *options)
         if (status == MM_OK && (status = answer(options, make_ids(form))) != MM_OK)
             check(mm_chat_truncate(chat, mm_chat_count(chat) - 1));
         if (status != MM_OK)
-            fprintf(stderr, "chat: %s\n", mm_last_error());
+            fprintf(stderr, "%s: %s\n", program, mm_last_error());
     }
     free(line);
 }
 
 int main(int argc, char **argv)
 {
-    program = "chat";
+    start_as(argv);
     for (int i = 1; i < argc; i += 2)
         if (strcmp(argv[i], "--help") == 0)
-            return puts(usage), written(EXIT_SUCCESS);
+            return show_usage(usage), written(EXIT_SUCCESS);
         else if (!read_option(argv[i], argv[i + 1]))
             fail_at(argv[i]);
     bool on = texts[THINK] && strcmp(texts[THINK], "on") == 0;

@@ -17,7 +17,7 @@
 #include "load_as.h"
 #include "options.h"
 
-static const char usage[] = "usage: convert --model DIR [--adapter DIR] [--dtype NAME] --out DIR\n"
+static const char usage[] = "--model DIR [--adapter DIR] [--dtype NAME] --out DIR\n"
                             "\n"
                             "Save the model in DIR to another directory, with its tokenizer.\n"
                             "\n"
@@ -48,7 +48,7 @@ static void read_arguments(int argc, char **argv)
     for (int i = 1; i < argc; i += 2) {
         int k = 0;
         if (strcmp(argv[i], "--help") == 0)
-            puts(usage), exit(written(EXIT_SUCCESS));
+            show_usage(usage), exit(written(EXIT_SUCCESS));
         while (k < COUNT && strcmp(argv[i], options[k].name) != 0)
             k++;
         if (k == COUNT)
@@ -98,7 +98,7 @@ static mm_tokenizer *load_tokenizer(void)
 
 int main(int argc, char **argv)
 {
-    program = "convert";
+    start_as(argv);
     read_arguments(argc, argv);
     mm_model *model = NULL;
     check(load_as(source, dtype ? "f32" : NULL, &model)); /* an adapter adds to all the bits there will be */

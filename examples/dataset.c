@@ -26,19 +26,19 @@ static const struct {
 
 static void help(void)
 {
-    puts("usage: dataset --tokenizer DIR [options] FILE\n"
-         "\n"
-         "Read every row of a JSON-lines file as training would, and report on them; or show one.\n"
-         "\n"
-         "  --tokenizer DIR      a directory with a tokenizer.json\n"
-         "  --row I              show row I, counted from 0: its ids, with a * those that are learnt, and its text,\n"
-         "                       with that in green, or between [[ and ]]\n"
-         "  --kind KIND          text, chat, preference or prompt (text)\n"
-         "  --form FORM          pad, pad3 or pack (pad)\n"
-         "  --max-length N       ids per row (512)\n"
-         "  --template NAME      minimind2, minimind3 or minillm (the tokenizer's own)\n"
-         "  --strip-empty-think  take empty think blocks out\n"
-         "  --help               show this");
+    show_usage("--tokenizer DIR [options] FILE\n"
+               "\n"
+               "Read every row of a JSON-lines file as training would, and report on them; or show one.\n"
+               "\n"
+               "  --tokenizer DIR      a directory with a tokenizer.json\n"
+               "  --row I              show row I, counted from 0: its ids, with a * those that are learnt, and its text,\n"
+               "                       with that in green, or between [[ and ]]\n"
+               "  --kind KIND          text, chat, preference or prompt (text)\n"
+               "  --form FORM          pad, pad3 or pack (pad)\n"
+               "  --max-length N       ids per row (512)\n"
+               "  --template NAME      minimind2, minimind3 or minillm (the tokenizer's own)\n"
+               "  --strip-empty-think  take empty think blocks out\n"
+               "  --help               show this");
     exit(written(EXIT_SUCCESS));
 }
 
@@ -162,7 +162,7 @@ static void read_all(mm_loader *loader, mm_dataset *dataset)
 
 int main(int argc, char **argv)
 {
-    program = "dataset";
+    start_as(argv);
     mm_tokenizer *tokenizer = NULL;
     mm_dataset *dataset = NULL;
     mm_loader *loader = NULL;

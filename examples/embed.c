@@ -11,12 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char *program = "embed"; /* what messages begin with */
+
 /* Every call that can fail returns a status; mm_last_error() has the story behind it. */
 static void check(mm_status status)
 {
     if (status == MM_OK)
         return;
-    fprintf(stderr, "embed: %s: %s\n", mm_status_name(status), mm_last_error());
+    fprintf(stderr, "%s: %s: %s\n", program, mm_status_name(status), mm_last_error());
     exit(EXIT_FAILURE);
 }
 
@@ -118,15 +120,18 @@ static int finish(void)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
         return EXIT_SUCCESS;
-    fprintf(stderr, "embed: can't write standard output\n");
+    fprintf(stderr, "%s: can't write standard output\n", program);
     return EXIT_FAILURE;
 }
 
 int main(int argc, char **argv)
 {
+    if (argc > 0)
+        program = strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0];
     if (argc > 1) {
         bool asked = strcmp(argv[1], "--help") == 0;
-        fprintf(asked ? stdout : stderr, "usage: embed\n\nTeach a tiny model a sequence of ids and let it go on.\n");
+        fprintf(asked ? stdout : stderr, "usage: %s\n\nTeach a tiny model a sequence of ids and let it go on.\n",
+                program);
         return asked ? finish() : EXIT_FAILURE;
     }
     mm_model *model = make_model();

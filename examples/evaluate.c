@@ -18,12 +18,12 @@
 
 static void fail_at(const char *option)
 {
-    fprintf(stderr, "evaluate: %s is no option here, or lacks its value; see --help\n", option);
+    fprintf(stderr, "%s: %s is no option here, or lacks its value; see --help\n", program, option);
     exit(EXIT_FAILURE);
 }
 
 static const char usage[] =
-    "usage: evaluate loss|text|choices|prompts --model DIR --data FILE [OPTION...]\n"
+    "loss|text|choices|prompts --model DIR --data FILE [OPTION...]\n"
     "\n"
     "Ask how good the model in DIR is. What FILE holds, a row a line but for text:\n"
     "\n"
@@ -89,7 +89,7 @@ static void read_arguments(int argc, char **argv)
         while (k < COUNT && strcmp(argv[i], options[k].name) != 0)
             k++;
         if (strcmp(argv[i], "--help") == 0)
-            puts(usage), exit(written(EXIT_SUCCESS));
+            show_usage(usage), exit(written(EXIT_SUCCESS));
         else if (strcmp(argv[i], "--verbose") == 0)
             o.verbose = 1;
         else if (strcmp(argv[i], "--pack") == 0)
@@ -224,7 +224,7 @@ static int evaluate_prompts(mm_context *context, mm_tokenizer *tokenizer, mm_dat
 
 int main(int argc, char **argv)
 {
-    program = "evaluate";
+    start_as(argv);
     read_arguments(argc, argv);
     int status = EXIT_SUCCESS;
     mm_model *model = NULL;

@@ -17,11 +17,11 @@
 
 static void fail_at(const char *option)
 {
-    fprintf(stderr, "generate: %s is no option here, or lacks its value; see --help\n", option);
+    fprintf(stderr, "%s: %s is no option here, or lacks its value; see --help\n", program, option);
     exit(EXIT_FAILURE);
 }
 
-static const char usage[] = "usage: generate --model DIR (--prompt TEXT | --prompt-ids 5,17,9) [OPTION...]\n"
+static const char usage[] = "--model DIR (--prompt TEXT | --prompt-ids 5,17,9) [OPTION...]\n"
                             "\n"
                             "Continue a text, or token ids, with the model in DIR. Ids give ids.\n"
                             "\n"
@@ -96,7 +96,7 @@ static void read_arguments(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0)
-            puts(usage), exit(written(EXIT_SUCCESS));
+            show_usage(usage), exit(written(EXIT_SUCCESS));
         else if (strcmp(argv[i], "--greedy") == 0)
             numbers[TEMPERATURE].value = 0;
         else if (strcmp(argv[i], "--bos") == 0)
@@ -184,7 +184,7 @@ static mm_context *make_context(mm_model *model, int32_t prompt_length)
 
 int main(int argc, char **argv)
 {
-    program = "generate";
+    start_as(argv);
     read_arguments(argc, argv);
     mm_model *model = NULL;
     mm_tokenizer *tokenizer = NULL;

@@ -123,9 +123,11 @@ static const struct {
 };
 /* clang-format on */
 
+static const char *program = "make_corpus"; /* what messages begin with */
+
 static void fail(const char *what, const char *culprit)
 {
-    fprintf(stderr, "make_corpus: %s%s\n", what, culprit);
+    fprintf(stderr, "%s: %s%s\n", program, what, culprit);
     exit(EXIT_FAILURE);
 }
 
@@ -335,9 +337,10 @@ static long long whole(const char *name, const char *text)
 
 static int help(void)
 {
-    puts("usage: make_corpus [--kind text|chat|preference] [--bytes N] [--seed N] [--out FILE]\n\n"
-         "Write about N bytes (3000000) of short texts, conversations or pairs of answers as JSON lines, to\n"
-         "standard output or FILE.");
+    printf("usage: %s [--kind text|chat|preference] [--bytes N] [--seed N] [--out FILE]\n\n"
+           "Write about N bytes (3000000) of short texts, conversations or pairs of answers as JSON lines, to\n"
+           "standard output or FILE.\n",
+           program);
     if (fflush(stdout) != 0 || ferror(stdout))
         fail("can't write ", "standard output");
     return EXIT_SUCCESS;
@@ -353,6 +356,8 @@ int main(int argc, char **argv)
     long long bytes = 3000000;
     const char *path = NULL;
     state = 1;
+    if (argc > 0)
+        program = strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0];
     for (int i = 1; i < argc; i += 2) {
         if (strcmp(argv[i], "--help") == 0)
             return help();

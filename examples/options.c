@@ -12,6 +12,17 @@
 
 const char *program = "example";
 
+void start_as(char **argv)
+{
+    const char *folder = argv[0] ? strrchr(argv[0], '/') : NULL;
+    program = folder ? folder + 1 : argv[0] ? argv[0] : program;
+}
+
+void show_usage(const char *text)
+{
+    printf("usage: %s %s\n", program, text);
+}
+
 static int can_move(FILE *to)
 {
     const char *terminal = getenv("TERM");
@@ -156,7 +167,8 @@ void read_tables(int argc, char **argv, const char *about, const option_row *own
     for (int i = 1; i < argc; i++)
         for (char *c = argv[i]; strncmp(argv[i], "--", 2) == 0 && *c && *c != '='; c++)
             *c = *c == '_' ? '-' : *c;
-    program = argv[0] = strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0];
+    start_as(argv);
+    argv[0] = (char *)program; /* getopt_long's messages begin with it */
     while ((found = getopt_long(argc, argv, "", table, &which)) != -1) {
         if (found != 0)
             exit(EXIT_FAILURE); /* getopt_long has said why */

@@ -6,8 +6,13 @@
 #include <minimind.h>
 #include <stdio.h>
 
-/* The name that messages begin with. */
+/* The name that messages begin with: what the program was started as, "chat" or "minimind-chat", once main() begins with
+ * start_as(). */
 extern const char *program;
+void start_as(char **argv);
+
+/* Print "usage: program" and `text`. */
+void show_usage(const char *text);
 
 /* Print "program: what which" and end with status 1. */
 _Noreturn void fail(const char *what, const char *which);

@@ -53,22 +53,22 @@ static long long part(const subject *s, int p)
 
 static void fail_at(const char *argument, const char *what)
 {
-    fprintf(stderr, "params: %s %s; see params --help\n", argument, what);
+    fprintf(stderr, "%s: %s %s; see --help\n", program, argument, what);
     exit(EXIT_FAILURE);
 }
 
 static int help(void)
 {
-    puts("usage: params [--preset NAME | --config FILE] [KEY=VALUE...] [--json]\n\n"
-         "Count the parameters of a model, and say what it takes to run and to train it;\n"
-         "several models side by side.\n"
-         "\n"
-         "  --preset NAME  a known model; minimind2-small when nothing is said\n"
-         "  --config FILE  a config.json, or a directory with one\n"
-         "  KEY=VALUE      set a key of the model named before; without a VALUE: unset it\n"
-         "  --json         print one JSON object for each model\n"
-         "  --list         print the presets' names\n"
-         "  --help         show this");
+    show_usage("[--preset NAME | --config FILE] [KEY=VALUE...] [--json]\n\n"
+               "Count the parameters of a model, and say what it takes to run and to train it;\n"
+               "several models side by side.\n"
+               "\n"
+               "  --preset NAME  a known model; minimind2-small when nothing is said\n"
+               "  --config FILE  a config.json, or a directory with one\n"
+               "  KEY=VALUE      set a key of the model named before; without a VALUE: unset it\n"
+               "  --json         print one JSON object for each model\n"
+               "  --list         print the presets' names\n"
+               "  --help         show this");
     return written(EXIT_SUCCESS);
 }
 
@@ -157,7 +157,7 @@ static void print_json(const subject *s)
 
 int main(int argc, char **argv)
 {
-    program = "params";
+    start_as(argv);
     static subject subjects[MODELS_MOST];
     bool json = false;
     int n = 0;

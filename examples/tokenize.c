@@ -25,14 +25,14 @@ static void *need(void *memory)
 
 static void help(void)
 {
-    puts("usage: tokenize --tokenizer DIR [--decode] [TEXT... | ID...]\n"
-         "\n"
-         "Turn text into token ids, or with --decode token ids into text. What is not on the\n"
-         "command line is read from standard input.\n"
-         "\n"
-         "  --tokenizer DIR  a directory with a tokenizer.json, or that file itself\n"
-         "  --decode         the input is ids, separated by spaces, commas or ends of line\n"
-         "  --help           show this");
+    show_usage("--tokenizer DIR [--decode] [TEXT... | ID...]\n"
+               "\n"
+               "Turn text into token ids, or with --decode token ids into text. What is not on the\n"
+               "command line is read from standard input.\n"
+               "\n"
+               "  --tokenizer DIR  a directory with a tokenizer.json, or that file itself\n"
+               "  --decode         the input is ids, separated by spaces, commas or ends of line\n"
+               "  --help           show this");
 }
 
 /* Standard input to its end. Text may hold any byte, so its length travels with it. */
@@ -121,7 +121,7 @@ static int32_t read_id(const char *text, char **end)
     errno = 0;
     long id = strtol(text, end, 10);
     if (*end == text || errno != 0 || id < 0 || id > INT32_MAX) {
-        fprintf(stderr, "tokenize: \"%.20s\" is not a token id\n", text);
+        fprintf(stderr, "%s: \"%.20s\" is not a token id\n", program, text);
         exit(EXIT_FAILURE);
     }
     return (int32_t)id;
@@ -146,7 +146,7 @@ static void decode(mm_tokenizer *tokenizer, const char *list, size_t length)
 
 int main(int argc, char **argv)
 {
-    program = "tokenize";
+    start_as(argv);
     const char *path = NULL;
     int decoding = 0, first = 1;
     for (; first < argc && strncmp(argv[first], "--", 2) == 0; first++) {
@@ -162,7 +162,7 @@ int main(int argc, char **argv)
             break;
         } else {
             const char *what = strcmp(argv[first], "--tokenizer") == 0 ? "lacks its value" : "is no option here";
-            fprintf(stderr, "tokenize: %s %s; --help shows what there is\n", argv[first], what);
+            fprintf(stderr, "%s: %s %s; --help shows what there is\n", program, argv[first], what);
             return EXIT_FAILURE;
         }
     }

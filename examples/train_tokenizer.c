@@ -13,7 +13,7 @@
 #include "options.h"
 
 static const char usage[] =
-    "usage: train_tokenizer --out DIR [OPTION...] FILE...\n"
+    "--out DIR [OPTION...] FILE...\n"
     "\n"
     "Learn a byte-level BPE tokenizer. A FILE that ends in .jsonl holds rows {\"text\": \"...\"};\n"
     "any other is plain text in UTF-8.\n"
@@ -142,7 +142,7 @@ static bool is_option(const char *word)
 
 int main(int argc, char **argv)
 {
-    program = "train_tokenizer";
+    start_as(argv);
     mm_tokenizer_train_options options = MM_TOKENIZER_TRAIN_OPTIONS_INIT;
     const char *out = NULL;
     const char **special = calloc((size_t)argc, sizeof *special);
@@ -152,7 +152,7 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (strcmp(argv[i], "--help") == 0)
-            puts(usage), exit(written(EXIT_SUCCESS));
+            show_usage(usage), exit(written(EXIT_SUCCESS));
         if (strcmp(argv[i], "--quiet") == 0)
             c.quiet = true;
         else if (strncmp(argv[i], "--", 2) != 0)

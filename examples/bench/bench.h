@@ -16,6 +16,9 @@ typedef struct options {
     bool json, processor_time;
 } options;
 
+/* What messages begin with: the name that this was started as. */
+extern const char *program;
+
 /* The programs: each prints its records. */
 void bench_train(const options *o);
 void bench_prefill(const options *o);

@@ -13,6 +13,8 @@
 
 #include "bench.h"
 
+const char *program = "bench";
+
 static const struct program {
     const char *name;
     void (*run)(const options *o);
@@ -33,13 +35,13 @@ static int written(void)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
         return 0;
-    fprintf(stderr, "bench: can't write standard output\n");
+    fprintf(stderr, "%s: can't write standard output\n", program);
     return 1;
 }
 
 static int usage_text(FILE *to)
 {
-    fprintf(to, "usage: bench WHAT [options]\n");
+    fprintf(to, "usage: %s WHAT [options]\n", program);
     for (size_t i = 0; i < PROGRAMS; i++)
         fprintf(to, "  %-20s%s\n", programs[i].name, programs[i].does);
     fprintf(to, "options:\n"
@@ -72,7 +74,7 @@ static int32_t read_dtype(const char *option, const char *name, const int32_t *k
     for (int i = 0; i < count; i++)
         if (strcmp(name, mm_dtype_name(known[i])) == 0)
             return known[i];
-    fprintf(stderr, "bench: %s is \"%s\", allowed are", option, name);
+    fprintf(stderr, "%s: %s is \"%s\", allowed are", program, option, name);
     for (int i = 0; i < count; i++)
         fprintf(stderr, " %s", mm_dtype_name(known[i]));
     fprintf(stderr, "\n");
@@ -84,7 +86,7 @@ static int positive(const char *option, const char *text, int most)
     char *end;
     long value = strtol(text, &end, 10);
     if (end == text || *end != '\0' || value < 1 || value > most) {
-        fprintf(stderr, "bench: %s is \"%s\", must be from 1 to %d\n", option, text, most);
+        fprintf(stderr, "%s: %s is \"%s\", must be from 1 to %d\n", program, option, text, most);
         exit(1);
     }
     return (int)value;
@@ -137,6 +139,8 @@ int main(int argc, char **argv)
                   .new_tokens = 128,
                   .sequences = 16,
                   .compute = AS_WEIGHTS };
+    if (argc > 0)
+        program = argv[0] = strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0];
     for (int c; (c = getopt_long(argc, argv, "h", names, NULL)) != -1;)
         if (!take_option(&o, c))
             return usage_text(c == 'h' ? stdout : stderr);
@@ -144,21 +148,21 @@ int main(int argc, char **argv)
     if (o.length == 0)
         o.length = strcmp(o.what, "attention") == 0 ? 8192 : 512;
     if (o.processor_time && o.threads != 1) {
-        fprintf(stderr, "bench: --processor-time needs --threads 1\n");
+        fprintf(stderr, "%s: --processor-time needs --threads 1\n", program);
         return 1;
     }
     if (o.past > 0 && strcmp(o.what, "decode") != 0) {
-        fprintf(stderr, "bench: --past is for decode\n");
+        fprintf(stderr, "%s: --past is for decode\n", program);
         return 1;
     }
     if (o.processor_time)
         use_processor_time();
     if (!o.data != !o.tokenizer) {
-        fprintf(stderr, "bench: --data-path and --tokenizer go together\n");
+        fprintf(stderr, "%s: --data-path and --tokenizer go together\n", program);
         return 1;
     }
     if (o.of && (!open_named(o.of) || strcmp(o.of, "batch") == 0)) {
-        fprintf(stderr, "bench: --of is \"%s\", allowed are train, prefill and decode\n", o.of);
+        fprintf(stderr, "%s: --of is \"%s\", allowed are train, prefill and decode\n", program, o.of);
         return 1;
     }
     for (size_t i = 0; i < PROGRAMS; i++)

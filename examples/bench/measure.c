@@ -10,7 +10,7 @@ void die_if(mm_status status, const char *what)
 {
     if (status == MM_OK)
         return;
-    fprintf(stderr, "bench: %s: %s (%s)\n", what, mm_last_error(), mm_status_name(status));
+    fprintf(stderr, "%s: %s: %s (%s)\n", program, what, mm_last_error(), mm_status_name(status));
     exit(1);
 }
 
@@ -18,7 +18,7 @@ void *need(void *memory)
 {
     if (memory)
         return memory;
-    fprintf(stderr, "bench: out of memory\n");
+    fprintf(stderr, "%s: out of memory\n", program);
     exit(1);
 }
 

@@ -68,7 +68,7 @@ void bench_start(const options *o)
     die_if(mm_config_create(o->preset, &config), "preset");
     model = make_model(config, MM_F32);
     if (!mkdtemp(directory)) {
-        fprintf(stderr, "bench: can't make a directory here\n");
+        fprintf(stderr, "%s: can't make a directory here\n", program);
         exit(1);
     }
     die_if(mm_model_save(model, directory), "save");

@@ -65,11 +65,12 @@ is_small() {
         [ "$size" -lt 1048576 ]
 }
 
-# They find the library from where they stand.
+# They find the library from where they stand, and call themselves what they are called.
 programs_run() {
     programs=0
     for link in "$work/tree$prefix"/bin/minimind-*; do
-        "$link" --help | grep -q '^usage: ' || { echo "$link --help"; return 1; }
+        "$link" --help | grep -qE "^usage: ${link##*/}( |$)" || { echo "$link --help"; return 1; }
+        "$link" --nonsense 2>&1 </dev/null | grep -qE "^(usage: )?${link##*/}(:| |$)" || { echo "$link --nonsense"; return 1; }
         programs=$((programs + 1))
     done
     [ "$programs" -gt 5 ]
