@@ -12,6 +12,7 @@
 
 #include "base/files.h"
 #include "base/memory.h"
+#include "base/pause.h"
 #include "base/processor.h"
 
 /* How long a thread that has nothing to do looks around before it sleeps: a few times what waking it costs, and as long
@@ -84,15 +85,6 @@ struct mmi_pool {
     pid_t process;      /* whose threads they are */
     pool_run runs[];    /* [threads] */
 };
-
-static inline void pause_briefly(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
 
 /* A job's fields, as one finds them; what is claimed with its number proves them right. */
 typedef struct found_job {
@@ -281,7 +273,7 @@ static uint64_t wait_for_job(mmi_pool *pool, uint64_t seen, watch *w)
         for (int i = 0; i < PAUSES_PER_LOOK_AT_THE_CLOCK && job == seen; i++) {
             if (atomic_load_explicit(&pool->quit, memory_order_relaxed))
                 return seen;
-            pause_briefly();
+            mmi_pause();
             job = job_of(pool);
         }
     if (job != seen)
@@ -320,7 +312,7 @@ static void wait_for_others(mmi_pool *pool)
         for (int i = 0; i < PAUSES_PER_LOOK_AT_THE_CLOCK; i++) {
             if (atomic_load(&pool->done) == pool->expected)
                 return;
-            pause_briefly();
+            mmi_pause();
         }
     pthread_mutex_lock(&pool->lock);
     atomic_exchange(&pool->caller_sleeps, 1); /* no store, as above */
