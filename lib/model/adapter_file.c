@@ -73,6 +73,23 @@ static mmi_json *number_of(double value)
     return whole ? mmi_json_new_int((int64_t)value) : mmi_json_new_real(value);
 }
 
+/* What the weights are scaled by stands in their own file, too: it tells a config of another saving. */
+#define ALPHA "lora_alpha"
+#define ALPHA_TEXT 40
+
+static mm_status show_alpha(char text[ALPHA_TEXT], double alpha)
+{
+    char *shown = NULL;
+    size_t length = 0;
+    mmi_json *json = number_of(alpha);
+    mm_status status = mmi_json_write(json, 0, &shown, &length);
+    if (status == MM_OK)
+        snprintf(text, ALPHA_TEXT, "%s", shown);
+    mmi_free(shown);
+    mmi_json_free(json);
+    return status;
+}
+
 mm_status mmi_adapter_write_config(const mm_adapter *adapter, const char *path)
 {
     const mm_adapter_options *o = &adapter->options;
@@ -81,7 +98,7 @@ mm_status mmi_adapter_write_config(const mm_adapter *adapter, const char *path)
         json && mmi_json_set(json, "base_model_name_or_path", mmi_json_new_null()) &&
         mmi_json_set_text(json, "bias", "none") && mmi_json_set(json, "fan_in_fan_out", mmi_json_new_bool(false)) &&
         mmi_json_set(json, "inference_mode", mmi_json_new_bool(true)) &&
-        mmi_json_set(json, "lora_alpha", number_of(o->alpha)) && mmi_json_set_real(json, "lora_dropout", o->dropout) &&
+        mmi_json_set(json, ALPHA, number_of(o->alpha)) && mmi_json_set_real(json, "lora_dropout", o->dropout) &&
         mmi_json_set(json, "modules_to_save", mmi_json_new_null()) && mmi_json_set_text(json, "peft_type", "LORA") &&
         mmi_json_set_int(json, "r", o->rank) && mmi_json_set(json, "target_modules", target_modules(adapter)) &&
         mmi_json_set_text(json, "task_type", "CAUSAL_LM") && mmi_json_set(json, "use_dora", mmi_json_new_bool(false)) &&
@@ -99,12 +116,13 @@ static mm_status write_config(const void *owner, const char *path)
 
 static mm_status write_weights(const void *owner, const char *path)
 {
-    static const char *const metadata[] = { "format", "pt", NULL };
     const mm_adapter *adapter = owner;
+    char alpha[ALPHA_TEXT] = "";
+    const char *const metadata[] = { "format", "pt", ALPHA, alpha, NULL };
     size_t count = (size_t)mm_adapter_tensor_count(adapter);
     mmi_st_entry *entries = mmi_calloc(count, sizeof *entries);
     char(*names)[MMI_ADAPTER_NAME_SIZE] = mmi_alloc(count, sizeof *names);
-    mm_status status = MM_OK;
+    mm_status status = show_alpha(alpha, adapter->options.alpha);
     if (!entries || !names)
         status = mmi_fail_memory(count * (sizeof *entries + sizeof *names), "the list of tensors");
     for (size_t i = 0; status == MM_OK && i < count; i++) {
@@ -414,6 +432,19 @@ static mm_status build(mm_adapter **out, mm_model *model, const mm_adapter_optio
     return status;
 }
 
+/* A process that dies between the two files leaves weights beside an older config. */
+static mm_status check_alpha(const mmi_st_file *file, const mm_adapter_options *o, const char *config)
+{
+    char saved[ALPHA_TEXT] = "", here[ALPHA_TEXT] = "";
+    mm_status status = mmi_st_hint(file, ALPHA, saved, sizeof saved);
+    if (status == MM_OK)
+        status = show_alpha(here, o->alpha);
+    if (status == MM_OK && *saved != '\0' && strcmp(saved, here) != 0)
+        return mmi_fail(MM_ERR_FORMAT, "%s: " ALPHA " is %s, but the weights in %s were saved with %s", config, here,
+                        file->what, saved);
+    return status;
+}
+
 /* `config` NULL: the file says it all. */
 static mm_status load(mm_adapter **out, mm_model *model, const char *config, const char *weights)
 {
@@ -423,6 +454,8 @@ static mm_status load(mm_adapter **out, mm_model *model, const char *config, con
     mm_status status = config ? read_config(&o, &targets, config) : MM_OK;
     if (status == MM_OK)
         status = mmi_st_open_unmapped(weights, &file);
+    if (status == MM_OK && config)
+        status = check_alpha(&file, &o, config);
     if (status == MM_OK && !config)
         status = infer(&o, &targets, mmi_model_layout(model), &file);
     if (status == MM_OK)

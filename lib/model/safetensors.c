@@ -363,7 +363,7 @@ mm_status mmi_st_open_unmapped(const char *path, mmi_st_file *out)
 }
 
 static mm_status find_metadata(const char *header, size_t length, const char *what, const char *key, char *text,
-                               size_t size)
+                               size_t size, bool needed)
 {
     mmi_json *json = NULL;
     mm_status status = mmi_json_parse(header, length, what, &json);
@@ -373,20 +373,23 @@ static mm_status find_metadata(const char *header, size_t length, const char *wh
     const char *value = mmi_json_string(mmi_json_get(mmi_json_get(json, "__metadata__"), key), &used);
     if (value && used < size)
         memcpy(text, value, used + 1);
+    else if (!needed)
+        snprintf(text, size, "%s", value ? value : "");
     else
         status = mmi_fail(MM_ERR_FORMAT, "%s: the metadata \"%s\" is %s", what, key, value ? "too long" : "missing");
     mmi_json_free(json);
     return status;
 }
 
-mm_status mmi_st_metadata(const mmi_st_file *file, const char *key, char *text, size_t size)
+static mm_status read_metadata(const mmi_st_file *file, const char *key, char *text, size_t size, bool needed)
 {
     const unsigned char *mapped = file->mapping.data;
     unsigned char first[LENGTH_BYTES];
     image in = { file->what, 0, 0, NULL };
     if (mapped) { /* checked when it was opened */
         find_data(&in, mapped, file->mapping.size);
-        return find_metadata((const char *)mapped + LENGTH_BYTES, in.start - LENGTH_BYTES, file->what, key, text, size);
+        return find_metadata((const char *)mapped + LENGTH_BYTES, in.start - LENGTH_BYTES, file->what, key, text, size,
+                             needed);
     }
     mm_status status = mmi_reader_get(&file->reader, first, sizeof first, 0, file->what);
     if (status == MM_OK)
@@ -399,9 +402,19 @@ mm_status mmi_st_metadata(const mmi_st_file *file, const char *key, char *text, 
         return mmi_fail_memory(length, file->what);
     status = mmi_reader_get(&file->reader, header, length, LENGTH_BYTES, file->what);
     if (status == MM_OK)
-        status = find_metadata(header, length, file->what, key, text, size);
+        status = find_metadata(header, length, file->what, key, text, size, needed);
     mmi_free(header);
     return status;
+}
+
+mm_status mmi_st_metadata(const mmi_st_file *file, const char *key, char *text, size_t size)
+{
+    return read_metadata(file, key, text, size, true);
+}
+
+mm_status mmi_st_hint(const mmi_st_file *file, const char *key, char *text, size_t size)
+{
+    return read_metadata(file, key, text, size, false);
 }
 
 void mmi_st_close(mmi_st_file *file)

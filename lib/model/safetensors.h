@@ -66,6 +66,9 @@ mm_status mmi_st_read(void *out, const mmi_st_file *file, const mmi_st_entry *en
 /* A member of the file's metadata, copied into `text`: MM_ERR_FORMAT if it is absent or too long. */
 mm_status mmi_st_metadata(const mmi_st_file *file, const char *key, char *text, size_t size);
 
+/* The same of one that need not be there: "" if it is absent, cut off if it is too long. */
+mm_status mmi_st_hint(const mmi_st_file *file, const char *key, char *text, size_t size);
+
 /* "[10, 20]" */
 #define MMI_ST_SHAPE_TEXT 96
 void mmi_st_shape_text(char text[MMI_ST_SHAPE_TEXT], const int64_t *shape, int32_t rank);

@@ -199,7 +199,7 @@ static void write_config(const char *directory, const char *json)
     write_text(in(directory, "adapter_config.json"), text);
 }
 
-#define GOOD "'peft_type':'LORA','r':3,'lora_alpha':6,'target_modules':['q_proj']"
+#define GOOD "'peft_type':'LORA','r':3,'lora_alpha':6.5,'target_modules':['q_proj']"
 
 START_TEST(configs_are_taken_or_refused_by_key)
 {
@@ -219,23 +219,23 @@ START_TEST(configs_are_taken_or_refused_by_key)
         { "{" GOOD ",'layers_to_transform':[1]}", MM_ERR_UNSUPPORTED, "layers_to_transform" },
         { "{" GOOD ",'modules_to_save':['lm_head']}", MM_ERR_UNSUPPORTED, "modules_to_save" },
         { "{'peft_type':'IA3','r':3}", MM_ERR_UNSUPPORTED, "peft_type" },
-        { "{'r':3,'lora_alpha':6,'target_modules':['q_proj']}", MM_ERR_FORMAT, "peft_type" },
-        { "{'peft_type':'LORA','r':0,'lora_alpha':6,'target_modules':['q_proj']}", MM_ERR_FORMAT, "r is" },
-        { "{'peft_type':'LORA','lora_alpha':6,'target_modules':['q_proj']}", MM_ERR_FORMAT, "r is" },
+        { "{'r':3,'lora_alpha':6.5,'target_modules':['q_proj']}", MM_ERR_FORMAT, "peft_type" },
+        { "{'peft_type':'LORA','r':0,'lora_alpha':6.5,'target_modules':['q_proj']}", MM_ERR_FORMAT, "r is" },
+        { "{'peft_type':'LORA','lora_alpha':6.5,'target_modules':['q_proj']}", MM_ERR_FORMAT, "r is" },
         { "{'peft_type':'LORA','r':3,'lora_alpha':0,'target_modules':['q_proj']}", MM_ERR_FORMAT, "lora_alpha" },
         { "{'peft_type':'LORA','r':3,'lora_alpha':1e300,'target_modules':['q_proj']}", MM_ERR_FORMAT, "lora_alpha" },
         { "{" GOOD ",'lora_dropout':1}", MM_ERR_FORMAT, "lora_dropout" },
-        { "{'peft_type':'LORA','r':3,'lora_alpha':6}", MM_ERR_FORMAT, "target_modules" },
-        { "{'peft_type':'LORA','r':3,'lora_alpha':6,'target_modules':[]}", MM_ERR_FORMAT, "target_modules" },
-        { "{'peft_type':'LORA','r':3,'lora_alpha':6,'target_modules':[7]}", MM_ERR_FORMAT, "target_modules" },
-        { "{'peft_type':'LORA','r':3,'lora_alpha':6,'target_modules':'.*q_proj'}", MM_ERR_UNSUPPORTED, "target_modules" },
-        { "{'peft_type':'LORA','r':3,'lora_alpha':6,'target_modules':['q_*']}", MM_ERR_UNSUPPORTED, "target_modules" },
-        { "{'peft_type':'LORA','r':3,'lora_alpha':6,'target_modules':['c_attn']}", MM_ERR_FORMAT, "c_attn" },
-        { "{'peft_type':'LORA','r':3,'lora_alpha':6,'target_modules':['q_proj','v_proj']}", MM_ERR_FORMAT, "v_proj" },
-        { "{'peft_type':'LORA','r':4,'lora_alpha':6,'target_modules':['q_proj']}", MM_ERR_FORMAT, "lora_" },
+        { "{'peft_type':'LORA','r':3,'lora_alpha':6.5}", MM_ERR_FORMAT, "target_modules" },
+        { "{'peft_type':'LORA','r':3,'lora_alpha':6.5,'target_modules':[]}", MM_ERR_FORMAT, "target_modules" },
+        { "{'peft_type':'LORA','r':3,'lora_alpha':6.5,'target_modules':[7]}", MM_ERR_FORMAT, "target_modules" },
+        { "{'peft_type':'LORA','r':3,'lora_alpha':6.5,'target_modules':'.*q_proj'}", MM_ERR_UNSUPPORTED, "target_modules" },
+        { "{'peft_type':'LORA','r':3,'lora_alpha':6.5,'target_modules':['q_*']}", MM_ERR_UNSUPPORTED, "target_modules" },
+        { "{'peft_type':'LORA','r':3,'lora_alpha':6.5,'target_modules':['c_attn']}", MM_ERR_FORMAT, "c_attn" },
+        { "{'peft_type':'LORA','r':3,'lora_alpha':6.5,'target_modules':['q_proj','v_proj']}", MM_ERR_FORMAT, "v_proj" },
+        { "{'peft_type':'LORA','r':4,'lora_alpha':6.5,'target_modules':['q_proj']}", MM_ERR_FORMAT, "lora_" },
         /* of a list, these are names like others */
-        { "{'peft_type':'LORA','r':3,'lora_alpha':6,'target_modules':['minimind']}", MM_ERR_FORMAT, "\"minimind\"" },
-        { "{'peft_type':'LORA','r':3,'lora_alpha':6,'target_modules':['all-linear']}", MM_ERR_FORMAT, "\"all-linear\"" },
+        { "{'peft_type':'LORA','r':3,'lora_alpha':6.5,'target_modules':['minimind']}", MM_ERR_FORMAT, "\"minimind\"" },
+        { "{'peft_type':'LORA','r':3,'lora_alpha':6.5,'target_modules':['all-linear']}", MM_ERR_FORMAT, "\"all-linear\"" },
         { "[1]", MM_ERR_FORMAT, "object" },
         { "{'peft_type':", MM_ERR_FORMAT, "adapter_config.json" },
     };
@@ -358,13 +358,36 @@ START_TEST(a_rank_that_the_tensors_do_not_have_takes_no_memory)
     mm_adapter *adapter = adapter_of("q_proj", 3), *got = NULL;
     char directory[600];
     snprintf(directory, sizeof directory, "%s", saved(adapter));
-    write_config(directory, "{'peft_type':'LORA','r':65536,'lora_alpha':6,'target_modules':'all-linear'}");
+    write_config(directory, "{'peft_type':'LORA','r':65536,'lora_alpha':6.5,'target_modules':'all-linear'}");
     mm_memory_usage usage = MM_MEMORY_USAGE_INIT;
     mm_memory_reset_peak();
     uint64_t before = held();
     ck_status(mm_adapter_load(model, directory, &got), MM_ERR_FORMAT);
     ck_ok(mm_memory_get_usage(&usage));
     ck_assert_uint_lt(usage.peak - before, 1 << 16); /* B of one matrix alone would be 4 MB */
+    mm_adapter_free(adapter);
+}
+END_TEST
+
+/* As a process leaves them that dies between the two. What other programs save says nothing of it, and is taken. */
+START_TEST(weights_beside_the_config_of_another_saving_are_refused)
+{
+    static const char *const plain[] = { "format", "pt", NULL };
+    mm_adapter *adapter = adapter_of("q_proj", 3), *got = NULL;
+    char directory[600], weights[700];
+    mmi_st_file file;
+    snprintf(directory, sizeof directory, "%s", saved(adapter));
+    snprintf(weights, sizeof weights, "%s", in(directory, "adapter_model.safetensors"));
+    write_config(directory, "{'peft_type':'LORA','r':3,'lora_alpha':16,'target_modules':['q_proj']}");
+    ck_status(mm_adapter_load(model, directory, &got), MM_ERR_FORMAT);
+    ck_error_mentions(weights);
+    ck_error_mentions("adapter_config.json: lora_alpha is 16");
+    ck_error_mentions("saved with 6.5");
+    ck_ok(mmi_st_open(weights, &file));
+    ck_ok(mmi_st_write(weights, file.entries, file.count, plain));
+    mmi_st_close(&file);
+    ck_ok(mm_adapter_load(model, directory, &got));
+    mm_adapter_free(got);
     mm_adapter_free(adapter);
 }
 END_TEST
@@ -423,6 +446,7 @@ int main(void)
     tcase_add_test(tests, an_adapter_for_another_model_is_refused);
     tcase_add_test(tests, out_of_memory_at_any_point_leaves_nothing);
     tcase_add_test(tests, a_rank_that_the_tensors_do_not_have_takes_no_memory);
+    tcase_add_test(tests, weights_beside_the_config_of_another_saving_are_refused);
     tcase_add_test(tests, a_config_that_cannot_be_replaced_leaves_the_weights);
     tcase_add_test(tests, a_directory_that_cannot_be_made_is_told);
     suite_add_tcase(suite, tests);
