@@ -144,26 +144,30 @@ mm_tokenizer *load_tokenizer(void)
     return tokenizer;
 }
 
-static void expect(const mm_config *config, const char *key, double wanted)
+static void expect(const mm_config *config, const char *option, const char *key, double wanted)
 {
     int64_t value = 0;
     char message[160];
     check(mm_config_get_int(config, key, &value));
-    snprintf(message, sizeof message, "%s is %lld in the model of --from-weight, it can't become %.0f", key,
-             (long long)value, wanted);
+    snprintf(message, sizeof message, "%s is %lld in the model of %s, it can't become %.0f", key, (long long)value,
+             option, wanted);
     if (wanted > 0 && wanted != (double)value)
         fail(message, "");
 }
 
-void expect_shape(const mm_model *model, double hidden_size, double num_hidden_layers, double use_moe)
+void expect_shape(const mm_model *model, const char *option, double hidden_size, double num_hidden_layers,
+                  double use_moe)
 {
     const mm_config *config = mm_model_config(model);
     int32_t has_experts = 0;
-    expect(config, "hidden_size", hidden_size);
-    expect(config, "num_hidden_layers", num_hidden_layers);
+    expect(config, option, "hidden_size", hidden_size);
+    expect(config, option, "num_hidden_layers", num_hidden_layers);
     check(mm_config_get_bool(config, "use_moe", &has_experts));
-    if (use_moe > 0 && !has_experts)
-        fail("the model of --from-weight has no experts, it takes no --", "use-moe");
+    if (use_moe > 0 && !has_experts) {
+        char message[160];
+        snprintf(message, sizeof message, "the model of %s has no experts, it takes no --use-moe", option);
+        fail(message, "");
+    }
 }
 
 /* Rows that teach nothing cost time: say so before hours of it, and don't begin where there are no others. A prompt that has no

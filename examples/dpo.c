@@ -31,7 +31,7 @@ int main(int argc, char **argv)
 
     mm_tokenizer *tokenizer = load_tokenizer();
     mm_model *model = load_model(o.from_weight);
-    expect_shape(model, hidden_size, num_hidden_layers, use_moe);
+    expect_shape(model, "--from-weight", hidden_size, num_hidden_layers, use_moe);
     mm_loader *loader = make_loader(o.data_path, tokenizer, MM_ROW_PREFERENCE, MM_ROWS_PAD);
     mm_trainer_options options = trainer_options(tokenizer, MM_ROW_PREFERENCE, MM_ROWS_PAD);
     mm_dpo_options dpo = MM_DPO_OPTIONS_INIT;

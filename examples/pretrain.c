@@ -33,7 +33,7 @@ static mm_model *make_model(const mm_tokenizer *tokenizer)
         if (preset || config_path)
             fail("the model of --from-weight has its config, it takes no --", preset ? "preset" : "config");
         model = load_model(o.from_weight);
-        expect_shape(model, hidden_size, num_hidden_layers, use_moe);
+        expect_shape(model, "--from-weight", hidden_size, num_hidden_layers, use_moe);
         return model;
     }
     check(config_path ? mm_config_load(config_path, &config) : mm_config_create(preset, &config));

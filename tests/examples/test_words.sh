@@ -173,6 +173,27 @@ expects_its_shape() {
         learn --from-weight "$model" --hidden-size 32 --num-hidden-layers 1 --max-steps 1 --save-weight same
 }
 
+# MiniMind's command lines name shapes that the models' directories know; and what a cache can't be asked is refused.
+distill_not() {
+    words=$1
+    shift
+    refuses "$words" distill --from-student-weight "$model" --from-teacher-weight "$model" --data-path "$work/chat.jsonl" \
+        --save-dir "$work/none" --template minimind2 --threads 1 --max-steps 1 "$@" && [ ! -e "$work/none" ]
+}
+
+distill_takes_what_is_so() {
+    distill_not "of --from-student-weight.*can't become 64" --student-hidden-size 64 &&
+        distill_not "of --from-student-weight.*can't become 3" --student-num-layers 3 &&
+        distill_not "of --from-teacher-weight.*can't become 64" --teacher-hidden-size 64 &&
+        distill_not "--from-student-weight has no experts" --use-moe 1 &&
+        distill_not "takes no --student-hidden-size" --student-hidden-size 32 --write-cache "$work/words.cache" &&
+        distill_not "takes no --teacher-num-layers" --teacher-num-layers 1 --teacher-cache "$work/words.cache" &&
+        distill_not "not both: --write-cache and --teacher-cache" --write-cache "$work/a" --teacher-cache "$work/b" &&
+        distill_not "has a --top-k" --top-k 8 && "$bin/distill" --from-student-weight "$model" --from-teacher-weight "$model" \
+        --student-hidden-size 32 --student-num-layers 1 --teacher-hidden-size 32 --teacher-num-layers 1 --use-moe 0 --threads 1 \
+        --max-steps 1 --data-path "$work/chat.jsonl" --save-dir "$work/taught" --template minimind2
+}
+
 names_the_choices() {
     learn_not "constant, minimind2, minimind3, cosine, linear or wsd" --schedule x && learn_not "pad, pad3 or pack" --form x &&
         refuses "text, chat, preference or prompt" dataset --tokenizer "$work/tokenizer" --kind x "$work/a.jsonl" &&
@@ -281,6 +302,7 @@ check "train_tokenizer sends pipes no moving line" sends_pipes_no_moving_line
 check "convert leaves its model as it is" keeps_the_source
 check "options that would have no effect are refused" refuses_options_of_others
 check "a model that is there has the shape that it is said to have" expects_its_shape
+check "distill's models have the shapes that they are said to have, and a cache is asked what it knows" distill_takes_what_is_so
 check "names and numbers that can't be taken are told what can" names_the_choices
 check "messages name the option that is wrong" names_the_culprit
 check "evaluate --help says what rows are" tells_what_rows_are
