@@ -191,8 +191,10 @@ def loss_curve(records, path, title, samples):
     last = points[-1][0]
     near = [[y for _, y in points[max(0, i - 5):i + 6]] for i in range(len(points))]
     means = [(step, sum(ys) / len(ys)) for (step, _), ys in zip(points, near)]
-    picture = Picture(title, x_axis(0, last), y_axis(0, math.ceil(max(y for _, y in points))), "step",
-                      "loss, nats per token")
+    other = any(name in r for r in records for name in ("cross_entropy", "margin", "reward"))   # of another stage, as reports know it
+    low, high = min(y for _, y in points), max(y for _, y in points)
+    picture = Picture(title, x_axis(0, last), y_axis(min(0, math.floor(low)), math.ceil(high)), "step",
+                      "loss" if other else "loss, nats per token")
     picture.x_ticks()
     picture.line(points, "#b9d3e6")
     picture.line(means, COLOURS[0])

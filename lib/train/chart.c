@@ -13,22 +13,29 @@ typedef struct kind {
     const char *name, *title, *unit;
     double scale;   /* what is shown is the value divided by this */
     bool from_zero; /* an amount: half as high is half as much */
+    bool idle;      /* nothing but 0: this run has none */
 } kind;
 
 static const kind known[] = {
-    { "loss", "Loss", "nats per token", 1, false },
-    { "aux_loss", "Auxiliary loss", "", 1, false },
-    { "perplexity", "Perplexity", "", 1, false },
-    { "bits_per_byte", "Bits per byte", "", 1, false },
-    { "accuracy", "Accuracy", "", 1, true },
-    { "learning_rate", "Learning rate", "", 1, true },
-    { "grad_norm", "Gradient norm", "before clipping", 1, true },
-    { "tokens_per_s", "Tokens per second", "", 1, true },
-    { "memory", "Memory", "MiB", 1048576, true },
-    { "expert_load", "Expert load", "share of tokens", 1, true },
-    { "loss_scale", "Loss scale", "", 1, false },
-    { "kl", "KL divergence", "nats", 1, false },
+    { "loss", "Loss", "nats per token", 1, false, false },
+    { "aux_loss", "Auxiliary loss", "", 1, false, false },
+    { "cross_entropy", "Cross-entropy", "nats per token", 1, false, false },
+    { "perplexity", "Perplexity", "", 1, false, false },
+    { "bits_per_byte", "Bits per byte", "", 1, false, false },
+    { "accuracy", "Accuracy", "", 1, true, false },
+    { "learning_rate", "Learning rate", "", 1, true, false },
+    { "grad_norm", "Gradient norm", "before clipping", 1, true, false },
+    { "tokens_per_s", "Tokens per second", "", 1, true, false },
+    { "memory", "Memory", "MiB", 1048576, true, false },
+    { "expert_load", "Expert load", "share of tokens", 1, true, false },
+    { "loss_scale", "Loss scale", "", 1, false, false },
+    { "kl", "KL divergence", "nats", 1, false, true },
+    { "step_kl", "KL divergence from the policy that answered", "nats", 1, false, true },
+    { "value_loss", "Value loss", "", 1, false, true },
 };
+
+/* Beside these a loss is that of distillation, preferences or rewards, of which no token has so many nats. */
+static const char *const other_losses[] = { "cross_entropy", "margin", "reward" };
 
 static const kind *find_kind(const char *name)
 {
@@ -74,6 +81,17 @@ static void split_name(char *chart, const char **line, const char *name)
 static bool has_values(const mmi_series *s)
 {
     return s->count > 0 && !isnan(s->lowest);
+}
+
+static bool is_idle(const mmi_track *track)
+{
+    const kind *k = find_kind(track->name);
+    bool idle = k && k->idle;
+    for (size_t i = 0; idle && i < track->curves[0].count; i++) {
+        const mmi_bucket *b = &track->curves[0].buckets[i];
+        idle = b->finite == 0 || (b->low == 0 && b->high == 0);
+    }
+    return idle;
 }
 
 static bool add_line(mmi_chart *chart, const mmi_series *series, const char *name)
@@ -138,10 +156,13 @@ static bool add_scalar(mmi_chart *charts, size_t *count, const mmi_track *track)
 }
 
 /* The loss comes first, whatever was told first. */
-static void order(mmi_chart *charts, size_t count)
+static void order(mmi_chart *charts, size_t count, const mmi_tracks *tracks)
 {
-    for (size_t i = 1; i < count; i++)
+    for (size_t i = 0; i < count; i++)
         if (charts[i].wide) {
+            for (size_t k = 0; k < sizeof other_losses / sizeof *other_losses; k++)
+                if (mmi_tracks_find(tracks, other_losses[k]))
+                    charts[i].unit = "";
             mmi_chart first = charts[i];
             memmove(charts + 1, charts, i * sizeof *charts);
             charts[0] = first;
@@ -156,7 +177,7 @@ mm_status mmi_charts_make(mmi_chart **out, size_t *count, const mmi_tracks *trac
     for (size_t i = 0; i < tracks->count && ok; i++) {
         const mmi_track *track = &tracks->items[i];
         bool shown = false;
-        for (size_t k = 0; k < track->count; k++)
+        for (size_t k = 0; k < track->count && !is_idle(track); k++)
             shown |= has_values(&track->curves[k]);
         if (shown)
             ok = track->kind == MMI_TRACK_VECTOR ? add_vector(&charts[n++], track) : add_scalar(charts, &n, track);
@@ -165,7 +186,7 @@ mm_status mmi_charts_make(mmi_chart **out, size_t *count, const mmi_tracks *trac
         mmi_charts_free(charts, n);
         return mmi_fail_memory(tracks->count * sizeof *charts, "the report's charts");
     }
-    order(charts, n);
+    order(charts, n, tracks);
     *out = charts;
     *count = n;
     return MM_OK;

@@ -451,6 +451,54 @@ START_TEST(a_value_between_gaps_is_a_dot_and_a_path_as_a_title_is_text)
 }
 END_TEST
 
+/* The page after two steps of a run with this loss and one more value, 0 at first and then `then`. */
+static char *page_of_two(const char *name, double then)
+{
+    mm_report *report = open_from(-1);
+    for (int i = 0; i < 2; i++) {
+        const char *const names[] = { "loss", name };
+        const double values[] = { 3 - i, i * then };
+        ck_ok(mm_report_scalars(report, i + 1, names, values, 2));
+    }
+    ck_ok(mm_report_flush(report));
+    mm_report_free(report);
+    return contents(page);
+}
+
+START_TEST(only_a_loss_of_tokens_is_in_nats_per_token)
+{
+    static const char *const others[] = { "reward", "margin", "cross_entropy" };
+    static const char loss[] = "<h3>Loss</h3><small>nats per token</small>";
+    char *html = page_of_two("accuracy", 1);
+    ck_assert_ptr_nonnull(strstr(html, loss));
+    mmi_free(html);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        html = page_of_two(others[i], 1);
+        ck_assert_ptr_nonnull(strstr(html, "<h3>Loss</h3><small></small>"));
+        mmi_free(html);
+    }
+}
+END_TEST
+
+START_TEST(what_a_run_has_none_of_has_no_chart)
+{
+    static const char *const titles[][2] = { { "kl", "<h3>KL divergence</h3><small>nats" },
+                                             { "step_kl", "<h3>KL divergence from the policy that answered</h3><small>nats" },
+                                             { "value_loss", "<h3>Value loss</h3>" } };
+    for (size_t i = 0; i < sizeof titles / sizeof *titles; i++) {
+        char *without = page_of_two(titles[i][0], 0), *with = page_of_two(titles[i][0], 1e-9);
+        ck_assert_ptr_null(strstr(without, titles[i][1]));
+        ck_assert_ptr_nonnull(strstr(without, "<h3>Loss</h3>"));
+        ck_assert_ptr_nonnull(strstr(with, titles[i][1]));
+        mmi_free(without);
+        mmi_free(with);
+    }
+    char *clipped = page_of_two("clipped", 0); /* of these there were none, which says something */
+    ck_assert_ptr_nonnull(strstr(clipped, "<h3>Clipped</h3>"));
+    mmi_free(clipped);
+}
+END_TEST
+
 START_TEST(names_that_look_alike_have_charts_of_their_own)
 {
     mm_report *report = open_from(-1);
@@ -877,6 +925,8 @@ static Suite *make_suite(void)
     tcase_add_test(tc, no_text_breaks_out_of_the_page);
     tcase_add_test(tc, an_empty_report_and_one_without_a_finite_value_have_a_page);
     tcase_add_test(tc, a_value_between_gaps_is_a_dot_and_a_path_as_a_title_is_text);
+    tcase_add_test(tc, only_a_loss_of_tokens_is_in_nats_per_token);
+    tcase_add_test(tc, what_a_run_has_none_of_has_no_chart);
     tcase_add_test(tc, names_that_look_alike_have_charts_of_their_own);
     tcase_add_test(tc, a_smoothed_curve_begins_where_the_values_do);
     tcase_add_test(tc, there_is_room_for_the_longest_label);
