@@ -36,11 +36,12 @@ static const char usage[] =
     "  --dtype NAME      f32, bf16, q8_0 or q4_0: what the weights are turned into (as stored)\n"
     "  --adapter DIR     an adapter to run with\n"
     "  --batch N         sequences that run together (8)\n"
-    "  --max-length N    tokens per sequence (512)\n"
+    "  --max-length N    tokens per sequence; in training that is --max-seq-len (512)\n"
     "  --max-rows N      at most so many rows; of loss, batches (0: all)\n"
     "  --overlap N       of text: tokens that a window sees of the one before (0)\n"
     "  --kind NAME       of loss: text or chat rows (text)\n"
-    "  --form NAME       of loss: pad, pad3 or pack: how rows are laid out, as the model was trained (pad3)\n"
+    "  --form NAME       of loss: pad, pad3 or pack: how rows are laid out, as the model was trained (as pretrain\n"
+    "                    and sft have it when they are not told: pad, but pad3 for minimind-3 and chat)\n"
     "  --pack            the same as --form pack\n"
     "  --template NAME   of conversations: minimind2, minimind3 or minillm (the tokenizer's own)\n"
     "  --threads N       0: one per core (0)\n"
@@ -50,7 +51,7 @@ static struct {
     const char *what, *model, *data, *dtype, *adapter, *kind, *form, *template_name;
     long batch, max_length, max_rows, overlap, threads;
     int verbose;
-} o = { .kind = "text", .form = "pad3", .batch = 8, .max_length = 512 };
+} o = { .kind = "text", .batch = 8, .max_length = 512 };
 
 static long number(const char *name, const char *text)
 {
@@ -122,10 +123,17 @@ static void print_loss(const mm_evaluation *e)
            e->perplexity, e->bits_per_byte, (long long)e->tokens, (long long)e->bytes);
 }
 
-/* The training programs' names; of text, pad is without what begins and ends a row. */
-static int32_t read_form(void)
+/* The training programs' names; of text, pad is without what begins and ends a row. Left out, it is what these learn
+ * from by default, so that a validation is measured again. */
+static int32_t read_form(const mm_model *model, int32_t kind)
 {
     static const char *const names[] = { "pad", "pad3", "pack" }; /* MM_ROWS_PAD, MM_ROWS_PAD3, MM_ROWS_PACK */
+    int64_t version = 2;
+    if (!o.form && kind == MM_ROW_TEXT &&
+        mm_config_get_int(mm_model_config(model), "minimind_version", &version) != MM_OK)
+        version = 2;
+    if (!o.form)
+        return kind == MM_ROW_TEXT && version != 3 ? MM_ROWS_PAD : MM_ROWS_PAD3;
     for (int32_t i = 0; i < 3; i++)
         if (strcmp(o.form, names[i]) == 0)
             return i;
@@ -140,13 +148,13 @@ static void evaluate_loss(mm_context *context, mm_tokenizer *tokenizer, mm_datas
     mm_evaluation e = MM_EVALUATION_INIT;
     l.batch = (int32_t)o.batch;
     l.max_length = (int32_t)o.max_length;
-    l.form = read_form();
     l.template_name = o.template_name;
     l.trim = 1;
     l.shuffle = 0;
     if (strcmp(o.kind, "chat") != 0 && strcmp(o.kind, "text") != 0)
         fail("--kind is text or chat", "");
     l.kind = strcmp(o.kind, "chat") == 0 ? MM_ROW_CHAT : MM_ROW_TEXT;
+    l.form = read_form(mm_context_model(context), l.kind);
     l.bos_id = mm_tokenizer_find(tokenizer, "<|im_start|>"); /* as the training programs have it */
     l.eos_id = mm_tokenizer_find(tokenizer, "<|im_end|>");
     check(mm_loader_create(dataset, tokenizer, &l, &loader));
