@@ -376,8 +376,12 @@ static void resume(void)
     char latest[4300];
     snprintf(latest, sizeof latest, "%s/latest", run_directory);
     int automatic = o.resume > 0 || strcmp(o.from_resume, "1") == 0;
-    if (strcmp(o.from_resume, "0") == 0 && !automatic)
+    if (strcmp(o.from_resume, "0") == 0 && !automatic) {
+        if (leads && access(latest, F_OK) == 0)
+            printf("%s has an earlier run's checkpoints, which this run's will replace; --from-resume 1 goes on from them\n",
+                   run_directory);
         return;
+    }
     if (automatic && access(latest, F_OK) != 0) {
         if (leads)
             printf("no checkpoint in %s yet: starting from scratch\n", run_directory);

@@ -154,7 +154,7 @@ typedef struct mm_trainer_options {
                                     MM_F16 65536 times it; 1 with an interval of -1 is never scaled */
     int64_t loss_scale_interval; /**< it doubles after so many updates without an overflow; 0: 2000; -1: never */
     int32_t keep_best;         /**< 1: save whenever a validation is the best so far; the file `best` names that checkpoint, which
-                                    keep_last spares */
+                                    keep_last spares. An earlier run's stays until this run has one, or comes to its step */
     int32_t background_save;   /**< 1: the checkpoints of save_interval and keep_best are copied, and written beside training. The
                                     copy's memory is taken when the trainer is made: as much again as weights, moments and
                                     gradients. A failure is told where the next one is due, or at the end */

@@ -161,7 +161,7 @@ static mm_status write_all(mmi_checkpoint *c, const mm_trainer *t, const paths *
     mm_status status = write_directory(c, t, p);
     if (status == MM_OK)
         status = write_name(p->latest, p->name);
-    if (status == MM_OK && c->best)
+    if (status == MM_OK && c->named)
         status = write_name(p->best, p->name);
     return status == MM_OK ? mmi_remove_tree(p->old) : status;
 }
@@ -250,6 +250,14 @@ static mm_status read_name(char name[NAME_SIZE], const char *path)
     return status;
 }
 
+/* The best one of an earlier run whose place this checkpoint took: there is no such any more. */
+static void forget_best(const mmi_checkpoint *c, const paths *p)
+{
+    char best[NAME_SIZE];
+    if (!c->best && mmi_file_exists(p->best) && read_name(best, p->best) == MM_OK && strcmp(best, p->name) == 0)
+        mmi_remove_tree(p->best);
+}
+
 /* Leave `keep` checkpoints, that of `step` included, and the one that `best` names. Those of later steps are another
  * run's: they stay. */
 static void prune(const paths *p, const char *output, int64_t step, int64_t keep)
@@ -277,8 +285,10 @@ mm_status mmi_checkpoint_write(mmi_checkpoint *c, const mm_trainer *t)
         return status;
     int lock = mmi_lock_file(p.lock); /* another trainer's would be mixed with it */
     status = write_all(c, t, &p);
-    if (status == MM_OK)
+    if (status == MM_OK) {
+        forget_best(c, &p);
         prune(&p, t->output, c->step, t->options.keep_last);
+    }
     mmi_unlock_file(lock);
     free_paths(&p);
     return status;

@@ -25,7 +25,8 @@ typedef struct mmi_checkpoint {
     int64_t step;
     mmi_json *state;                  /* state.json but for what is said of the files */
     mmi_tensor_list parts[MMI_PARTS]; /* those without an entry are not written */
-    bool best;                        /* `best` is to name it */
+    bool best;                        /* of this run, so far */
+    bool named;                       /* as such, in `best` */
 } mmi_checkpoint;
 
 /* The trainer as it stands; the tensors stay where they are. mmi_checkpoint_drop() also after a failure. */

@@ -66,7 +66,8 @@ mm_status mmi_checkpoint_tensors(mmi_tensor_list *list, const mm_trainer *t)
 mm_status mmi_checkpoint_gather(mmi_checkpoint *c, const mm_trainer *t)
 {
     *c = (mmi_checkpoint){ .step = t->now.step };
-    c->best = t->options.keep_best && t->health.evaluations > 0 && t->health.best_step == t->now.step;
+    c->best = t->health.evaluations > 0 && t->health.best_step == t->now.step;
+    c->named = c->best && t->options.keep_best;
     mm_status status = mmi_state_new(&c->state, t);
     for (int part = 0; part < MMI_PARTS && status == MM_OK; part++)
         if (part != MMI_PART_GRADIENTS || mmi_trainer_accumulated(t) > 0)

@@ -45,6 +45,14 @@ tells_validations_once() {
         grep -q '^validation after step 4: ' "$work/log"
 }
 
+# A run that begins anew where one has been says so, once; one that goes on does not.
+tells_of_an_earlier_run() {
+    told="$work/out/anew.run has an earlier run's checkpoints, which this run's will replace; --from-resume 1 goes on from them"
+    learn --max-steps 2 --save-weight anew && ! grep -qF "earlier run" "$work/log" && learn --max-steps 2 --save-weight anew &&
+        [ "$(grep -cxF "$told" "$work/log")" -eq 1 ] && learn --max-steps 2 --save-weight anew --from-resume 1 &&
+        ! grep -qF "earlier run" "$work/log"
+}
+
 # At a rate of 0 no validation is better than the first.
 ends_without_patience() {
     learn --validation-path "$work/held.jsonl" --eval-interval 2 --patience 2 --learning-rate 0 --max-steps 40 --save-weight patient &&
@@ -285,6 +293,7 @@ tells_of_rows_without_answers() {
 check "a small model is there to speak of" learn --max-steps 2
 check "rows without an answer are told of, and a run with no others ends" tells_of_rows_without_answers
 check "a validation is told of once, also by a run that goes on" tells_validations_once
+check "a run that begins anew says what it will replace" tells_of_an_earlier_run
 check "a run out of patience says so, and where the best model is" ends_without_patience
 check "a run out of time says so" ends_in_time
 check "a run out of data says so" ends_with_the_data

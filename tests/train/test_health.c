@@ -226,6 +226,45 @@ START_TEST(the_best_checkpoint_is_named_and_stays)
 }
 END_TEST
 
+/* One that begins anew in the same directory measures nothing, and has other weights at the same step. */
+START_TEST(best_never_names_what_another_run_has_put_in_its_place)
+{
+    tiny_run run;
+    tiny_options o = defaults();
+    o.trainer.output = output;
+    o.trainer.keep_best = 1;
+    o.trainer.learning_rate = 0; /* the first is the best */
+    tiny_start(&run, &o);
+    ck_ok(mm_trainer_run(run.trainer));
+    char best[32], path[700];
+    const int64_t step = progress_of(&run).best_step;
+    ck_assert_int_gt(step, 1);
+    snprintf(best, sizeof best, "step-%d", (int)step);
+    ck_assert_str_eq(named_by("best"), best);
+    snprintf(path, sizeof path, "%s/%s", output, best);
+    ck_ok(mm_trainer_resume(run.trainer, path));
+    ck_ok(mm_trainer_save(run.trainer));
+    ck_assert_str_eq(named_by("best"), best); /* the same one again */
+    tiny_end(&run);
+    o.trainer.keep_best = 0;
+    o.validation = NULL;
+    o.trainer.eval_interval = 0;
+    o.trainer.learning_rate = 1e-3;
+    o.trainer.save_interval = step - 1;
+    o.trainer.max_steps = step - 1;
+    tiny_start(&run, &o);
+    ck_ok(mm_trainer_run(run.trainer));
+    ck_assert_str_eq(named_by("best"), best); /* the earlier run's is still there */
+    ck_assert(there(best));
+    tiny_end(&run);
+    o.trainer.max_steps = step;
+    tiny_start(&run, &o);
+    ck_ok(mm_trainer_run(run.trainer));
+    ck_assert(there(best) && !there("best"));
+    tiny_end(&run);
+}
+END_TEST
+
 START_TEST(a_run_that_gets_no_better_ends_early)
 {
     tiny_run run, again;
@@ -452,6 +491,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, a_validation_at_an_end_of_bad_lines_is_told_and_saved);
     tcase_add_test(tc, preferences_are_measured_by_their_accuracy);
     tcase_add_loop_test(tc, the_best_checkpoint_is_named_and_stays, 0, 2);
+    tcase_add_test(tc, best_never_names_what_another_run_has_put_in_its_place);
     tcase_add_test(tc, a_run_that_gets_no_better_ends_early);
     tcase_add_test(tc, a_step_whose_gradients_are_not_finite_is_passed_over);
     tcase_add_test(tc, a_step_whose_loss_is_not_finite_is_passed_over);
