@@ -59,8 +59,8 @@ static void run_head(mm_context *ctx, const mmi_pass *pass)
     if (ctx->head_is_back)
         mmi_head_learn(x, p->dh, p->logprobs, p->hidden, p->targets, undivided(ctx), pass->N, &p->head);
     else if (probs || (pass->mode == MM_TRAIN && pass->has_targets))
-        mmi_head_logprobs(x, p->logprobs, p->hidden, all ? p->logits : NULL, p->targets, head, pass->N,
-                          p->panel, &p->head);
+        mmi_head_logprobs(x, p->logprobs, p->hidden, all ? p->logits : NULL, p->targets, head, pass->N, p->panel,
+                          &p->head);
 }
 
 static void widen_vectors(mm_context *ctx)
