@@ -19,7 +19,7 @@ void SIMD(softmax_scaled)(float *x, float lse, float a, int64_t n)
 
 double SIMD(softmax_weights)(float *p, const float *x, float most, float a, int64_t n)
 {
-    enum { TOGETHER = 32 }; /* vectors added up in float32 before they are in double */
+    enum { TOGETHER = 8 }; /* vectors added up in float32 before they are in double */
     vf shift = vf_set(most), factor = vf_set(a);
     double all = 0;
     for (int64_t i = 0; i < n;) {
