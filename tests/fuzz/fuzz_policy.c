@@ -12,25 +12,14 @@ static void make_trainer(mm_trainer **out, const char *output)
 {
     static const char rows[] = "{\"conversations\": [{\"role\": \"user\", \"content\": \"a\"}]}\n"
                                "{\"conversations\": [{\"role\": \"user\", \"content\": \"bc\"}]}\n";
-    mm_config *config = fuzz_config();
-    mm_model *model = NULL;
-    mm_dataset *dataset = NULL;
-    mm_loader *loader = NULL;
     mm_loader_options lo = MM_LOADER_OPTIONS_INIT;
     mm_trainer_options to = MM_TRAINER_OPTIONS_INIT;
     mm_policy_training po = MM_POLICY_TRAINING_INIT;
     po.reward = reward, po.variant = MM_POLICY_PPO, po.group = 2, po.max_new_tokens = 3, po.updates = 3;
     lo.kind = MM_ROW_PROMPT, lo.batch = 1, lo.max_length = 20, lo.workers = 0;
     to.stage = MM_STAGE_POLICY, to.policy = &po;
-    to.accumulation_steps = 1, to.epochs = 2, to.threads = 1, to.output = output, to.on_step = fuzz_stop_early;
-    MUST(mm_model_create(config, 1, &model) == MM_OK);
-    MUST(mm_dataset_open(fuzz_file("train.jsonl", rows, sizeof rows - 1), &dataset) == MM_OK);
-    MUST(mm_loader_create(dataset, fuzz_tokenizer(), &lo, &loader) == MM_OK);
-    MUST(mm_trainer_create(model, loader, fuzz_tokenizer(), &to, out) == MM_OK);
-    mm_loader_free(loader);
-    mm_dataset_free(dataset);
-    mm_model_free(model);
-    mm_config_free(config);
+    to.accumulation_steps = 1, to.epochs = 2, to.threads = 1, to.output = output;
+    fuzz_trainer(out, rows, &lo, &to);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

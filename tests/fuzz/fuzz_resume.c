@@ -31,10 +31,27 @@ static void make_checkpoint(const fuzz_run *run)
     MUST(atexit(give_back) == 0);
 }
 
-int32_t fuzz_stop_early(void *user, const mm_train_progress *progress)
+static int32_t stop_early(void *user, const mm_train_progress *progress)
 {
     (void)user;
     return progress->step == 2;
+}
+
+void fuzz_trainer(mm_trainer **out, const char *rows, const mm_loader_options *lo, mm_trainer_options *to)
+{
+    mm_config *config = fuzz_config();
+    mm_model *model = NULL;
+    mm_dataset *dataset = NULL;
+    mm_loader *loader = NULL;
+    to->on_step = stop_early;
+    MUST(mm_model_create(config, 1, &model) == MM_OK);
+    MUST(mm_dataset_open(fuzz_file("train.jsonl", rows, strlen(rows)), &dataset) == MM_OK);
+    MUST(mm_loader_create(dataset, fuzz_tokenizer(), lo, &loader) == MM_OK);
+    MUST(mm_trainer_create(model, loader, fuzz_tokenizer(), to, out) == MM_OK);
+    mm_loader_free(loader);
+    mm_dataset_free(dataset);
+    mm_model_free(model);
+    mm_config_free(config);
 }
 
 static void put(const char *name, const void *data, size_t size)

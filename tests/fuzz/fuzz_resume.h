@@ -12,7 +12,7 @@ typedef struct fuzz_run {
 
 int fuzz_resume(const fuzz_run *run, const uint8_t *data, size_t size);
 
-/* As on_step: the second step is the last. */
-int32_t fuzz_stop_early(void *user, const mm_train_progress *progress);
+/* A trainer of a small model on `rows`, whose second step is the last. */
+void fuzz_trainer(mm_trainer **out, const char *rows, const mm_loader_options *lo, mm_trainer_options *to);
 
 #endif
