@@ -144,6 +144,18 @@ static size_t make_ids(const mm_chat_options *form)
     return n;
 }
 
+/* Behind an answer, also one that broke off: what the decoder still held is no part of the next. */
+static void end_answer(mm_status status)
+{
+    const char *rest;
+    size_t length;
+    check(mm_decoder_flush(decoder, &rest, &length));
+    say(rest, length);
+    if (status == MM_OK || said_length > 0)
+        puts("");
+    fflush(stdout);
+}
+
 /* Read what the cache doesn't hold yet, let the model go on, and keep what it said. */
 static mm_status answer(mm_generate_options *options, size_t n)
 {
@@ -156,17 +168,13 @@ static mm_status answer(mm_generate_options *options, size_t n)
     mm_generate_result result = MM_GENERATE_RESULT_INIT;
     said_length = 0;
     mm_status status = mm_generate(context, options, &result);
+    end_answer(status);
     if (status != MM_OK)
         return status;
     size_t made = (size_t)result.lengths[0];
     held = grow(held, (n + made) * sizeof *held);
     memcpy(held, ids, n * sizeof *held);
     memcpy(held + n, result.ids, made * sizeof *held);
-    const char *rest;
-    size_t length;
-    check(mm_decoder_flush(decoder, &rest, &length));
-    say(rest, length);
-    puts("");
     check(mm_chat_add(chat, "assistant", said, said_length));
     return MM_OK;
 }

@@ -140,10 +140,11 @@ static int32_t *make_prompt(const mm_tokenizer *tokenizer, const mm_config *conf
     return ids;
 }
 
+static int printed; /* tokens */
+
 /* Called for each new token. With a decoder it prints the text that is certain by now, else the id. */
 static int32_t print_token(void *decoder, int32_t sequence, int32_t id, float logprob)
 {
-    static int printed;
     (void)sequence;
     (void)logprob;
     if (decoder) {
@@ -152,8 +153,9 @@ static int32_t print_token(void *decoder, int32_t sequence, int32_t id, float lo
         if (mm_decoder_push(decoder, id, &text, &length) == MM_OK) /* a model may have ids that its tokenizer lacks */
             fwrite(text, 1, length, stdout);
     } else {
-        printf(printed++ ? ",%d" : "%d", id);
+        printf(printed ? ",%d" : "%d", id);
     }
+    printed++;
     return fflush(stdout) != 0; /* whoever reads may have gone */
 }
 
@@ -215,11 +217,14 @@ int main(int argc, char **argv)
     options.user = decoder;
     mm_generate_result result = MM_GENERATE_RESULT_INIT;
     double begin = now();
-    check(mm_generate(context, &options, &result));
+    mm_status status = mm_generate(context, &options, &result);
     const char *rest = "";
     if (decoder)
         check(mm_decoder_flush(decoder, &rest, NULL));
-    puts(rest);
+    if (status == MM_OK || printed > 0)
+        puts(rest);
+    fflush(stdout); /* what it said before it broke off comes before the reason */
+    check(status);
     if (stats)
         fprintf(stderr, "%d tokens read, %d made, %.1f tokens/s\n", length, result.lengths[0],
                 result.lengths[0] / (now() - begin));

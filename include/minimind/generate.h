@@ -150,13 +150,14 @@ MM_API void mm_generate_result_init(mm_generate_result *result, size_t struct_si
 /**
  * Continue prompts, each as if it were alone.
  *
- * Prompts are read in chunks of at most the context's max_length; what is fed of prompt and new tokens
- * together may reach the context's max_context (the last new token is never fed, and so may be one more). A context planned with MM_OUT_LAST_LOGITS is needed. A caller's cache then holds the prompts and
- * all new tokens but the last of each sequence, which has not been fed yet: to go on, begin the next prompt with it.
+ * Prompts are read in chunks of at most the context's max_length; what is fed of prompt and new tokens together may reach the
+ * context's max_context (the last new token is never fed, and so may be one more). A context planned with MM_OUT_LAST_LOGITS
+ * is needed. A caller's cache then holds the prompts and all new tokens but the last of each sequence, which has not been fed
+ * yet: to go on, begin the next prompt with it.
  *
  * @return MM_OK; MM_ERR_ARG; MM_ERR_STATE, no last logits were planned, or another call runs on the context; MM_ERR_MEMORY;
- *         MM_ERR_NUMERIC, logits are not finite, or the penalty makes them so; MM_ERR_CANCELLED. On failure a caller's cache is cut
- *         back to where it stood. Since: 0.1
+ *         MM_ERR_NUMERIC, logits are not finite, or the penalty makes them so; MM_ERR_CANCELLED. On failure a caller's cache is
+ *         cut back to where it stood. Since: 0.1
  */
 MM_API mm_status mm_generate(mm_context *context, const mm_generate_options *options, mm_generate_result *result);
 

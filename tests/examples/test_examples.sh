@@ -281,6 +281,49 @@ chats_with_an_adapter() {
         >"$work/talk" 2>"$work/prompts" && cat "$work/talk" && [ "$(cat "$work/prompts")" = "adapters off" ]
 }
 
+# model_that_breaks_off MODEL OUT ID ID   It answers with one of two tokens, by the sign of the one number that its last norm lets
+# through, and behind either its logits are not numbers.
+model_that_breaks_off() {
+    mkdir "$2" && cp "$1"/tokenizer*.json "$2" && "$python" - "$@" <<'END'
+import json, struct, sys
+
+source, out, *answers = sys.argv[1:]
+with open(source + "/model.safetensors", "rb") as file:
+    header, data = json.loads(file.read(struct.unpack("<Q", file.read(8))[0])), bytearray(file.read())
+
+def put(name, first, values):
+    begin = header[name]["data_offsets"][0] + 4 * first
+    data[begin : begin + 4 * len(values)] = struct.pack(f"<{len(values)}f", *values)
+
+vocab_size, hidden_size = header["model.embed_tokens.weight"]["shape"]
+size = 4 * vocab_size * hidden_size
+header["lm_head.weight"] = {"dtype": "F32", "shape": [vocab_size, hidden_size], "data_offsets": [len(data), len(data) + size]}
+data += bytes(size)
+put("model.norm.weight", 0, [1] + [0] * (hidden_size - 1))
+for answer, sign in zip(map(int, answers), (1, -1)):
+    put("lm_head.weight", answer * hidden_size, [sign])
+    put("model.embed_tokens.weight", answer * hidden_size, [float("nan")] * hidden_size)
+text = json.dumps(header).encode()
+with open(out + "/model.safetensors", "wb") as file:
+    file.write(struct.pack("<Q", len(text)) + text + data)
+with open(source + "/config.json") as file:
+    config = json.load(file)
+with open(out + "/config.json", "w") as file:
+    json.dump(config | {"tie_word_embeddings": False}, file)
+END
+}
+
+# What was said stands on a line of its own, and the reason on the next.
+breaks_off() {
+    z=$("$bin/tokenize" --tokenizer "$model" Z) && q=$("$bin/tokenize" --tokenizer "$model" Q) &&
+        model_that_breaks_off "$model" "$work/broken" "$z" "$q" || return 1
+    "$bin/generate" --model "$work/broken" --prompt hi --greedy >"$work/said" 2>&1 && return 1
+    printf 'hi\nhi\n' | "$bin/chat" --model "$work/broken" --temperature 0 >"$work/chatted" 2>&1 || return 1
+    cat "$work/said" "$work/chatted"
+    [ "$(sed 's/[ZQ]/_/; s/:.*not finite/: not finite/' "$work/said" "$work/chatted" | tr '\n' ' ')" = \
+        "_ generate: not finite _ chat: not finite _ chat: not finite " ]
+}
+
 # A question longer than any buffer is one question, too long for the context; the next one is answered.
 chats_with_long_lines() {
     { head -c 200000 /dev/zero | tr '\0' a; printf '\nhi\n'; } | "$bin/chat" --model "$model" --context 64 --max-new-tokens 4 \
@@ -487,6 +530,11 @@ check "pretrain asks what must go on being answered" asks_again
 check "sft refuses an optimizer that there is not" refuses "--optimizer can't be \"sgd\"" \
     sft --from-weight "$model" --template minimind2 --data-path "$work/chat.jsonl" --optimizer sgd
 check "generate runs with an adapter, and the model is as before" generates_with_an_adapter
+if python=$(. "$root/tests/packages.sh" && python_for_tests); then
+    check "an answer that breaks off stands on a line of its own" breaks_off
+else
+    skip "an answer that breaks off stands on a line of its own" "there is no Python"
+fi
 check "chat turns adapters off" chats_with_an_adapter
 check "chat takes a line of any length as one question" chats_with_long_lines
 check "lora names projections that there are not" refuses "c_attn" \
