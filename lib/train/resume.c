@@ -43,8 +43,8 @@ static mm_status check_config(const mm_trainer *t, const char *directory)
 /* A checkpoint, opened and checked: its files, and where their tensors belong. */
 typedef struct saved {
     mmi_place now, boundary;
-    mmi_reading last;
-    mmi_health health;
+    mmi_reading last, boundary_last;
+    mmi_health health, boundary_health;
     mmi_tensor_list lists[MMI_PARTS];
     mmi_st_file files[MMI_PARTS];
     int64_t updates; /* as the optimizer's file has it */
@@ -101,9 +101,11 @@ static mm_status check_state(saved *s, mm_trainer *t, mmi_json *state, const cha
     if (status == MM_OK)
         status = mmi_state_check_options(state, t, directory);
     if (status == MM_OK)
-        status = mmi_state_places(&s->now, &s->boundary, &s->last, state, directory);
+        status = mmi_state_places(&s->now, &s->boundary, state, directory);
     if (status == MM_OK)
-        status = mmi_state_health(&s->health, state, directory);
+        status = mmi_state_readings(&s->last, &s->health, state, false, directory);
+    if (status == MM_OK)
+        status = mmi_state_readings(&s->boundary_last, &s->boundary_health, state, true, directory);
     if (status == MM_OK && s->now.step - s->boundary.step >= t->options.accumulation_steps)
         status =
             mmi_fail(MM_ERR_FORMAT, "%s/state.json: %lld steps since the last update, accumulation_steps is %lld",
@@ -154,8 +156,9 @@ static void take_saved(mm_trainer *t, const saved *s)
     t->last = s->last;
     t->health = s->health;
     t->standings.loads_of = 0;
-    mmi_trainer_settle(t);
     t->boundary = s->boundary;
+    t->boundary_last = s->boundary_last;
+    t->boundary_health = s->boundary_health;
     t->saved_step = -1;
 }
 

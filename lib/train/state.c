@@ -98,20 +98,19 @@ static bool possible(const mmi_place *p)
 
 /* --- Readings --- */
 
-static bool add_reading(mmi_json *state, const mm_trainer *t)
+static bool add_reading(mmi_json *to, const mmi_reading *r)
 {
-    const mmi_reading *r = &t->last;
-    return set_number(state, "loss", r->loss) && mmi_json_set_real(state, "learning_rate", r->learning_rate) &&
-           mmi_json_set_real(state, "grad_norm", r->grad_norm) &&
-           set_numbers(state, "metrics", r->metrics, MMI_METRICS_MAX);
+    return set_number(to, "loss", r->loss) && mmi_json_set_real(to, "learning_rate", r->learning_rate) &&
+           mmi_json_set_real(to, "grad_norm", r->grad_norm) &&
+           set_numbers(to, "metrics", r->metrics, MMI_METRICS_MAX);
 }
 
-static void read_reading(mmi_reading *last, const mmi_json *state)
+static void read_reading(mmi_reading *last, const mmi_json *from)
 {
-    *last = (mmi_reading){ .loss = mmi_json_number(mmi_json_get(state, "loss"), NAN),
-                           .learning_rate = mmi_json_number(mmi_json_get(state, "learning_rate"), 0),
-                           .grad_norm = mmi_json_number(mmi_json_get(state, "grad_norm"), 0) };
-    get_numbers(last->metrics, MMI_METRICS_MAX, mmi_json_get(state, "metrics"));
+    *last = (mmi_reading){ .loss = mmi_json_number(mmi_json_get(from, "loss"), NAN),
+                           .learning_rate = mmi_json_number(mmi_json_get(from, "learning_rate"), 0),
+                           .grad_norm = mmi_json_number(mmi_json_get(from, "grad_norm"), 0) };
+    get_numbers(last->metrics, MMI_METRICS_MAX, mmi_json_get(from, "metrics"));
 }
 
 /* --- Health --- */
@@ -145,15 +144,14 @@ static bool fill_health(mmi_json *to, const mmi_health *h)
            mmi_json_set_int(to, "evaluations_since_best", h->worse);
 }
 
-static bool add_health(mmi_json *state, const mm_trainer *t)
+static bool add_health(mmi_json *to, const mmi_health *h)
 {
     mmi_json *own = mmi_json_new_object();
-    return mmi_json_set(state, "health", own) && fill_health(own, &t->health);
+    return mmi_json_set(to, "health", own) && fill_health(own, h);
 }
 
-mm_status mmi_state_health(mmi_health *h, mmi_json *state, const char *directory)
+static mm_status read_health(mmi_health *h, mmi_json *from, const char *directory)
 {
-    mmi_json *from = mmi_json_get(state, "health");
     const struct {
         const char *key;
         int64_t *to;
@@ -180,8 +178,27 @@ mm_status mmi_state_health(mmi_health *h, mmi_json *state, const char *directory
     return MM_OK;
 }
 
-mm_status mmi_state_places(mmi_place *now, mmi_place *boundary, mmi_reading *last, mmi_json *state,
-                           const char *directory)
+/* --- Both, and both places --- */
+
+/* Between two updates a failure goes back to the last one, so what that was like is no longer what is so now. */
+static bool add_last_update(mmi_json *state, const mm_trainer *t)
+{
+    mmi_json *own = write_place(t->boundary);
+    return mmi_json_set(state, "last_update", own) &&
+           (mmi_trainer_accumulated(t) == 0 ||
+            (add_reading(own, &t->boundary_last) && add_health(own, &t->boundary_health)));
+}
+
+mm_status mmi_state_readings(mmi_reading *last, mmi_health *health, mmi_json *state, bool of_update,
+                             const char *directory)
+{
+    mmi_json *update = mmi_json_get(state, "last_update");
+    mmi_json *from = of_update && mmi_json_get(update, "health") ? update : state; /* which older versions did not write */
+    read_reading(last, from);
+    return read_health(health, mmi_json_get(from, "health"), directory);
+}
+
+mm_status mmi_state_places(mmi_place *now, mmi_place *boundary, mmi_json *state, const char *directory)
 {
     mm_status status = read_place(now, state, "now", directory);
     if (status == MM_OK)
@@ -190,7 +207,6 @@ mm_status mmi_state_places(mmi_place *now, mmi_place *boundary, mmi_reading *las
         return status;
     if (!possible(now) || !possible(boundary) || boundary->step > now->step || boundary->updates != now->updates)
         return mmi_fail(MM_ERR_FORMAT, "%s/state.json: now and last_update contradict each other", directory);
-    read_reading(last, state);
     return MM_OK;
 }
 
@@ -288,8 +304,8 @@ static bool add_members(mmi_json *state, const mm_trainer *t)
 {
     return mmi_json_set_text(state, "format", FORMAT) && mmi_json_set_int(state, "version", VERSION) &&
            mmi_json_set_int(state, "step", t->now.step) && mmi_json_set(state, "now", write_place(t->now)) &&
-           mmi_json_set(state, "last_update", write_place(t->boundary)) && add_reading(state, t) &&
-           add_health(state, t) && add_stage_state(state, t) && mmi_json_set(state, "options", mmi_state_options(t)) &&
+           add_last_update(state, t) && add_reading(state, &t->last) && add_health(state, &t->health) &&
+           add_stage_state(state, t) && mmi_json_set(state, "options", mmi_state_options(t)) &&
            mmi_json_set(state, "files", mmi_json_new_object());
 }
 

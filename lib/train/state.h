@@ -26,11 +26,11 @@ mm_status mmi_state_check_options(mmi_json *state, const mm_trainer *trainer, co
 /* Is every file as it was written? */
 mm_status mmi_state_check_files(mmi_json *state, const char *directory);
 
-/* How well the run was. */
-mm_status mmi_state_health(mmi_health *health, mmi_json *state, const char *directory);
+/* Where the run stood, and where its last update had left it. */
+mm_status mmi_state_places(mmi_place *now, mmi_place *boundary, mmi_json *state, const char *directory);
 
-/* Where the run stood. */
-mm_status mmi_state_places(mmi_place *now, mmi_place *boundary, mmi_reading *last, mmi_json *state,
-                           const char *directory);
+/* What the last step was like, and how well the run was: where it stood, or `of_update`. */
+mm_status mmi_state_readings(mmi_reading *last, mmi_health *health, mmi_json *state, bool of_update,
+                             const char *directory);
 
 #endif

@@ -391,6 +391,7 @@ START_TEST(state_that_lies_with_a_right_checksum_is_refused)
         { "now", "step", 6, "accumulation_steps" },
         { "last_update", "tokens", INT64_MIN, "last_update.tokens" },
         { "last_update", "data_row", 24, "row 24 of 23" },
+        { "last_update", "health", 3, "health.skipped" },
         { NULL, "now", INT64_MIN, "now.step" },
         { NULL, "options", 3, "options.epochs" },
         { "options", "seed", INT64_MIN, "options.seed" },
@@ -420,6 +421,23 @@ START_TEST(state_that_lies_with_a_right_checksum_is_refused)
     mmi_free(good);
     tiny_end(&run);
     tiny_end(&untouched);
+}
+END_TEST
+
+/* Older ones say of their last update no more than where it was. */
+START_TEST(a_checkpoint_goes_on_without_what_the_last_update_was_like)
+{
+    tiny_run saved, run;
+    tiny_options o;
+    start_and_stop(&saved, &o);
+    rewrite_state("last_update", "health", NULL);
+    tiny_start(&run, &o);
+    ck_ok(mm_trainer_resume(run.trainer, output));
+    ck_ok(mm_trainer_run(run.trainer));
+    ck_ok(mm_trainer_run(saved.trainer));
+    tiny_check_same(&run, &saved);
+    tiny_end(&saved);
+    tiny_end(&run);
 }
 END_TEST
 
@@ -660,6 +678,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, a_damaged_checkpoint_is_refused_and_changes_nothing);
     tcase_add_test(tc, state_that_is_whole_but_impossible_is_refused);
     tcase_add_test(tc, state_that_lies_with_a_right_checksum_is_refused);
+    tcase_add_test(tc, a_checkpoint_goes_on_without_what_the_last_update_was_like);
     tcase_add_test(tc, a_checkpoint_of_another_run_is_refused_by_what_differs);
     tcase_add_test(tc, a_checkpoint_of_another_model_is_refused_by_what_differs);
     tcase_add_test(tc, a_full_disk_leaves_the_last_checkpoint);

@@ -293,7 +293,9 @@ typedef struct saboteur {
     int64_t from, to; /* steps after which the next one is spoilt */
     bool weights;     /* spoil what is fed, not the gradients */
     float value;
-    float kept[64];
+    float kept[32];
+    int64_t save_at;
+    double loss; /* at step `from` */
 } saboteur;
 
 static int32_t sabotage(void *user, const mm_train_progress *p)
@@ -307,6 +309,7 @@ static int32_t sabotage(void *user, const mm_train_progress *p)
         }
         return 0;
     }
+    s->loss = p->step == s->from ? p->loss : s->loss;
     ck_ok(mm_model_write(s->trainer->model, mm_model_tensor_count(s->trainer->model) - 1, &view));
     float *w = view.data; /* the last norm: what the head reads */
     for (int i = 0; i < 32; i++) {
@@ -318,6 +321,8 @@ static int32_t sabotage(void *user, const mm_train_progress *p)
             w[i] = s->kept[i];
     }
     mm_model_written(s->trainer->model);
+    if (s->save_at > 0 && p->step == s->save_at)
+        ck_ok(mm_trainer_save(s->trainer));
     return 0;
 }
 
@@ -361,6 +366,41 @@ START_TEST(a_step_whose_loss_is_not_finite_is_passed_over)
     ck_assert_int_ge(p.skipped_steps, 2);
     ck_assert(isfinite(p.loss));
     tiny_end(&run);
+}
+END_TEST
+
+/* Back there, of what came after it nothing is left: neither what was passed over nor what was seen. */
+START_TEST(a_checkpoint_between_two_updates_knows_how_the_last_one_left_the_run)
+{
+    tiny_run run, again, clean;
+    tiny_options o = defaults();
+    saboteur s = { .from = 3, .to = 4, .weights = true, .value = NAN, .save_at = 5 };
+    mm_view view;
+    o.trainer.accumulation_steps = 3;
+    o.trainer.max_skips = 1;
+    o.trainer.output = output;
+    o.trainer.keep_last = 0;
+    ck_ok(run_sabotaged(&run, o, &s));
+    tiny_end(&run);
+    tiny_start(&again, &o);
+    char path[700];
+    snprintf(path, sizeof path, "%s/step-5", output);
+    ck_ok(mm_trainer_resume(again.trainer, path));
+    ck_assert_int_eq(progress_of(&again).skipped_steps, 1);
+    ck_ok(mm_grad(again.trainer->context, 2, &view));
+    ((float *)view.data)[1] = NAN;
+    ck_status(mm_trainer_run(again.trainer), MM_ERR_NUMERIC);
+    mm_train_progress p = progress_of(&again);
+    ck_assert_int_eq(p.step, 3);
+    ck_assert_int_eq(p.skipped_steps, 0);
+    ck_assert_double_eq(p.loss, s.loss);
+    o.trainer.output = NULL;
+    tiny_start(&clean, &o);
+    ck_ok(mm_trainer_run(again.trainer));
+    ck_ok(mm_trainer_run(clean.trainer));
+    tiny_check_same(&again, &clean);
+    tiny_end(&again);
+    tiny_end(&clean);
 }
 END_TEST
 
@@ -495,6 +535,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, a_run_that_gets_no_better_ends_early);
     tcase_add_test(tc, a_step_whose_gradients_are_not_finite_is_passed_over);
     tcase_add_test(tc, a_step_whose_loss_is_not_finite_is_passed_over);
+    tcase_add_test(tc, a_checkpoint_between_two_updates_knows_how_the_last_one_left_the_run);
     tcase_add_test(tc, a_spike_of_the_loss_is_passed_over_and_a_rule_says_what_is_one);
     tcase_add_test(tc, a_scale_that_is_a_power_of_two_changes_no_bit);
     tcase_add_test(tc, an_overflow_halves_the_scale_and_costs_its_update_only);
