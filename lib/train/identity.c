@@ -51,6 +51,7 @@ static bool add_meetings(mmi_json *to, const mm_trainer *t)
            (!validation || add_validation(to, t->options.validation)) &&
            mmi_json_set_int(to, "validation's last step", t->health.evaluated_step) &&
            mmi_json_set_int(to, "skipped_steps", t->health.skipped) &&
+           mmi_json_set_int(to, "steps learnt from since the last update", mmi_trainer_learnt(t)) &&
            mmi_json_set_text(to, "targets", t->options.adapter ? t->options.adapter->options.targets : NULL);
 }
 

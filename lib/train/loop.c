@@ -48,6 +48,10 @@ static mm_status pass_over(mm_trainer *t, double norm)
 
 static mm_status update(mm_trainer *t)
 {
+    if (mmi_trainer_learnt(t) == 0) { /* all was passed over: momentum and weight decay have nothing to go along with */
+        mmi_trainer_settle(t);
+        return MM_OK;
+    }
     mm_step step = MM_STEP_INIT;
     step.learning_rate = t->last.learning_rate;
     step.max_grad_norm = t->options.max_grad_norm;

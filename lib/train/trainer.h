@@ -73,7 +73,8 @@ struct mm_trainer {
     mmi_place now;
     mmi_reading last;
     mmi_health health;
-    /* What the three were after the last update; the gradients hold now.step - boundary.step batches. */
+    /* What the three were after the last update, or where one had nothing to learn from; the gradients hold what was
+     * learnt from now.step - boundary.step batches. */
     mmi_place boundary;
     mmi_reading boundary_last;
     mmi_health boundary_health;
@@ -113,6 +114,12 @@ int32_t mmi_trainer_length(const mm_trainer *t);
 static inline int64_t mmi_trainer_accumulated(const mm_trainer *t)
 {
     return t->now.step - t->boundary.step;
+}
+
+/* Of these steps, those that were learnt from: the others were passed over. */
+static inline int64_t mmi_trainer_learnt(const mm_trainer *t)
+{
+    return mmi_trainer_accumulated(t) - (t->health.skipped - t->boundary_health.skipped);
 }
 
 /* Once the step's data is there: is the step the last one before an update? */

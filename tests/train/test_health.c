@@ -293,10 +293,21 @@ typedef struct saboteur {
     int64_t from, to; /* steps after which the next one is spoilt */
     bool weights;     /* spoil what is fed, not the gradients */
     float value;
-    float kept[32];
+    float kept[32], others[32]; /* weights at step `from`, of those that are spoilt and of those that aren't */
+    bool moved;                 /* the others are not what they were, while these are spoilt */
     int64_t save_at;
     double loss; /* at step `from` */
 } saboteur;
+
+static void watch_others(saboteur *s, int64_t step)
+{
+    mm_view view;
+    ck_ok(mm_model_tensor(s->trainer->model, 2, &view));
+    if (step == s->from)
+        memcpy(s->others, view.data, sizeof s->others);
+    else if (step > s->from && step <= s->to)
+        s->moved = s->moved || memcmp(s->others, view.data, sizeof s->others) != 0;
+}
 
 static int32_t sabotage(void *user, const mm_train_progress *p)
 {
@@ -309,6 +320,7 @@ static int32_t sabotage(void *user, const mm_train_progress *p)
         }
         return 0;
     }
+    watch_others(s, p->step);
     s->loss = p->step == s->from ? p->loss : s->loss;
     ck_ok(mm_model_write(s->trainer->model, mm_model_tensor_count(s->trainer->model) - 1, &view));
     float *w = view.data; /* the last norm: what the head reads */
@@ -363,9 +375,63 @@ START_TEST(a_step_whose_loss_is_not_finite_is_passed_over)
     ck_ok(run_sabotaged(&run, o, &s));
     mm_train_progress p = progress_of(&run);
     ck_assert_int_eq(p.step, 16);
-    ck_assert_int_ge(p.skipped_steps, 2);
+    ck_assert_int_eq(p.skipped_steps, 2);
+    ck_assert_int_eq(p.updates, 14);
     ck_assert(isfinite(p.loss));
     tiny_end(&run);
+    s.to = 6;
+    ck_status(run_sabotaged(&run, o, &s), MM_ERR_NUMERIC);
+    ck_error_mentions("step 6: the loss is nan");
+    ck_assert_int_eq(progress_of(&run).updates, 3);
+    tiny_end(&run);
+}
+END_TEST
+
+/* An update in whose steps there was nothing to learn is none, whatever momentum and weight decay would make of it. */
+START_TEST(where_every_step_is_passed_over_no_weight_moves)
+{
+    tiny_run run;
+    tiny_options o = defaults();
+    saboteur s = { .from = 6, .to = 12, .weights = true, .value = NAN };
+    o.trainer.accumulation_steps = _i;
+    o.trainer.max_skips = 6;
+    o.trainer.weight_decay = 0.1;
+    ck_ok(run_sabotaged(&run, o, &s));
+    ck_assert(!s.moved);
+    ck_assert_int_eq(progress_of(&run).updates, 1 + 9 / _i);
+    tiny_end(&run);
+    o.trainer.max_skips = 5; /* updates between them or not */
+    ck_status(run_sabotaged(&run, o, &s), MM_ERR_NUMERIC);
+    ck_error_mentions("step 12: the loss is nan");
+    ck_assert(!s.moved);
+    tiny_end(&run);
+}
+END_TEST
+
+/* Saved between two steps that are passed over, so that an update has nothing to learn from. */
+START_TEST(a_checkpoint_knows_that_nothing_was_learnt)
+{
+    tiny_run whole, again;
+    tiny_options o = defaults();
+    saboteur s = { .from = 4, .to = 6, .weights = true, .value = NAN, .save_at = _i };
+    o.trainer.accumulation_steps = 2;
+    o.trainer.max_skips = 2;
+    o.trainer.output = output;
+    o.trainer.keep_last = 0;
+    ck_ok(run_sabotaged(&whole, o, &s));
+    s.save_at = 0;
+    o.trainer.on_step = sabotage;
+    o.trainer.user = &s;
+    tiny_start(&again, &o);
+    s.trainer = again.trainer;
+    char path[700];
+    snprintf(path, sizeof path, "%s/step-%d", output, _i);
+    ck_ok(mm_trainer_resume(again.trainer, path));
+    ck_ok(mm_trainer_run(again.trainer));
+    tiny_check_same(&again, &whole);
+    ck_assert(!s.moved);
+    tiny_end(&whole);
+    tiny_end(&again);
 }
 END_TEST
 
@@ -535,6 +601,8 @@ static Suite *make_suite(void)
     tcase_add_test(tc, a_run_that_gets_no_better_ends_early);
     tcase_add_test(tc, a_step_whose_gradients_are_not_finite_is_passed_over);
     tcase_add_test(tc, a_step_whose_loss_is_not_finite_is_passed_over);
+    tcase_add_loop_test(tc, where_every_step_is_passed_over_no_weight_moves, 1, 4);
+    tcase_add_loop_test(tc, a_checkpoint_knows_that_nothing_was_learnt, 4, 7);
     tcase_add_test(tc, a_checkpoint_between_two_updates_knows_how_the_last_one_left_the_run);
     tcase_add_test(tc, a_spike_of_the_loss_is_passed_over_and_a_rule_says_what_is_one);
     tcase_add_test(tc, a_scale_that_is_a_power_of_two_changes_no_bit);
