@@ -194,19 +194,16 @@ static void run_piece(void *arg, int64_t piece, int worker)
 enum { CROSS_ENTROPY, KL };
 static const char *const metrics[] = { "cross_entropy", "kl", NULL };
 
-/* The mean over all pieces, in their order; how many targets it is of. */
-static mm_status add_up(const distill *d, int64_t pieces, mmi_reading *reading, int64_t *count)
+/* The mean over all pieces, in their order, of `count` targets. */
+static mm_status add_up(const distill *d, int64_t pieces, int64_t count, mmi_reading *reading)
 {
-    double entropy = 0, kl = 0;
+    double entropy = 0, kl = 0, share = count > 0 ? 1.0 / (double)count : 0;
     mm_status status = MM_OK;
-    *count = 0;
     for (int64_t i = 0; i < pieces; i++) {
         status = status == MM_OK ? d->statuses[i] : status;
         entropy += d->results[i].cross_entropy;
         kl += d->results[i].kl;
-        *count += d->results[i].count;
     }
-    double share = *count > 0 ? 1.0 / (double)*count : 0;
     reading->metrics[CROSS_ENTROPY] = entropy * share;
     reading->metrics[KL] = kl * share;
     reading->loss = share * (d->options.alpha * entropy + (1 - d->options.alpha) * kl);
@@ -234,7 +231,10 @@ static mm_status compare(mm_trainer *t, mmi_work *work, bool gradient, mmi_readi
     j.teacher_V = d->teacher ? mmi_model_arch(d->teacher)->V : j.V;
     int64_t pieces = mmi_pieces(j.N, PIECE);
     mmi_pool_run(mmi_context_exec(t->context)->pool, pieces, run_piece, &j);
-    status = add_up(d, pieces, reading, count);
+    *count = 0;
+    for (int64_t i = 0; i < j.N; i++) /* also of pieces that came to no number, which say no count */
+        *count += b->targets[i] != -100;
+    status = add_up(d, pieces, *count, reading);
     reading->tokens = mmi_work_tokens(work);
     reading->loss = status == MM_ERR_NUMERIC ? NAN : reading->loss;
     return status == MM_ERR_NUMERIC ? MM_OK : status;

@@ -387,6 +387,25 @@ START_TEST(a_step_whose_loss_is_not_finite_is_passed_over)
 }
 END_TEST
 
+/* Nothing that counts is a number: that is no better than any other loss, and no lack of targets. */
+START_TEST(a_validation_of_a_student_that_is_no_number_is_infinite)
+{
+    tiny_run run;
+    tiny_options o = tiny_options_of((tiny_kind)_i, directory);
+    saboteur s = { .from = 3, .to = 5, .weights = true, .value = NAN };
+    o.validation = o.path;
+    o.trainer.eval_interval = 4;
+    o.trainer.max_steps = 4;
+    o.trainer.max_skips = 1;
+    ck_ok(run_sabotaged(&run, o, &s));
+    mm_train_progress p = progress_of(&run);
+    ck_assert_int_eq(p.evaluations, 1);
+    ck_assert(p.validation_loss == INFINITY);
+    ck_assert_int_eq(p.best_step, 0);
+    tiny_end(&run);
+}
+END_TEST
+
 /* An update in whose steps there was nothing to learn is none, whatever momentum and weight decay would make of it. */
 START_TEST(where_every_step_is_passed_over_no_weight_moves)
 {
@@ -601,6 +620,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, a_run_that_gets_no_better_ends_early);
     tcase_add_test(tc, a_step_whose_gradients_are_not_finite_is_passed_over);
     tcase_add_test(tc, a_step_whose_loss_is_not_finite_is_passed_over);
+    tcase_add_loop_test(tc, a_validation_of_a_student_that_is_no_number_is_infinite, TINY_DPO, TINY_CACHED + 1);
     tcase_add_loop_test(tc, where_every_step_is_passed_over_no_weight_moves, 1, 4);
     tcase_add_loop_test(tc, a_checkpoint_knows_that_nothing_was_learnt, 4, 7);
     tcase_add_test(tc, a_checkpoint_between_two_updates_knows_how_the_last_one_left_the_run);

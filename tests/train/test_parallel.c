@@ -744,12 +744,12 @@ START_TEST(when_a_rank_is_killed_the_others_stop_and_the_checkpoint_is_whole)
 }
 END_TEST
 
-/* From step 3 on no loss is a number. */
+/* From step 2 on no loss is a number. */
 static int32_t spoil(void *user, const mm_train_progress *progress)
 {
     tiny_run *run = user;
     mm_view view;
-    if (progress->step == 3) {
+    if (progress->step == 1) {
         ck_ok(mm_model_write(run->model, mm_model_tensor_count(run->model) - 1, &view));
         ((float *)view.data)[0] = NAN;
         mm_model_written(run->model);
@@ -774,6 +774,28 @@ static void learn_nothing(const world_rank *self)
     ck_assert_int_eq(last.updates, 1);
     tiny_end(&run);
 }
+
+static void stumble(const world_rank *self)
+{
+    plan *p = self->shared;
+    tiny_run run;
+    tiny_options o = options_of(&p->options, self->comm);
+    o.trainer.on_step = self->rank == p->stopper ? spoil : NULL;
+    o.trainer.user = &run;
+    tiny_start(&run, &o);
+    ck_status(mm_trainer_run(run.trainer), MM_ERR_NUMERIC);
+    ck_error_mentions("step 2: the loss is nan");
+    tiny_end(&run);
+}
+
+START_TEST(a_loss_that_is_no_number_on_one_rank_is_none_on_any)
+{
+    plan p = { .options = tiny_options_of((tiny_kind)_i, scratch_directory()) };
+    p.options.loader.batch = GLOBAL_BATCH;
+    for (p.stopper = 0; p.stopper < 2; p.stopper++)
+        world_run(WORLD_LOCAL, 2, stumble, &p);
+}
+END_TEST
 
 START_TEST(an_update_with_nothing_to_learn_from_is_none_on_any_rank)
 {
@@ -918,6 +940,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, all_ranks_hear_that_the_last_checkpoint_could_not_be_written);
     tcase_add_loop_test(tc, ranks_of_different_runs_are_told_what_differs, OWN_RATE, OWN_TARGETS + 1);
     tcase_add_test(tc, when_a_rank_is_killed_the_others_stop_and_the_checkpoint_is_whole);
+    tcase_add_loop_test(tc, a_loss_that_is_no_number_on_one_rank_is_none_on_any, TINY_TEXT, TINY_CACHED + 1);
     tcase_add_test(tc, an_update_with_nothing_to_learn_from_is_none_on_any_rank);
     tcase_add_test(tc, a_communicator_that_does_not_fit_is_refused);
     tcase_add_loop_test(tc, a_communicator_that_fails_in_any_way_is_given_up, 0, 2);
