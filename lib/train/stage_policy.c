@@ -271,11 +271,12 @@ static mm_status look(mmi_policy *p, mm_trainer *t, mmi_work *work, mm_output *o
     return p->head ? value(p, out, t->now.step % p->o.updates == 0) : MM_OK;
 }
 
-/* Collective, of PPO: the rest, which needs the advantages of all. */
-static mm_status judge(mmi_policy *p, mm_trainer *t, const mm_output *out, int64_t tokens, mmi_reading *reading)
+/* Collective, of PPO: the rest, which needs the advantages of all; an `odd` rank has none to tell of. */
+static mm_status judge(mmi_policy *p, mm_trainer *t, const mm_output *out, int64_t tokens, bool odd,
+                       mmi_reading *reading)
 {
-    mm_status status = p->head ? normalize(p, t, tokens) : MM_OK;
-    if (status != MM_OK || p->rollout.rows == 0)
+    mm_status status = p->head ? normalize(p, t, odd ? 0 : tokens) : MM_OK;
+    if (status != MM_OK || odd || p->rollout.rows == 0)
         return status;
     return p->head ? compare_with_values(p, out, reading) : compare_within_groups(p, out, reading);
 }
@@ -294,7 +295,7 @@ static mm_status learn(mm_trainer *t, mmi_work *work, double scale, mmi_reading 
     mm_status status = answers > 0 ? look(p, t, work, &out, reading) : MM_OK;
     bool odd = status == MM_ERR_NUMERIC; /* kept to itself until all ranks have come as far */
     if (status == MM_OK || odd)
-        status = judge(p, t, &out, odd ? 0 : tokens, reading);
+        status = judge(p, t, &out, tokens, odd, reading);
     if (status == MM_ERR_NUMERIC || (status == MM_OK && odd))
         reading->loss = NAN;
     mmi_weights weights = { (double)(p->head ? tokens : answers), (double)answers };

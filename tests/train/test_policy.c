@@ -260,6 +260,70 @@ START_TEST(the_number_of_threads_changes_nothing)
 }
 END_TEST
 
+/* Spoils the model once the answers of step 3 are there, until they have been learnt from the first time. */
+typedef struct spoiler {
+    tiny_run *run;
+    int64_t answers;
+    float kept;
+    double losses[7], value_losses[7]; /* by step */
+} spoiler;
+
+static void swap_weight(spoiler *s, float *x)
+{
+    mm_view view;
+    ck_ok(mm_model_write(s->run->model, mm_model_tensor_count(s->run->model) - 1, &view));
+    float before = *(float *)view.data;
+    *(float *)view.data = *x;
+    *x = before;
+    mm_model_written(s->run->model);
+}
+
+static int32_t reward_and_spoil(void *user, const mm_answer *a, double *reward)
+{
+    spoiler *s = user;
+    *reward = even_share(a);
+    if (++s->answers == 2 * 3 * 4)
+        swap_weight(s, &s->kept);
+    return 0;
+}
+
+static int32_t mend(void *user, const mm_train_progress *p)
+{
+    spoiler *s = user;
+    s->losses[p->step] = p->loss;
+    s->value_losses[p->step] = metric(p, "value_loss");
+    if (p->step == 3)
+        swap_weight(s, &s->kept);
+    return p->step == 6;
+}
+
+/* Then nothing can be said of how good they were, not even when the model is well again. */
+START_TEST(values_that_are_no_numbers_are_passed_over_and_nothing_is_made_of_them)
+{
+    tiny_run run;
+    spoiler s = { .run = &run, .kept = NAN };
+    mm_policy_training policy = training_of(MM_POLICY_PPO);
+    policy.reward = reward_and_spoil;
+    policy.user = &s;
+    policy.updates = 2;
+    tiny_options o = options_for(&policy, put_prompts(9));
+    o.trainer.max_skips = 2;
+    o.trainer.on_step = mend;
+    o.trainer.user = &s;
+    tiny_start(&run, &o);
+    ck_ok(mm_trainer_run(run.trainer));
+    for (int step = 1; step <= 6; step++) {
+        bool odd = step == 3 || step == 4;
+        ck_assert_msg(isfinite(s.losses[step]) == !odd, "step %d: %g", step, s.losses[step]);
+        ck_assert_msg((s.value_losses[step] > 0) == !odd, "step %d: %g", step, s.value_losses[step]);
+    }
+    mm_train_progress p = MM_TRAIN_PROGRESS_INIT;
+    ck_ok(mm_trainer_progress(run.trainer, &p));
+    ck_assert_int_eq(p.updates, 4);
+    tiny_end(&run);
+}
+END_TEST
+
 /* --- Going on --- */
 
 static int32_t stop_at(void *user, const mm_train_progress *p)
@@ -491,6 +555,7 @@ int main(void)
     suite_add_tcase(suite, answers);
     tcase_add_loop_test(runs, what_is_rewarded_is_said_more_often, MM_POLICY_GRPO, MM_POLICY_PPO + 1);
     tcase_add_test(runs, the_number_of_threads_changes_nothing);
+    tcase_add_test(runs, values_that_are_no_numbers_are_passed_over_and_nothing_is_made_of_them);
     tcase_add_loop_test(runs, a_resumed_run_ends_with_the_same_bits, 0, 20);
     tcase_add_loop_test(runs, beside_an_adapter_the_reference_is_the_model_itself, MM_POLICY_GRPO, MM_POLICY_PPO + 1);
     tcase_add_test(runs, the_model_that_learns_is_no_reference);
