@@ -141,8 +141,10 @@ static mm_status score_pair(dpo *d, double *score, const mm_batch *b, const int6
     mm_status status = mm_forward(d->context, &pair, &out);
     if (status == MM_OK)
         status = mm_sequence_scores(scores, out.logprobs.data, mask, 2, pair.length, d->options.reduction);
+    if (status != MM_OK)
+        return mmi_fail_within(status, "the reference");
     *score = scores[0] - scores[1];
-    return status == MM_OK ? MM_OK : mmi_fail_within(status, "the reference");
+    return MM_OK;
 }
 
 /* d->mask and d->ref of a batch. Only differences count, so a pair's stands with its chosen answer. */
