@@ -156,8 +156,8 @@ typedef struct mm_trainer_options {
     int32_t keep_best;         /**< 1: save whenever a validation is the best so far; the file `best` names that checkpoint, which
                                     keep_last spares. An earlier run's stays until this run has one, or comes to its step */
     int32_t background_save;   /**< 1: the checkpoints of save_interval and keep_best are copied, and written beside training. The
-                                    copy's memory is taken when the trainer is made: as much again as weights, moments and
-                                    gradients. A failure is told where the next one is due, or at the end */
+                                    copy's memory is taken when the trainer is made, among ranks on rank 0: as much again as weights,
+                                    moments and gradients. A failure is told where the next one is due, or at the end */
     mm_adapter *adapter;       /**< NULL, or the adapter to train beside the model, which stays as it is and may be mapped. Gradients
                                     and moments are held for the adapter alone: mm_estimate_memory() with mm_workload.adapter says
                                     how much that is. A reference that is not given is the model without the adapter. Kept alive */

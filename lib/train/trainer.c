@@ -308,7 +308,7 @@ static mm_status build(mm_trainer *t)
         status = count_steps(t);
     if (status == MM_OK)
         status = mm_loader_tell(t->loader, &t->now.data);
-    if (status == MM_OK && t->output && t->options.background_save)
+    if (status == MM_OK && t->output && t->options.background_save && mmi_parallel_rank(t) == 0)
         status = mmi_saver_create(&t->saver, t);
     if (status == MM_OK && t->options.adapter)
         t->beside = mmi_stage_hash_model(t->model);

@@ -12,6 +12,7 @@
 #include "../data/texts.h"
 #include "base/files.h"
 #include "tiny.h"
+#include "train/trainer.h"
 #include "world.h"
 
 /* Sums of other shapes round otherwise, and an update divides by the size of a gradient. */
@@ -915,6 +916,31 @@ START_TEST(a_communicator_that_fails_in_any_way_is_given_up)
 }
 END_TEST
 
+START_TEST(only_the_rank_that_writes_holds_a_copy_of_what_is_written)
+{
+    tiny_run run;
+    plan p = plan_of(MM_ROWS_PAD);
+    mm_comm comm = MM_COMM_INIT;
+    tiny_options o = p.options;
+    comm.size = 2;
+    comm.all_reduce = fail_numbers;
+    comm.all_reduce_f64 = fail_doubles;
+    comm.broadcast = fail_bytes;
+    comm.barrier = fail_meeting;
+    comm.abort = count_abort;
+    o.trainer.comm = &comm;
+    o.trainer.output = scratch_directory();
+    o.trainer.background_save = 1;
+    o.loader.world = 2;
+    for (int32_t rank = 0; rank < 2; rank++) {
+        o.loader.rank = comm.rank = rank;
+        tiny_start(&run, &o);
+        ck_assert_int_eq(run.trainer->saver != NULL, rank == 0);
+        tiny_end(&run);
+    }
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("train/parallel");
@@ -944,6 +970,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, an_update_with_nothing_to_learn_from_is_none_on_any_rank);
     tcase_add_test(tc, a_communicator_that_does_not_fit_is_refused);
     tcase_add_loop_test(tc, a_communicator_that_fails_in_any_way_is_given_up, 0, 2);
+    tcase_add_test(tc, only_the_rank_that_writes_holds_a_copy_of_what_is_written);
     tcase_set_timeout(tc, 120);
     suite_add_tcase(suite, tc);
     return suite;
