@@ -131,6 +131,7 @@ typedef struct mm_trainer_options {
     const mm_policy_training *policy; /**< of MM_STAGE_POLICY, which needs one; copied */
     const mm_comm *comm;       /**< other ranks that train along, NULL for none. Borrowed: it must outlive the trainer */
     mm_loader *validation;     /**< NULL, or rows to measure the loss on, of the kind of the trained ones; its epoch 0 each time.
+                                    Of ranks each has its share, as of the rows that are learnt, or (`world` 1) measures all.
                                     Kept alive. Nobody else may use it meanwhile */
     const mm_dpo_options *dpo; /**< of MM_STAGE_DPO; NULL: the defaults */
     const mm_distill_options *distill; /**< of MM_STAGE_DISTILL; NULL: the defaults */
@@ -156,8 +157,8 @@ typedef struct mm_trainer_options {
     int32_t keep_best;         /**< 1: save whenever a validation is the best so far; the file `best` names that checkpoint, which
                                     keep_last spares. An earlier run's stays until this run has one, or comes to its step */
     int32_t background_save;   /**< 1: the checkpoints of save_interval and keep_best are copied, and written beside training. The
-                                    copy's memory is taken when the trainer is made, among ranks on rank 0: as much again as weights,
-                                    moments and gradients. A failure is told where the next one is due, or at the end */
+                                    copy's memory is taken when the trainer is made, among ranks on rank 0: as much again as
+                                    weights, moments and gradients. A failure is told where the next one is due, or at the end */
     mm_adapter *adapter;       /**< NULL, or the adapter to train beside the model, which stays as it is and may be mapped. Gradients
                                     and moments are held for the adapter alone: mm_estimate_memory() with mm_workload.adapter says
                                     how much that is. A reference that is not given is the model without the adapter. Kept alive */

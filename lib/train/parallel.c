@@ -32,17 +32,27 @@ struct mmi_parallel {
 
 /* --- Life --- */
 
-static mm_status check_comm(const mm_comm *c, const mm_loader_options *loader)
+/* A loader's rows must be the rank's. */
+static mm_status check_share(const mm_comm *c, const mm_loader *loader, const char *whose)
 {
+    const mm_loader_options *o = mmi_loader_options(loader);
+    if (c->rank == o->rank && c->size == o->world)
+        return MM_OK;
+    return mmi_fail(MM_ERR_ARG, "trainer: the communicator is rank %d of %d, %s rows are for rank %d of %d", c->rank,
+                    c->size, whose, o->rank, o->world);
+}
+
+static mm_status check_comm(const mm_comm *c, const mm_trainer *t)
+{
+    const mm_loader *validation = t->options.validation;
     if (c->size < 1 || c->rank < 0 || c->rank >= c->size)
         return mmi_fail(MM_ERR_ARG, "trainer: the communicator says that it is rank %d of %d", c->rank, c->size);
     if (c->size > 1 && (!c->all_reduce || !c->all_reduce_f64 || !c->broadcast || !c->barrier || !c->abort))
         return mmi_fail(MM_ERR_ARG, "trainer: the communicator lacks a function");
-    if (c->rank != loader->rank || c->size != loader->world)
-        return mmi_fail(MM_ERR_ARG,
-                        "trainer: the communicator is rank %d of %d, the loader's rows are for rank %d of %d", c->rank,
-                        c->size, loader->rank, loader->world);
-    return MM_OK;
+    mm_status status = check_share(c, t->loader, "the loader's");
+    if (status == MM_OK && validation && mmi_loader_options(validation)->world > 1) /* else each measures all */
+        status = check_share(c, validation, "the validation's");
+    return status;
 }
 
 mm_status mmi_parallel_create(mm_trainer *t)
@@ -50,7 +60,7 @@ mm_status mmi_parallel_create(mm_trainer *t)
     mm_comm comm = MM_COMM_INIT;
     mm_status status = mmi_options_read(&comm, sizeof comm, t->options.comm, "mm_comm");
     if (status == MM_OK)
-        status = check_comm(&comm, mmi_loader_options(t->loader));
+        status = check_comm(&comm, t);
     if (status != MM_OK || comm.size == 1)
         return status;
     mmi_parallel *p = t->parallel = mmi_calloc(1, sizeof *p);

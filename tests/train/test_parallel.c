@@ -34,8 +34,9 @@ typedef struct plan {
     const char *resume;   /* NULL: from the beginning */
     int64_t stop_at;      /* a step after which rank `stopper` asks to stop; 0: nobody does */
     int32_t stopper;
-    bool own_weights; /* each rank begins with others */
-    bool own_output;  /* rank N > 0 has the output directory "…-N" */
+    bool whole_validation; /* each rank measures all of it */
+    bool own_weights;      /* each rank begins with others */
+    bool own_output;       /* rank N > 0 has the output directory "…-N" */
     /* What rank N > 0 has of its own where it must not. */
     enum { OWN_NOTHING, OWN_RATE, OWN_VALIDATION, OWN_INTERVAL, OWN_LENGTH, OWN_TARGETS } own;
     mm_policy_training policy; /* of a run that learns from rewards; user is each rank's ear */
@@ -105,6 +106,7 @@ static void train_one(const world_rank *self)
         o.validation_length = o.loader.max_length - self->rank;
     if (p->own == OWN_TARGETS && self->rank > 0)
         o.targets = "q_proj,o_proj";
+    o.validation_whole = p->whole_validation;
     tiny_start(&run, &o);
     if (p->resume)
         ck_ok(mm_trainer_resume(run.trainer, p->resume));
@@ -892,20 +894,31 @@ static mm_status count_abort(void *user, const char *story)
     return MM_OK;
 }
 
+static mm_comm link_to_nobody(int32_t rank)
+{
+    mm_comm comm = MM_COMM_INIT;
+    comm.rank = rank;
+    comm.size = 2;
+    comm.all_reduce = fail_numbers;
+    comm.all_reduce_f64 = fail_doubles;
+    comm.broadcast = fail_bytes;
+    comm.barrier = fail_meeting;
+    comm.abort = count_abort;
+    return comm;
+}
+
 /* 0: every function fails; 1: that which sums gradients alone. */
 START_TEST(a_communicator_that_fails_in_any_way_is_given_up)
 {
     tiny_run run;
     plan p = plan_of(MM_ROWS_PAD);
-    mm_comm comm = MM_COMM_INIT;
+    mm_comm comm = link_to_nobody(0);
     tiny_options o = p.options;
     aborted = 0;
-    comm.size = 2;
-    comm.all_reduce = fail_numbers;
-    comm.all_reduce_f64 = _i == 0 ? fail_doubles : do_nothing;
-    comm.broadcast = _i == 0 ? fail_bytes : send_nothing;
-    comm.barrier = fail_meeting;
-    comm.abort = count_abort;
+    if (_i == 1) {
+        comm.all_reduce_f64 = do_nothing;
+        comm.broadcast = send_nothing;
+    }
     o.trainer.comm = &comm;
     o.loader.world = 2;
     ck_ok(tiny_try(&run, &o));
@@ -916,24 +929,73 @@ START_TEST(a_communicator_that_fails_in_any_way_is_given_up)
 }
 END_TEST
 
+/* Rank 1 of 2 with a validation that is shared out so. */
+static mm_status try_validation(int32_t rank, int32_t world)
+{
+    mm_trainer *trainer = NULL;
+    mm_loader *validation = NULL;
+    tiny_run run;
+    tiny_options o = plan_of(MM_ROWS_PAD).options;
+    mm_comm comm = link_to_nobody(1);
+    o.trainer.comm = &comm;
+    o.loader.rank = 1;
+    o.loader.world = 2;
+    tiny_start(&run, &o);
+    o.loader.rank = rank;
+    o.loader.world = world;
+    ck_ok(mm_loader_create(run.dataset, run.tokenizer, &o.loader, &validation));
+    o.trainer.validation = validation;
+    mm_status status = mm_trainer_create(run.model, run.loader, NULL, &o.trainer, &trainer);
+    mm_trainer_free(trainer);
+    mm_loader_free(validation);
+    tiny_end(&run);
+    return status;
+}
+
+START_TEST(a_validation_is_shared_out_as_the_ranks_are_or_whole_on_each)
+{
+    tiny_run run;
+    tiny_options o = plan_of(MM_ROWS_PAD).options;
+    ck_ok(try_validation(1, 2));
+    ck_ok(try_validation(0, 1));
+    ck_status(try_validation(0, 2), MM_ERR_ARG);
+    ck_error_mentions("rank 1 of 2, the validation's rows are for rank 0 of 2");
+    ck_status(try_validation(1, 3), MM_ERR_ARG);
+    ck_error_mentions("for rank 1 of 3");
+    plan alone = plan_of(MM_ROWS_PAD), p = plan_of(MM_ROWS_PAD);
+    alone.options.validation = p.options.validation = rows;
+    p.whole_validation = true;
+    train(&alone, 1);
+    train(&p, 2);
+    ck_assert_double_eq_tol(p.last.validation_loss, alone.last.validation_loss, CLOSE);
+    forget(&alone);
+    forget(&p);
+    tiny_start(&run, &o);
+    mm_loader *half = NULL;
+    mm_trainer *trainer = NULL;
+    o.loader.world = 2;
+    ck_ok(mm_loader_create(run.dataset, run.tokenizer, &o.loader, &half));
+    o.trainer.validation = half;
+    ck_status(mm_trainer_create(run.model, run.loader, NULL, &o.trainer, &trainer), MM_ERR_ARG);
+    ck_error_mentions("rank 0 of 1, the validation's rows are for rank 0 of 2");
+    mm_loader_free(half);
+    tiny_end(&run);
+}
+END_TEST
+
 START_TEST(only_the_rank_that_writes_holds_a_copy_of_what_is_written)
 {
     tiny_run run;
     plan p = plan_of(MM_ROWS_PAD);
-    mm_comm comm = MM_COMM_INIT;
+    mm_comm comm;
     tiny_options o = p.options;
-    comm.size = 2;
-    comm.all_reduce = fail_numbers;
-    comm.all_reduce_f64 = fail_doubles;
-    comm.broadcast = fail_bytes;
-    comm.barrier = fail_meeting;
-    comm.abort = count_abort;
     o.trainer.comm = &comm;
     o.trainer.output = scratch_directory();
     o.trainer.background_save = 1;
     o.loader.world = 2;
     for (int32_t rank = 0; rank < 2; rank++) {
-        o.loader.rank = comm.rank = rank;
+        comm = link_to_nobody(rank);
+        o.loader.rank = rank;
         tiny_start(&run, &o);
         ck_assert_int_eq(run.trainer->saver != NULL, rank == 0);
         tiny_end(&run);
@@ -970,6 +1032,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, an_update_with_nothing_to_learn_from_is_none_on_any_rank);
     tcase_add_test(tc, a_communicator_that_does_not_fit_is_refused);
     tcase_add_loop_test(tc, a_communicator_that_fails_in_any_way_is_given_up, 0, 2);
+    tcase_add_test(tc, a_validation_is_shared_out_as_the_ranks_are_or_whole_on_each);
     tcase_add_test(tc, only_the_rank_that_writes_holds_a_copy_of_what_is_written);
     tcase_set_timeout(tc, 120);
     suite_add_tcase(suite, tc);

@@ -88,6 +88,10 @@ mm_status tiny_try(tiny_run *run, const tiny_options *options)
     if (options->validation) {
         mm_loader_options l = options->loader;
         l.shuffle = 0;
+        if (options->validation_whole) {
+            l.rank = 0;
+            l.world = 1;
+        }
         l.max_length = options->validation_length ? options->validation_length : l.max_length;
         ck_ok(mm_dataset_open(options->validation, &run->validation_rows));
         ck_ok(mm_loader_create(run->validation_rows, run->tokenizer, &l, &run->validation));

@@ -30,6 +30,7 @@ typedef struct tiny_options {
     uint64_t teacher;          /* seed of a teacher of a wider config; 0: none */
     const char *validation;    /* rows, or NULL */
     int32_t validation_length; /* their max_length; 0: the loader's */
+    bool validation_whole;     /* all of them on each rank */
     int32_t rank;              /* of an adapter, which learns instead of the model; 0: none */
     const char *targets;       /* of the adapter; NULL: all-linear */
     bool moe;                  /* 4 experts, of which 2 work */
