@@ -73,7 +73,8 @@ typedef struct mm_train_progress {
     int64_t total_steps;    /**< of the whole run; bad lines that are passed over can end it earlier */
     int64_t epoch;          /**< from 0 */
     int64_t epoch_step;     /**< micro-steps of this epoch done */
-    int64_t epoch_steps;    /**< micro-steps of an epoch; 0, not counted, when packing with max_steps */
+    int64_t epoch_steps;    /**< micro-steps of an epoch; 0, not counted, when packing with max_steps, or where packed epochs
+                                 differ, as a weight that takes part of a file makes them */
     int64_t updates;        /**< optimizer steps made */
     int64_t tokens;         /**< ids fed so far, padding included */
     int64_t skipped_lines;  /**< bad lines passed over */
@@ -179,7 +180,7 @@ MM_API void mm_trainer_options_init(mm_trainer_options *options, size_t struct_s
  * A trainer at step 0: a context and an optimizer for `model`, planned for the loader's batches.
  *
  * How many packed rows a data set makes is known only when all of it has been tokenized. That is done here, once, unless
- * max_steps says how long the run is.
+ * max_steps says how long the run is. Where a weight gives every epoch other rows, each epoch is counted.
  *
  * @param model      Trained in place, or left as it is beside options->adapter. Kept alive by the trainer, as are the loader and the tokenizer.
  * @param tokenizer  Saved with every checkpoint; NULL for none.

@@ -226,6 +226,20 @@ const char *mmi_dataset_path(const mm_dataset *d)
 
 /* --- Order --- */
 
+/* An epoch takes each of its rows equally often. */
+static bool is_even(const part *p)
+{
+    return p->source.selection.count == 0 || p->places % p->source.selection.count == 0;
+}
+
+bool mmi_dataset_varies(const mm_dataset *d)
+{
+    for (int32_t i = 0; i < d->count; i++)
+        if (!is_even(&d->parts[i]))
+            return true;
+    return false;
+}
+
 int64_t mmi_dataset_row_at(const mm_dataset *d, int64_t place, int64_t epoch, uint64_t seed, bool shuffle)
 {
     if (shuffle)
@@ -241,7 +255,7 @@ int64_t mmi_dataset_row_at(const mm_dataset *d, int64_t place, int64_t epoch, ui
     }
     const part *p = &d->parts[low];
     uint64_t rows = (uint64_t)p->source.selection.count, n = (uint64_t)(place - p->first_place);
-    if ((uint64_t)p->places % rows == 0)
+    if (is_even(p))
         return p->first_row + (int64_t)(n % rows);
     /* A part of the rows in each epoch: go through all of them, in ever new orders, before one comes again. */
     uint64_t drawn = (uint64_t)epoch * (uint64_t)p->places + n;

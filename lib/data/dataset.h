@@ -23,6 +23,9 @@ mm_status mmi_dataset_fail_within(mm_status status, const mm_dataset *dataset, i
 /* How many rows an epoch takes, by the files' weights; mm_dataset_rows() of them when all are 1. */
 int64_t mmi_dataset_epoch_rows(const mm_dataset *dataset);
 
+/* True where an epoch does not take the same rows as the one before: by a weight that takes part of a file. */
+bool mmi_dataset_varies(const mm_dataset *dataset);
+
 /* The row at `place` of an epoch: a function of its arguments alone, so that any place can be gone to. */
 int64_t mmi_dataset_row_at(const mm_dataset *dataset, int64_t place, int64_t epoch, uint64_t seed, bool shuffle);
 

@@ -285,25 +285,59 @@ mm_status mmi_loader_fail_unreadable(const mm_loader *l)
     return mmi_fail(MM_ERR_FORMAT, "%s: not one row of it can be read", mmi_dataset_path(l->dataset));
 }
 
-mm_status mmi_loader_count(int64_t *batches, mm_loader *l)
+/* The ids of a row that is packed; none of a bad one that is passed over. `known` [rows of the data set], or NULL,
+ * keeps them plus one, a text having less than a billion; 0: it is not read yet. */
+static mm_status count_ids(int64_t *ids, mm_loader *l, int64_t row, uint32_t *known)
+{
+    if (known && known[row] > 0) {
+        *ids = (int64_t)known[row] - 1;
+        return MM_OK;
+    }
+    mm_status status = mmi_sample_read(&l->sample, &l->desk, &l->recipe, l->dataset, row);
+    *ids = status == MM_OK ? (int64_t)l->sample.side[0].count : 0;
+    if (known)
+        known[row] = (uint32_t)*ids + 1;
+    return status == MM_ERR_FORMAT && l->recipe.options.skip_bad_lines ? MM_OK : status;
+}
+
+/* Rows of an epoch when packed. Where all take the same ones, `known` is NULL, and they are read in their order. */
+static mm_status count_packed(int64_t *rows, mm_loader *l, int64_t epoch, uint32_t *known)
 {
     const mm_loader_options *o = &l->recipe.options;
-    int64_t rows = l->places, step = (int64_t)o->batch * o->world;
-    if (mmi_fill_packs(l)) {
-        int64_t tokens = 0;
-        for (int64_t i = 0; i < l->places; i++) {
-            int64_t row = mmi_dataset_row_at(l->dataset, i, 0, o->seed, false);
-            mm_status status = mmi_sample_read(&l->sample, &l->desk, &l->recipe, l->dataset, row);
-            if (status != MM_OK && !(status == MM_ERR_FORMAT && o->skip_bad_lines))
-                return status;
-            if (status == MM_OK)
-                tokens += (int64_t)l->sample.side[0].count;
-        }
-        if (tokens == 0)
-            return mmi_loader_fail_unreadable(l);
-        rows = (tokens + l->room.width - 1) / l->room.width;
+    int64_t tokens = 0, ids;
+    for (int64_t i = 0; i < l->places; i++) {
+        int64_t row = mmi_dataset_row_at(l->dataset, i, epoch, o->seed, known && o->shuffle);
+        mm_status status = count_ids(&ids, l, row, known);
+        if (status != MM_OK)
+            return status;
+        tokens += ids;
     }
-    *batches = (rows + step - 1) / step;
+    *rows = (tokens + l->room.width - 1) / l->room.width;
+    return tokens > 0 ? MM_OK : mmi_loader_fail_unreadable(l);
+}
+
+mm_status mmi_loader_count(int64_t *each, int64_t *all, mm_loader *l, int64_t epochs)
+{
+    const int64_t step = (int64_t)l->recipe.options.batch * l->recipe.options.world;
+    const bool packs = mmi_fill_packs(l), varies = packs && mmi_dataset_varies(l->dataset);
+    const size_t size = varies ? (size_t)mm_dataset_rows(l->dataset) : 0;
+    uint32_t *known = varies ? mmi_calloc(size, sizeof *known) : NULL;
+    mm_status status = varies && !known ? mmi_fail_memory(size * sizeof *known, "counting packed rows") : MM_OK;
+    *all = 0;
+    for (int64_t epoch = 0; epoch < (varies ? epochs : 1) && status == MM_OK; epoch++) {
+        int64_t rows = l->places;
+        if (packs)
+            status = count_packed(&rows, l, epoch, known);
+        rows = (rows + step - 1) / step;
+        *each = epoch == 0 || rows == *each ? rows : 0;
+        *all += rows;
+    }
+    mmi_free(known);
+    if (status != MM_OK || varies)
+        return status;
+    if (*each > INT64_MAX / epochs)
+        return mmi_fail(MM_ERR_ARG, "loader: %lld epochs are too many", (long long)epochs);
+    *all = *each * epochs;
     return MM_OK;
 }
 

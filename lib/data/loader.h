@@ -30,8 +30,10 @@ void mmi_loader_return(mm_loader *loader, const mm_loader_position *position);
 /* For a data set all of whose rows were passed over. */
 mm_status mmi_loader_fail_unreadable(const mm_loader *loader);
 
-/* Batches of an epoch. Padded: from the rows, so bad lines may make it too many. Packed: exact, by tokenizing the whole
- * data set once; MM_ERR_FORMAT and the like as mm_loader_next(). The loader stands where it stood. */
-mm_status mmi_loader_count(int64_t *batches, mm_loader *loader);
+/* Batches of each of so many epochs, 0 where they differ, and of all of them. Padded: from the rows, so bad lines may
+ * make it too many. Packed: exact, by tokenizing the data set once; where epochs take other rows, those that they take,
+ * with 4 bytes for each row meanwhile. MM_ERR_FORMAT and the like as mm_loader_next(); MM_ERR_ARG, more than can be
+ * counted. The loader stands where it stood. */
+mm_status mmi_loader_count(int64_t *each, int64_t *all, mm_loader *loader, int64_t epochs);
 
 #endif

@@ -182,13 +182,14 @@ static mm_status count_steps(mm_trainer *t)
         t->total_steps = o->max_steps;
         return MM_OK;
     }
-    mm_status status = mmi_loader_count(&t->epoch_steps, t->loader);
+    const int64_t uses = mmi_stage_uses(t);
+    mm_status status = mmi_loader_count(&t->epoch_steps, &t->total_steps, t->loader, o->epochs);
+    if (status == MM_OK && t->total_steps > INT64_MAX / uses)
+        status = mmi_fail(MM_ERR_ARG, "trainer: %lld epochs are too many", (long long)o->epochs);
     if (status != MM_OK)
         return status;
-    if (t->epoch_steps > INT64_MAX / o->epochs / mmi_stage_uses(t))
-        return mmi_fail(MM_ERR_ARG, "trainer: %lld epochs are too many", (long long)o->epochs);
-    t->epoch_steps *= mmi_stage_uses(t);
-    t->total_steps = t->epoch_steps * o->epochs;
+    t->epoch_steps *= uses;
+    t->total_steps *= uses;
     if (o->max_steps > 0 && o->max_steps < t->total_steps)
         t->total_steps = o->max_steps;
     return MM_OK;

@@ -188,15 +188,16 @@ START_TEST(ranks_make_the_same_number_of_steps)
             for (int32_t rank = 0; rank < world; rank += rank < 2 ? 1 : 11) {
                 static record r;
                 mm_loader_options o = options_of(form, rank % 2);
-                int64_t n = 0, count;
+                int64_t n = 0, count, both;
                 o.world = world;
                 o.rank = rank;
                 mm_loader *loader = create(&o);
                 for (int epoch = 0; epoch < 2; epoch++, n = epoch == 2 ? n : 0)
                     for (take(loader, &r); r.batch > 0; take(loader, &r))
                         n++;
-                ck_ok(mmi_loader_count(&count, loader));
+                ck_ok(mmi_loader_count(&count, &both, loader, 2));
                 ck_assert_int_eq(n, count);
+                ck_assert_int_eq(both, 2 * count);
                 ck_assert(steps < 0 || steps == n);
                 steps = n;
                 mm_loader_free(loader);

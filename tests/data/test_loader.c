@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "data/batch.h"
+#include "data/dataset.h"
 #include "data/loader.h"
 #include "texts.h"
 
@@ -86,7 +87,7 @@ START_TEST(every_row_comes_once_an_epoch_in_any_batch_size)
     static const int sizes[] = { 1, 2, 7, 16, 33 }, batches[] = { 1, 2, 3, 8, 40 };
     for (size_t r = 0; r < 5; r++) {
         use_file(put_rows(scratch_directory(), "rows.jsonl", sizes[r], 4, 1));
-        int64_t count;
+        int64_t count, all;
         for (size_t b = 0; b < 5; b++)
             for (int shuffle = 0; shuffle < 2; shuffle++) {
                 mm_loader *loader = make_loader(MM_ROWS_PAD, batches[b], 24, shuffle);
@@ -101,8 +102,10 @@ START_TEST(every_row_comes_once_an_epoch_in_any_batch_size)
                     ck_assert_int_eq(plain, 0);
                     ck_assert(memcmp(first, second, sizeof(int) * (size_t)sizes[r]) != 0);
                 }
-                ck_ok(mmi_loader_count(&count, loader));
+                ck_ok(mmi_loader_count(&count, &all, loader, 7));
                 ck_assert_int_eq(count, (sizes[r] + batches[b] - 1) / batches[b]);
+                ck_assert_int_eq(all, 7 * count);
+                ck_status(mmi_loader_count(&count, &all, loader, INT64_MAX), count > 1 ? MM_ERR_ARG : MM_OK);
                 mm_loader_free(loader);
             }
     }
@@ -176,9 +179,10 @@ START_TEST(packing_adds_loses_and_repeats_no_token)
             int rows, tokens = 0;
             int32_t *targets, *documents;
             int32_t *ids = gather(loader, &rows, &targets, &documents);
-            int64_t count;
-            ck_ok(mmi_loader_count(&count, loader));
+            int64_t count, all;
+            ck_ok(mmi_loader_count(&count, &all, loader, 1));
             ck_assert_int_eq(count, (rows + batch - 1) / batch);
+            ck_assert_int_eq(all, count);
             char expected[64], found[64];
             int32_t text[64];
             int in_document = 0, seen = 0;
@@ -317,8 +321,8 @@ START_TEST(a_bad_line_is_reported_and_the_place_kept)
             ck_assert_mem_eq(&before, &after, sizeof before);
         }
         if (form == MM_ROWS_PACK) {
-            int64_t count;
-            ck_status(mmi_loader_count(&count, loader), MM_ERR_FORMAT);
+            int64_t count, all;
+            ck_status(mmi_loader_count(&count, &all, loader, 1), MM_ERR_FORMAT);
         }
         mm_loader_free(loader);
     }
@@ -359,6 +363,69 @@ START_TEST(bad_lines_are_passed_over_and_counted_when_asked)
         ck_assert_int_eq(stats.rows, 9);
         mm_loader_free(loader);
     }
+}
+END_TEST
+
+/* Of three files: all of one, half of the next, whose second half is long, and more than all of the last. */
+START_TEST(packed_epochs_that_take_other_rows_are_counted_one_by_one)
+{
+    enum { EPOCHS = 5 };
+    static const double weights[] = { 1, 0.5, 1.3 };
+    char paths[3][512];
+    const char *const files[] = { paths[0], paths[1], paths[2] };
+    char bytes[8192], directory[400];
+    size_t size = 0;
+    for (int i = 0; i < 40; i++)
+        size += (size_t)sprintf(bytes + size, i == 7 ? "{\"text\": %*d}\n" : "{\"text\": \"%0*d\"}\n",
+                                i < 20 ? 2 : 200, i);
+    snprintf(directory, sizeof directory, "%s", scratch_directory());
+    snprintf(paths[0], sizeof paths[0], "%s", put_rows(directory, "rows.jsonl", 5, 9, 1));
+    snprintf(paths[1], sizeof paths[1], "%s", put_file(directory, "uneven.jsonl", bytes, size));
+    snprintf(paths[2], sizeof paths[2], "%s", put_rows(directory, "more.jsonl", 11, 30, 2));
+    mm_dataset_options d = MM_DATASET_OPTIONS_INIT;
+    d.paths = files;
+    d.weights = weights;
+    d.count = 3;
+    mm_dataset_free(dataset);
+    ck_ok(mm_dataset_create(&d, &dataset));
+    ck_assert(mmi_dataset_varies(dataset));
+    for (int32_t world = 1; world <= 3; world += 2)
+        for (int32_t shuffle = 0; shuffle < 2; shuffle++) {
+            mm_loader_options o = MM_LOADER_OPTIONS_INIT;
+            o.form = MM_ROWS_PACK;
+            o.batch = 2;
+            o.max_length = 24;
+            o.shuffle = shuffle;
+            o.world = world;
+            o.rank = world - 1;
+            o.skip_bad_lines = 1;
+            mm_loader *loader = NULL;
+            mm_batch b = MM_BATCH_INIT;
+            int64_t taken = 0, each, all;
+            ck_ok(mm_loader_create(dataset, tokenizer, &o, &loader));
+            for (int epoch = 0; epoch < EPOCHS; epoch++) {
+                do {
+                    ck_ok(mm_loader_next(loader, &b));
+                    taken += b.batch > 0;
+                } while (b.batch > 0);
+                ck_ok(mmi_loader_count(&each, &all, loader, epoch + 1));
+                ck_assert_int_eq(all, taken);
+                ck_assert(each == 0 ? epoch > 0 : each * (epoch + 1) == all);
+            }
+            mm_loader_position at = MM_LOADER_POSITION_INIT;
+            ck_ok(mm_loader_tell(loader, &at));
+            ck_assert_int_eq(at.epoch, EPOCHS);
+            ck_assert_int_eq(at.row, 0);
+            mmi_memory_fail_at(1, false);
+            ck_status(mmi_loader_count(&each, &all, loader, 1), MM_ERR_MEMORY);
+            mmi_memory_fail_at(0, false);
+            mm_loader_free(loader);
+            o.skip_bad_lines = 0;
+            ck_ok(mm_loader_create(dataset, tokenizer, &o, &loader));
+            ck_status(mmi_loader_count(&each, &all, loader, 2), MM_ERR_FORMAT);
+            ck_error_mentions("uneven.jsonl:8: ");
+            mm_loader_free(loader);
+        }
 }
 END_TEST
 
@@ -582,6 +649,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, places_that_are_not_there_are_refused);
     tcase_add_test(tc, a_bad_line_is_reported_and_the_place_kept);
     tcase_add_test(tc, bad_lines_are_passed_over_and_counted_when_asked);
+    tcase_add_test(tc, packed_epochs_that_take_other_rows_are_counted_one_by_one);
     tcase_add_test(tc, bad_options_are_refused);
     tcase_add_test(tc, a_loader_keeps_its_data_set_and_tokenizer_alive);
     tcase_add_test(tc, a_loader_keeps_no_string_of_its_caller);

@@ -275,6 +275,39 @@ START_TEST(a_packed_epoch_is_counted_exactly)
 }
 END_TEST
 
+/* Half of the rows are short, half are long: what an epoch takes of them makes more steps or fewer. */
+START_TEST(a_packed_run_takes_all_that_each_epoch_has_of_a_file)
+{
+    char bytes[4096];
+    size_t size = 0;
+    for (int i = 0; i < 20; i++)
+        size += (size_t)sprintf(bytes + size, "{\"text\": \"%0*d\"}\n", i < 10 ? 2 : 200, i);
+    for (int32_t shuffle = 0; shuffle < 2; shuffle++) {
+        tiny_run run;
+        watcher w = { 0 };
+        tiny_options o = tiny_defaults(put_file(scratch_directory(), "uneven.jsonl", bytes, size));
+        o.weight = 0.5;
+        o.loader.form = MM_ROWS_PACK;
+        o.loader.shuffle = shuffle;
+        o.trainer.on_step = watch;
+        o.trainer.user = &w;
+        tiny_start(&run, &o);
+        ck_ok(mm_trainer_run(run.trainer));
+        ck_assert_int_eq(w.last.epoch, 1);
+        ck_assert_int_eq(w.last.step, w.last.total_steps);
+        mm_loader_position at = MM_LOADER_POSITION_INIT;
+        ck_ok(mm_loader_tell(run.loader, &at));
+        ck_assert_int_eq(at.row, 10);
+        ck_assert_int_eq(at.offset, 0);
+        if (!shuffle) {
+            ck_assert_int_eq(w.last.epoch_steps, 0);      /* no one number */
+            ck_assert_int_eq(w.last.total_steps, 1 + 29); /* 10 * 4 ids, then 10 * 202, by 24 * 3 */
+        }
+        tiny_end(&run);
+    }
+}
+END_TEST
+
 START_TEST(max_seconds_ends_a_run_after_its_step)
 {
     tiny_run run;
@@ -571,6 +604,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, accumulated_batches_equal_a_larger_one);
     tcase_add_test(tc, max_steps_and_intervals_are_kept);
     tcase_add_test(tc, a_packed_epoch_is_counted_exactly);
+    tcase_add_test(tc, a_packed_run_takes_all_that_each_epoch_has_of_a_file);
     tcase_add_test(tc, max_seconds_ends_a_run_after_its_step);
     tcase_add_test(tc, a_loss_that_is_not_finite_leaves_the_weights);
     tcase_add_test(tc, gradients_that_are_not_finite_lead_back_to_the_last_update);

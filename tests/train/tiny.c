@@ -72,7 +72,11 @@ mm_status tiny_try(tiny_run *run, const tiny_options *options)
         ck_ok(mm_tokenizer_load(options->tokenizer_directory, &run->tokenizer));
     else
         run->tokenizer = byte_tokenizer();
-    ck_ok(mm_dataset_open(options->path, &run->dataset));
+    mm_dataset_options d = MM_DATASET_OPTIONS_INIT;
+    d.paths = &options->path;
+    d.count = 1;
+    d.weights = options->weight > 0 ? &options->weight : NULL;
+    ck_ok(mm_dataset_create(&d, &run->dataset));
     ck_ok(mm_loader_create(run->dataset, run->tokenizer, &options->loader, &run->loader));
     mm_trainer_options o = options->trainer;
     if (options->rank > 0) {

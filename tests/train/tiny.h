@@ -24,6 +24,7 @@ typedef struct tiny_options {
     mm_trainer_options trainer;
     mm_loader_options loader;
     const char *path;                /* rows */
+    double weight;                   /* of their file; 0: 1 */
     const char *tokenizer_directory; /* NULL: byte_tokenizer() */
     uint64_t weights;                /* seed */
     double dropout;
