@@ -47,8 +47,9 @@ typedef struct mm_dataset_options {
     const int64_t *max_rows;     /**< [count], or NULL: only so many rows from the beginning of a file; 0: all */
     const char *index_directory; /**< where indices are kept, named after the files; NULL: beside each file. Where it can't be
                                       written, they are made anew each time, in memory */
-    double validation;           /**< part of the rows that is kept apart, in [0, 1): by a hash of the row's own bytes, so that
-                                      it stays on its side wherever it moves, and equal rows stay together */
+    double validation;           /**< part of the rows that is kept apart, in [0, 1): by a hash of the row's own bytes, without its
+                                      end, 0x0A or 0x0D 0x0A, so that it stays on its side wherever it moves, and equal rows stay
+                                      together */
     int64_t cache_from;          /**< keep indices of files of so many bytes and more; -1: of none */
     int64_t max_line;            /**< longest line that is read, in bytes; a longer one is a bad row */
     int32_t count;               /**< files */

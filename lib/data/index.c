@@ -15,7 +15,8 @@ typedef struct scan {
     uint64_t start;    /* where the line at hand begins */
     uint32_t empty;    /* empty lines so far; stops at the largest number */
     bool begun;        /* the line at hand is a row */
-    mmi_hash row_hash; /* of what has been seen of it */
+    mmi_hash row_hash; /* of what has been seen of it … */
+    bool held;         /* … but for a '\r', which belongs to the line's end if that comes next */
 } scan;
 
 static bool put_row(scan *s)
@@ -32,6 +33,7 @@ static bool put_row(scan *s)
         x->items[x->rows] = row;
     }
     x->rows++;
+    x->returns |= s->held;
     return true;
 }
 
@@ -45,6 +47,23 @@ static bool end_line(scan *s, uint64_t next)
     return ok;
 }
 
+static void begin_row(scan *s)
+{
+    s->begun = true;
+    s->held = false;
+    mmi_hash_begin(&s->row_hash);
+}
+
+static void hash_row(scan *s, const char *bytes, size_t size)
+{
+    if (size == 0)
+        return;
+    if (s->held)
+        mmi_hash_add(&s->row_hash, "\r", 1);
+    s->held = bytes[size - 1] == '\r';
+    mmi_hash_add(&s->row_hash, bytes, size - s->held);
+}
+
 /* Take in the `size` bytes at `offset`. False when the sink failed. */
 static bool scan_chunk(scan *s, const char *chunk, size_t size, uint64_t offset)
 {
@@ -56,12 +75,10 @@ static bool scan_chunk(scan *s, const char *chunk, size_t size, uint64_t offset)
         }
         const char *newline = memchr(chunk + i, '\n', size - i);
         size_t end = newline ? (size_t)(newline - chunk) : size;
-        if (!s->begun && end > i) {
-            s->begun = true;
-            mmi_hash_begin(&s->row_hash);
-        }
+        if (!s->begun && end > i)
+            begin_row(s);
         if (s->begun)
-            mmi_hash_add(&s->row_hash, chunk + i, end - i);
+            hash_row(s, chunk + i, end - i);
         if (newline && !end_line(s, offset + end + 1))
             return false;
         i = end + 1;

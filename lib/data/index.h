@@ -14,7 +14,7 @@
 /* A row is a line that holds more than white space. */
 typedef struct mmi_index_row {
     uint64_t start; /* offset of its line */
-    uint32_t hash;  /* of the line from its first character on; decides on which side of a split it falls */
+    uint32_t hash;  /* of the line from its first character up to "\n" or "\r\n": on which side of a split it falls */
     uint32_t empty; /* empty lines before it: its line's number is row + 1 + empty */
 } mmi_index_row;
 
@@ -22,6 +22,7 @@ typedef struct mmi_index {
     int64_t rows;
     int64_t bytes;        /* of the file */
     uint64_t hash;        /* of all of them */
+    bool returns;         /* some row ends in '\r' */
     mmi_index_row *items; /* [rows], or NULL: they are in `cache` */
     mmi_reader cache;
     char *cache_path;

@@ -17,7 +17,7 @@
 
 #define EDGE 4096 /* bytes at both ends of the file that must be the same */
 
-static const char magic[sizeof(mmi_index_row)] = "minimind idx 1\n";
+static const char magic[sizeof(mmi_index_row)] = "minimind idx 2\n";
 
 typedef struct footer {
     uint64_t order;               /* 1 in the byte order of the machine that wrote it */
@@ -26,6 +26,7 @@ typedef struct footer {
     uint64_t edges;               /* hash of its first and last EDGE bytes */
     uint64_t hash;                /* of all its bytes */
     int64_t rows;
+    uint64_t returns;  /* 1: mmi_index.returns */
     uint64_t own_hash; /* of the cache before this field */
 } footer;
 
@@ -54,7 +55,8 @@ static footer describe(const mmi_index *index, const mmi_look *seen, uint64_t ed
                      .nanoseconds = seen->nanoseconds,
                      .edges = edges,
                      .hash = index->hash,
-                     .rows = index->rows };
+                     .rows = index->rows,
+                     .returns = index->returns };
 }
 
 /* The hash of all that stands before own_hash. */
@@ -103,6 +105,7 @@ bool mmi_index_cache_open(mmi_index *index, int fd, const mmi_look *seen, const 
         index->rows = f.rows;
         index->bytes = f.bytes;
         index->hash = f.hash;
+        index->returns = f.returns != 0;
         return true;
     }
     if (!whole || same)

@@ -241,6 +241,86 @@ START_TEST(rows_are_found_wherever_pieces_end)
 }
 END_TEST
 
+static void hashes_of(uint32_t *hashes, int64_t rows, const char *bytes, size_t size)
+{
+    int fd;
+    mmi_look seen;
+    mmi_index index;
+    mmi_index_row row;
+    ck_ok(mmi_open_file(put_file(directory, "ends.jsonl", bytes, size), &fd, &seen));
+    ck_ok(mmi_index_open(&index, fd, &seen, "ends.jsonl", NULL));
+    ck_assert_int_eq(index.rows, rows);
+    for (int64_t i = 0; i < rows; i++) {
+        ck_ok(mmi_index_get(&row, &index, i, 1));
+        hashes[i] = row.hash;
+    }
+    mmi_index_close(&index);
+    close(fd);
+}
+
+/* Which side of a split a row is on must not change with it, also where a piece that is read at once ends within it. */
+START_TEST(the_end_of_a_line_is_no_part_of_its_hash)
+{
+    enum { CHUNK = 1 << 16 };
+    static const char *const ends[] = { "\n", "\r\n", "", "\r" };
+    static char bytes[CHUNK + 64];
+    for (int shift = -5; shift <= 5; shift++) {
+        size_t size = (size_t)(CHUNK - 2 + shift);
+        uint32_t first[2] = { 0 }, hashes[2];
+        memset(bytes, 'a', size);
+        for (size_t e = 0; e < 4; e++) {
+            const char *between = e < 2 ? ends[e] : "\n";
+            size_t whole = size + (size_t)sprintf(bytes + size, "%sa\rb%s", between, ends[e]);
+            hashes_of(hashes, 2, bytes, whole);
+            if (e == 0)
+                memcpy(first, hashes, sizeof first);
+            ck_assert_mem_eq(hashes, first, sizeof first);
+        }
+        sprintf(bytes + size, "\r\r\na\rb \r\n"); /* but one before the end, and white space before that, are */
+        hashes_of(hashes, 2, bytes, size + 9);
+        ck_assert_uint_ne(hashes[0], first[0]);
+        ck_assert_uint_ne(hashes[1], first[1]);
+    }
+}
+END_TEST
+
+/* Indices of files with such ends were made with other hashes before. */
+START_TEST(a_split_of_lines_that_end_in_carriage_returns_is_known_as_such)
+{
+    uint64_t hashes[2], facts[5];
+    for (int returns = 0; returns < 2; returns++)
+        for (int64_t from = -1; from <= 0; from++) {
+            const char *paths[1] = { path }, *bytes = returns ? "a\r\nb\r\nc\r\nd\r\n" : "a\nb\nc\nd\n";
+            mm_dataset_options o = MM_DATASET_OPTIONS_INIT;
+            mm_dataset *dataset = NULL;
+            put_file(directory, "rows.jsonl", bytes, strlen(bytes));
+            o.paths = paths;
+            o.count = 1;
+            o.cache_from = from;
+            for (int again = 0; again < 2; again++) { /* made, and read again */
+                o.side = MM_SIDE_ALL;
+                ck_ok(mm_dataset_create(&o, &dataset));
+                facts[0] = mmi_dataset_hash(dataset);
+                mm_dataset_free(dataset);
+                o.validation = 0.5;
+                o.side = MM_SIDE_TRAIN;
+                ck_ok(mm_dataset_create(&o, &dataset));
+                hashes[0] = mmi_dataset_hash(dataset);
+                facts[1] = 4;
+                facts[2] = (uint64_t)1 << 31;
+                facts[3] = (uint64_t)1 << 32;
+                facts[4] = (uint64_t)mm_dataset_rows(dataset);
+                mm_dataset_free(dataset);
+                mmi_hash hash;
+                mmi_hash_begin(&hash);
+                mmi_hash_add(&hash, facts, sizeof facts);
+                hashes[1] = mmi_hash_end(&hash); /* what checkpoints of all others have */
+                ck_assert_int_eq(hashes[0] == hashes[1], !returns);
+            }
+        }
+}
+END_TEST
+
 START_TEST(every_failing_allocation_is_survived)
 {
     mm_memory_usage before = MM_MEMORY_USAGE_INIT, after = MM_MEMORY_USAGE_INIT;
@@ -278,6 +358,8 @@ static Suite *make_suite(void)
     tcase_add_test(tc, indices_can_be_kept_elsewhere);
     tcase_add_test(tc, an_index_that_shrinks_while_in_use_is_noticed);
     tcase_add_test(tc, rows_are_found_wherever_pieces_end);
+    tcase_add_test(tc, the_end_of_a_line_is_no_part_of_its_hash);
+    tcase_add_test(tc, a_split_of_lines_that_end_in_carriage_returns_is_known_as_such);
     tcase_add_test(tc, every_failing_allocation_is_survived);
     tcase_set_timeout(tc, 60);
     suite_add_tcase(suite, tc);
