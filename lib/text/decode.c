@@ -23,33 +23,36 @@ static bool skipped(const mm_tokenizer *t, int32_t id, int32_t skip_special)
     return skip_special && (t->tokens[id].kind & MMI_TOKEN_SPECIAL) != 0;
 }
 
-/* The tokens' bytes end to end: into `out` if it isn't NULL. Returns how many. */
-static size_t join(char *out, const mm_tokenizer *t, const int32_t *ids, size_t count, int32_t skip_special)
+/* The tokens' bytes end to end. */
+static void join(char *out, const mm_tokenizer *t, const int32_t *ids, size_t count, int32_t skip_special)
 {
-    size_t total = 0;
     for (size_t i = 0; i < count; i++) {
         const mmi_token *token = &t->tokens[ids[i]];
         if (skipped(t, ids[i], skip_special))
             continue;
-        if (out)
-            memcpy(out + total, t->token_bytes + token->bytes_at, token->bytes_size);
-        total += token->bytes_size;
+        memcpy(out, t->token_bytes + token->bytes_at, token->bytes_size);
+        out += token->bytes_size;
     }
-    return total;
 }
 
-static mm_status check(const char *name, const mm_tokenizer *t, const int32_t *ids, size_t count, const char *out,
-                       size_t capacity)
+/* *total: the tokens' bytes; three times as many can be addressed. */
+static mm_status check(size_t *total, const char *name, const mm_tokenizer *t, const int32_t *ids, size_t count,
+                       int32_t skip_special, const char *out, size_t capacity)
 {
     if (!t || (!ids && count > 0) || (!out && capacity > 0))
         return mmi_fail(MM_ERR_ARG, "%s: %s is NULL", name,
                         !t                ? "tokenizer" :
                         !ids && count > 0 ? "ids" :
                                             "the buffer");
+    *total = 0;
     for (size_t i = 0; i < count; i++) {
         mm_status status = check_id(t, ids[i]);
         if (status != MM_OK)
             return mmi_fail_within(status, "%s: ids[%zu]", name, i);
+        size_t size = skipped(t, ids[i], skip_special) ? 0 : t->tokens[ids[i]].bytes_size;
+        if (size > SIZE_MAX / 3 - *total)
+            return mmi_fail(MM_ERR_MEMORY, "%s: the ids have more than %zu bytes", name, SIZE_MAX / 3);
+        *total += size;
     }
     return MM_OK;
 }
@@ -66,10 +69,10 @@ static mm_status check_room(const char *name, size_t total, size_t capacity, siz
 mm_status mm_decode_bytes(const mm_tokenizer *t, const int32_t *ids, size_t count, int32_t skip_special, char *bytes,
                           size_t capacity, size_t *needed)
 {
-    mm_status status = check("mm_decode_bytes", t, ids, count, bytes, capacity);
-    if (status != MM_OK)
-        return status;
-    status = check_room("mm_decode_bytes", join(NULL, t, ids, count, skip_special), capacity, needed);
+    size_t total;
+    mm_status status = check(&total, "mm_decode_bytes", t, ids, count, skip_special, bytes, capacity);
+    if (status == MM_OK)
+        status = check_room("mm_decode_bytes", total, capacity, needed);
     if (status == MM_OK && capacity > 0)
         join(bytes, t, ids, count, skip_special);
     return status;
@@ -78,10 +81,10 @@ mm_status mm_decode_bytes(const mm_tokenizer *t, const int32_t *ids, size_t coun
 mm_status mm_decode(const mm_tokenizer *t, const int32_t *ids, size_t count, int32_t skip_special, char *text,
                     size_t capacity, size_t *needed)
 {
-    mm_status status = check("mm_decode", t, ids, count, text, capacity);
+    size_t length;
+    mm_status status = check(&length, "mm_decode", t, ids, count, skip_special, text, capacity);
     if (status != MM_OK)
         return status;
-    size_t length = join(NULL, t, ids, count, skip_special);
     char *bytes = mmi_alloc(length, 1);
     if (!bytes)
         return mmi_fail_memory(length, "decoded bytes");
@@ -98,7 +101,7 @@ struct mm_decoder {
     int32_t skip_special;
     size_t waiting; /* bytes at the start of `bytes` that may yet become a character */
     char *bytes;    /* [WAITING + longest token] */
-    char *text;     /* [3 · that + 1]: every byte may become U+FFFD */
+    char *text;     /* [3 · (that + 1)]: every byte may become U+FFFD */
 };
 
 mm_status mm_decoder_create(mm_tokenizer *t, int32_t skip_special, mm_decoder **out)
@@ -110,7 +113,7 @@ mm_status mm_decoder_create(mm_tokenizer *t, int32_t skip_special, mm_decoder **
     if (!d)
         return mmi_fail_memory(sizeof *d, "a decoder");
     d->bytes = mmi_alloc(most, 1);
-    d->text = mmi_alloc(3 * most + 1, 1);
+    d->text = mmi_alloc(most + 1, 3);
     if (!d->bytes || !d->text) {
         mm_decoder_free(d);
         return mmi_fail_memory(4 * most + 1, "a decoder");
@@ -147,8 +150,10 @@ mm_status mm_decoder_push(mm_decoder *d, int32_t id, const char **text, size_t *
     if (status != MM_OK)
         return status;
     size_t total = d->waiting, made;
-    if (!skipped(d->t, id, d->skip_special))
-        total += join(d->bytes + d->waiting, d->t, &id, 1, 0);
+    if (!skipped(d->t, id, d->skip_special)) {
+        join(d->bytes + d->waiting, d->t, &id, 1, 0);
+        total += d->t->tokens[id].bytes_size;
+    }
     made = mmi_utf8_repair(d->text, &d->waiting, d->bytes, total);
     memmove(d->bytes, d->bytes + total - d->waiting, d->waiting);
     give(d, made, text, length);

@@ -210,6 +210,46 @@ START_TEST(arguments_are_checked)
 }
 END_TEST
 
+/* On 32 bits, 4096 times a token of a megabyte are no bytes at all. */
+START_TEST(more_bytes_than_can_be_addressed_are_no_memory)
+{
+    enum { LONG = 1 << 20, TIMES = 4096 };
+    static char content[LONG + 1];
+    static int32_t ids[TIMES];
+    static size_t offsets[TIMES + 1];
+    const char *special[1] = { content };
+    one_text none = { "", 0, 1 };
+    mm_tokenizer_train_options o = MM_TOKENIZER_TRAIN_OPTIONS_INIT;
+    mm_tokenizer *wide = NULL;
+    char out[16] = "untouched";
+    size_t needed = 7;
+    memset(content, 'x', LONG);
+    o.next_text = give_once;
+    o.user = &none;
+    o.special_tokens = special;
+    o.special_count = 1;
+    ck_ok(mm_tokenizer_train(&o, &wide));
+    for (size_t count = 4095; count <= TIMES; count++) {
+        const bool fits = sizeof(size_t) > 4;
+        mm_status status = mm_decode_bytes(wide, ids, count, 0, NULL, 0, &needed);
+        ck_assert_int_eq(status, fits ? MM_OK : MM_ERR_MEMORY);
+        ck_assert(needed == (fits ? (uint64_t)count * LONG : 7));
+        offsets[count] = 7;
+        ck_assert_int_eq(mm_token_offsets(wide, ids, count, offsets), status);
+        ck_assert_uint_eq(offsets[count], needed);
+        if (fits)
+            continue;
+        ck_status(mm_decode(wide, ids, count, 0, out, sizeof out, &needed), MM_ERR_MEMORY);
+        ck_status(mm_decode_bytes(wide, ids, count, 0, out, sizeof out, &needed), MM_ERR_MEMORY);
+        ck_assert_str_eq(out, "untouched");
+        ck_ok(mm_decode(wide, ids, count, 1, out, sizeof out, &needed)); /* skipped ones take no room */
+        ck_assert_uint_eq(needed, 0);
+        needed = 7;
+    }
+    mm_tokenizer_free(wide);
+}
+END_TEST
+
 START_TEST(decoding_survives_every_failing_allocation)
 {
     const int32_t ids[] = { byte_id(0xE4), byte_id('b') };
@@ -250,6 +290,7 @@ static Suite *make_suite(void)
     tcase_add_test(tests, bad_ids_are_refused_and_change_nothing);
     tcase_add_test(tests, too_little_room_writes_nothing);
     tcase_add_test(tests, arguments_are_checked);
+    tcase_add_test(tests, more_bytes_than_can_be_addressed_are_no_memory);
     tcase_add_test(tests, decoding_survives_every_failing_allocation);
     suite_add_tcase(suite, tests);
     return suite;
