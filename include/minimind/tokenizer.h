@@ -27,8 +27,9 @@ typedef struct mm_decoder mm_decoder;
  *
  * @return MM_OK; MM_ERR_ARG; MM_ERR_IO; MM_ERR_MEMORY;
  *         MM_ERR_FORMAT, not JSON, or parts missing or contradicting each other (merges absent, a merge whose result
- *         is no token, an id twice);
- *         MM_ERR_UNSUPPORTED, another kind of tokenizer, or a normalizer or option that would change the ids.
+ *         is no token, an id twice, an added token that has another id in tokenizer_config.json);
+ *         MM_ERR_UNSUPPORTED, another kind of tokenizer, or a normalizer or option that would change the ids, as a
+ *         tokenizer_config.json with an added token of its own would.
  *         Since: 0.1
  */
 MM_API mm_status mm_tokenizer_load(const char *path, mm_tokenizer **out);

@@ -147,7 +147,8 @@ static mm_status check_vocab(mmi_json *vocab, int64_t *most)
     return MM_OK;
 }
 
-static mm_status check_added_token(const mmi_json *token, const char *where, int64_t *most)
+/* An added token as both files describe it, but for its id. */
+static mm_status check_added_token(const mmi_json *token, const char *where)
 {
     if (mmi_json_what(token) != MMI_JSON_OBJECT)
         return wrong_kind(where, token, "an object");
@@ -155,9 +156,7 @@ static mm_status check_added_token(const mmi_json *token, const char *where, int
     const char *content = mmi_json_string(mmi_json_get(token, "content"), &length);
     if (!content || length == 0)
         return mmi_fail(MM_ERR_FORMAT, "%s.content is missing, empty or no string", where);
-    mm_status status = check_id(mmi_json_get(token, "id"), content, most);
-    if (status != MM_OK)
-        return mmi_fail_within(status, "%s", where);
+    mm_status status = MM_OK;
     static const char *const flags[] = { "single_word", "lstrip", "rstrip", "normalized" };
     for (size_t i = 0; i < sizeof flags / sizeof *flags && status == MM_OK; i++)
         status = check_flag(token, where, flags[i], false, false);
@@ -176,11 +175,15 @@ static mm_status check_added(const mmi_json *added, int64_t *most)
     if (kind != MMI_JSON_ARRAY)
         return wrong_kind("added_tokens", added, "an array");
     for (size_t i = 0; i < mmi_json_size(added); i++) {
+        const mmi_json *token = mmi_json_at(added, i);
         char where[64];
         snprintf(where, sizeof where, "added_tokens[%zu]", i);
-        mm_status status = check_added_token(mmi_json_at(added, i), where, most);
+        mm_status status = check_added_token(token, where);
         if (status != MM_OK)
             return status;
+        status = check_id(mmi_json_get(token, "id"), mmi_json_string(mmi_json_get(token, "content"), NULL), most);
+        if (status != MM_OK)
+            return mmi_fail_within(status, "%s", where);
     }
     return MM_OK;
 }
@@ -340,6 +343,46 @@ static mm_status load_file(mm_tokenizer **out, const char *path)
     return status;
 }
 
+/* One that tokenizer_config.json has: the same as tokenizer.json's. */
+static mm_status check_decoder_token(const mm_tokenizer *t, const char *key, const mmi_json *token)
+{
+    char where[64], number[16];
+    snprintf(where, sizeof where, "added_tokens_decoder.%.32s", key);
+    mm_status status = check_added_token(token, where);
+    if (status != MM_OK)
+        return status;
+    size_t size = 0;
+    const char *text = mmi_json_string(mmi_json_get(token, "content"), &size);
+    int64_t string = mmi_strings_find(&t->strings, text, size);
+    int32_t id = string < 0 ? 0 : t->string_ids[string];
+    if (string < 0 || !(t->tokens[id].kind & MMI_TOKEN_ADDED))
+        return mmi_fail(MM_ERR_UNSUPPORTED, "%s: \"%.*s\" is no added token of tokenizer.json", where, (int)size, text);
+    snprintf(number, sizeof number, "%d", (int)id);
+    if (strcmp(key, number) != 0)
+        return mmi_fail(MM_ERR_FORMAT, "%s is \"%.*s\", which has the id %s in tokenizer.json", where, (int)size, text,
+                        number);
+    bool special = (t->tokens[id].kind & MMI_TOKEN_SPECIAL) != 0;
+    if (mmi_json_bool(mmi_json_get(token, "special"), false) != special)
+        return mmi_fail(MM_ERR_FORMAT, "%s.special is %s, it is %s in tokenizer.json", where,
+                        special ? "false" : "true", special ? "true" : "false");
+    return MM_OK;
+}
+
+/* Upstream puts these in place of what tokenizer.json says. */
+static mm_status check_config(const mm_tokenizer *t, mmi_json *config)
+{
+    mm_status status = check_flag(config, "tokenizer_config", "add_prefix_space", false, false);
+    mmi_json *added = mmi_json_get(config, "added_tokens_decoder");
+    mmi_json_kind kind = mmi_json_what(added);
+    if (status != MM_OK || kind == MMI_JSON_NONE || kind == MMI_JSON_NULL)
+        return status;
+    if (kind != MMI_JSON_OBJECT)
+        return wrong_kind("added_tokens_decoder", added, "an object");
+    for (void *i = mmi_json_first(added); i && status == MM_OK; i = mmi_json_next(added, i))
+        status = check_decoder_token(t, mmi_json_key(i), mmi_json_value(i));
+    return status;
+}
+
 /* tokenizer_config.json is kept as it is: chat templates read it, and saving writes it back. */
 static mm_status load_config(mm_tokenizer *t, const char *path)
 {
@@ -351,11 +394,8 @@ static mm_status load_config(mm_tokenizer *t, const char *path)
         status = mmi_json_parse(t->config, t->config_length, path, &config);
     if (status == MM_OK && mmi_json_what(config) != MMI_JSON_OBJECT)
         status = wrong_kind(path, config, "an object");
-    if (status == MM_OK) { /* upstream puts this one in place of the pre-tokenizer's */
-        status = check_flag(config, "tokenizer_config", "add_prefix_space", false, false);
-        if (status != MM_OK)
-            status = mmi_fail_within(status, "%s", path);
-    }
+    if (status == MM_OK && (status = check_config(t, config)) != MM_OK)
+        status = mmi_fail_within(status, "%s", path);
     mmi_json_free(config);
     return status;
 }

@@ -408,6 +408,50 @@ START_TEST(a_bad_directory_or_config_is_named)
 }
 END_TEST
 
+/* Upstream it is the config's word that counts. */
+START_TEST(the_config_says_of_added_tokens_what_tokenizer_json_does)
+{
+    static const struct {
+        const char *decoder;
+        mm_status status;
+        const char *words[2];
+    } cases[] = {
+        { "null", MM_OK, { "", "" } },
+        { "{}", MM_OK, { "", "" } },
+        { "{\"1\": {\"content\": \"<|im_start|>\", \"special\": true, \"lstrip\": false, \"more\": 1}}", MM_OK, { "", "" } },
+        { "[]", MM_ERR_FORMAT, { "added_tokens_decoder is an array", "an object" } },
+        { "{\"1\": \"<|im_start|>\"}", MM_ERR_FORMAT, { "added_tokens_decoder.1 is a string", "an object" } },
+        { "{\"1\": {\"special\": true}}", MM_ERR_FORMAT, { "added_tokens_decoder.1.content", "missing" } },
+        { "{\"1\": {\"content\": \"<|im_start|>\", \"special\": true, \"rstrip\": true}}", MM_ERR_UNSUPPORTED,
+          { "added_tokens_decoder.1.rstrip is true", "" } },
+        { "{\"1\": {\"content\": \"<|im_start|>\", \"special\": 1}}", MM_ERR_FORMAT,
+          { "added_tokens_decoder.1.special is an integer", "" } },
+        { "{\"1\": {\"content\": \"<|im_start|>\"}}", MM_ERR_FORMAT,
+          { "added_tokens_decoder.1.special is false", "is true in tokenizer.json" } },
+        { "{\"2\": {\"content\": \"<|im_start|>\", \"special\": true}}", MM_ERR_FORMAT,
+          { "added_tokens_decoder.2 is \"<|im_start|>\"", "the id 1 in tokenizer.json" } },
+        { "{\"350\": {\"content\": \"<think>\", \"special\": false}}", MM_ERR_UNSUPPORTED,
+          { "added_tokens_decoder.350", "\"<think>\" is no added token of tokenizer.json" } },
+        { "{\"7\": {\"content\": \"%\", \"special\": false}}", MM_ERR_UNSUPPORTED, { "\"%\" is no added token", "" } },
+    };
+    const char *directory = scratch_directory();
+    write_text(directory, "tokenizer.json", json);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char config[256];
+        mm_tokenizer *t = NULL;
+        snprintf(config, sizeof config, "{\"added_tokens_decoder\": %s}", cases[i].decoder);
+        write_text(directory, "tokenizer_config.json", config);
+        ck_status(mm_tokenizer_load(directory, &t), cases[i].status);
+        if (cases[i].status != MM_OK) {
+            ck_error_mentions("tokenizer_config.json: ");
+            ck_error_mentions(cases[i].words[0]);
+            ck_error_mentions(cases[i].words[1]);
+        }
+        mm_tokenizer_free(t);
+    }
+}
+END_TEST
+
 START_TEST(loading_and_saving_survive_every_failing_allocation)
 {
     char first[512], second[600];
@@ -453,6 +497,7 @@ static Suite *make_suite(void)
     tcase_add_test(tests, a_trained_tokenizer_gets_a_config_with_the_roles_of_its_tokens);
     tcase_add_test(tests, the_config_beside_a_tokenizer_is_kept_byte_for_byte);
     tcase_add_test(tests, a_bad_directory_or_config_is_named);
+    tcase_add_test(tests, the_config_says_of_added_tokens_what_tokenizer_json_does);
     tcase_add_test(tests, loading_and_saving_survive_every_failing_allocation);
     suite_add_tcase(suite, tests);
     return suite;
