@@ -360,6 +360,31 @@ class OneAtATime(Running):
         self.assertEqual(len(loader.next_batch() or "four"), 4)
 
 
+    def test_a_loader_tells_its_place_within_a_run_and_not_beside_it(self):
+        """What another thread was told was no place between two batches."""
+        places, refused = [], []
+        loader = minimind.Loader(minimind.Dataset(self.put_rows("rows.jsonl", ROWS)), self.tokenizer, batch=4, max_length=32)
+
+        def ask():
+            for wrong in (loader.tell, loader.stats, loader.next_batch):
+                try:
+                    wrong()
+                except minimind.StateError as error:
+                    refused.append(str(error))
+
+        def step(progress):
+            self.assertEqual(loader.stats()["batches"], progress.step)
+            places.append(loader.tell()["row"])
+            thread = threading.Thread(target=ask)
+            thread.start()
+            thread.join()
+
+        with minimind.Trainer(tiny_model(), loader, self.tokenizer, threads=1, epochs=1, on_step=step, log_interval=1) as trainer:
+            trainer.run()
+        self.assertEqual((places, len(refused)), ([4, 8, 12, 16, 20, 24], 18))
+        ask()   # all is anybody's again
+        self.assertEqual(len(refused), 18)
+
     def test_saving_is_for_the_runs_own_thread(self):
         """Two threads at one checkpoint broke the heap."""
         began, over, refused, saved = threading.Event(), threading.Event(), [], []

@@ -90,16 +90,18 @@ def array_of(kind: Any, values: Sequence[Any], name: str) -> Any:
     return (kind * max(1, len(values)))(*[whole(kind, value, name) if kind in WHOLE else value for value in values])
 
 
-# One call at a time: two would write to the same memory. Those in BESIDE may come beside another, or within.
+# One call at a time: two would write to the same memory. Those in BESIDE may come beside another; those in WITHIN from within
+# another, on its thread: on_step comes between two uses of the loader.
 ALONE = (_ffi.mm_context, _ffi.mm_loader, _ffi.mm_cache, _ffi.mm_trainer)
-BESIDE = ("mm_cancel", "mm_context_kernels", "mm_loader_tell", "mm_loader_length", "mm_loader_get_stats", "mm_trainer_stop",
-          "mm_trainer_progress", "mm_trainer_save")
+BESIDE = ("mm_cancel", "mm_context_kernels", "mm_loader_length", "mm_trainer_stop", "mm_trainer_progress", "mm_trainer_save")
+WITHIN = ("mm_loader_tell", "mm_loader_get_stats")
 
 
 def checked(name: str, function: Any, kinds: list[Any]) -> Callable[..., Any]:
     """The function behind a look at its numbers and at who else uses its handles."""
     numbers = [(i, kind) for i, kind in enumerate(kinds) if kind in WHOLE]
     alone = name not in BESIDE and not name.endswith("_free") and any(ctypes.POINTER(kind) in kinds for kind in ALONE)
+    within = name in WITHIN
     if not numbers and not alone:
         return function
 
@@ -109,7 +111,7 @@ def checked(name: str, function: Any, kinds: list[Any]) -> Callable[..., Any]:
             given[i] = whole(kind, given[i], name)
         if not alone:
             return function(*given)
-        with Alone(*[one for one in given if isinstance(one, Native)]):
+        with Alone(*[one for one in given if isinstance(one, Native)], within=within):
             return function(*given)
 
     call.__wrapped__ = function
@@ -222,17 +224,18 @@ class Handle:
 
 class Alone:
     """`with` it a call uses handles that take one at a time, and nobody else does. Other handles, and None, may be among
-    them. A function of the library does it by itself; with the pointers in them it is for a call whose result is lent."""
+    them. A function of the library does it by itself; with the pointers in them it is for a call whose result is lent.
+    One of those in WITHIN goes on where its own thread's call has the handle."""
 
-    def __init__(self, *handles: Native | Handle | None) -> None:
+    def __init__(self, *handles: Native | Handle | None, within: bool = False) -> None:
         natives = [one._native if isinstance(one, Handle) else one for one in handles if one is not None]
         self.natives = [one for one in natives if type(one._as_parameter_)._type_ in ALONE]
-        self.running = threading.Lock()
+        self.running, self.within = threading.Lock(), within
 
     def __enter__(self) -> None:
         try:
             self.running.acquire()
-            own = weakref.ref(self.running)
+            own = weakref.ref(self.running), threading.get_ident()
             for native in self.natives:
                 native.users.append(own)
                 self._stand_in_line(native)
@@ -243,10 +246,12 @@ class Alone:
 
     def _stand_in_line(self, native: Native) -> None:
         for user in tuple(native.users):   # in the order of their coming; the first that still runs has the handle
-            lock = user()
+            lock = user[0]()
             if lock is self.running:
                 return
             if lock is not None and lock.locked():
+                if self.within and user[1] == threading.get_ident():
+                    return
                 kind = type(native._as_parameter_)._type_.__name__.removeprefix("mm_")
                 raise StateError(f"the {kind} is in use: it takes one call at a time, and none from within that call")
             try:
