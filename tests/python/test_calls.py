@@ -363,10 +363,12 @@ class OneAtATime(Running):
     def test_a_loader_tells_its_place_within_a_run_and_not_beside_it(self):
         """What another thread was told was no place between two batches."""
         places, refused = [], []
+        validation = minimind.Loader(minimind.Dataset(self.put_rows("more.jsonl", ROWS)), self.tokenizer, batch=4,
+                                     max_length=32)
         loader = minimind.Loader(minimind.Dataset(self.put_rows("rows.jsonl", ROWS)), self.tokenizer, batch=4, max_length=32)
 
         def ask():
-            for wrong in (loader.tell, loader.stats, loader.next_batch):
+            for wrong in (loader.tell, loader.stats, loader.next_batch, validation.tell, validation.next_batch):
                 try:
                     wrong()
                 except minimind.StateError as error:
@@ -375,15 +377,18 @@ class OneAtATime(Running):
         def step(progress):
             self.assertEqual(loader.stats()["batches"], progress.step)
             places.append(loader.tell()["row"])
+            validation.tell()
+            self.assertRaisesRegex(minimind.StateError, "the loader is in use", validation.next_batch)
             thread = threading.Thread(target=ask)
             thread.start()
             thread.join()
 
-        with minimind.Trainer(tiny_model(), loader, self.tokenizer, threads=1, epochs=1, on_step=step, log_interval=1) as trainer:
+        with minimind.Trainer(tiny_model(), loader, self.tokenizer, validation=validation, threads=1, epochs=1, on_step=step,
+                              log_interval=1) as trainer:
             trainer.run()
-        self.assertEqual((places, len(refused)), ([4, 8, 12, 16, 20, 24], 18))
+        self.assertEqual((places, len(refused)), ([4, 8, 12, 16, 20, 24], 30))
         ask()   # all is anybody's again
-        self.assertEqual(len(refused), 18)
+        self.assertEqual(len(refused), 30)
 
     def test_saving_is_for_the_runs_own_thread(self):
         """Two threads at one checkpoint broke the heap."""

@@ -120,12 +120,12 @@ class Trainer(Handle):
             wanted.distill = ctypes.pointer(struct(_ffi.mm_distill_options, **distill))
         self._handle = create(_ffi.mm_trainer, lib.mm_trainer_create, lib.mm_trainer_free, model._native, loader._native,
                               tokenizer._native if tokenizer is not None else None, ctypes.byref(wanted),
-                              keep=(loader._native, wanted))
+                              keep=(loader._native, validation and validation._native, wanted))
 
     def run(self) -> Progress:
         """Train to the end or until stopped, then save. Calling it again goes on."""
         native = self._native
-        with Alone(native, native.keep[0]), self._caught:
+        with Alone(native, *native.keep[:2]), self._caught:
             lib.mm_trainer_run(native._as_parameter_)
         return self.progress()
 
