@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import gc
 import os
 import pathlib
@@ -21,7 +22,7 @@ import numpy as np
 import minimind
 from minimind import _ffi
 from minimind._caught import Caught
-from minimind._library import Native, create, lib
+from minimind._library import ALONE, Alone, Native, create, lib
 from support import ROOT, Case, byte_tokenizer, no_such, tiny_config, tiny_model
 
 ROWS = [{"text": f"the cat sat on mat number {i}"} for i in range(24)]
@@ -359,6 +360,113 @@ class OneAtATime(Running):
         self.assertEqual(wrong, [])
         self.assertEqual(len(loader.next_batch() or "four"), 4)
 
+
+    def test_every_kind_of_handle_takes_one_call_at_a_time_or_many(self):
+        many = {"mm_config", "mm_model", "mm_adapter", "mm_tokenizer", "mm_chat_reply", "mm_dataset"}   # of readers
+        handles = {kind.__name__ for kind in ctypes.Structure.__subclasses__()
+                   if kind.__module__ == _ffi.__name__ and not hasattr(kind, "_fields_")}
+        self.assertEqual(handles, many | {kind.__name__ for kind in ALONE})
+
+    def test_what_takes_one_call_at_a_time_refuses_another_thread(self):
+        """Two threads that added to one chat broke the heap."""
+        model, file = tiny_model(), self.directory / "file"
+        chat, decoder, report = minimind.Chat(), self.tokenizer.decoder(), minimind.Report(self.directory / "report")
+        optimizer, head = minimind.Optimizer(model), minimind.ValueHead(model)
+        context = minimind.Context(model, train=True, max_length=8, threads=1)
+        loader = minimind.Loader(minimind.Dataset(self.put_rows("rows.jsonl", ROWS)), self.tokenizer, batch=4, max_length=32)
+        hidden = np.zeros((1, 1, 32), np.float32)
+        calls = {
+            chat: [lambda: chat.add("user", "a"), lambda: chat.add_message({"role": "user", "content": "a"}),
+                   lambda: chat.set_tools([]), lambda: chat.remove(0), chat.truncate, lambda: len(chat), lambda: chat.messages,
+                   lambda: chat.format(self.tokenizer), lambda: chat.encode(self.tokenizer)],
+            decoder: [lambda: decoder.push(70), decoder.flush],
+            report: [lambda: report.add(1, loss=1.0), lambda: report.add(1, all=[1.0]), lambda: report.add(1, told="a"),
+                     lambda: report.fact("a", 1), report.flush,
+                     lambda: report.samples(1, context, self.tokenizer, ["a"], max_new_tokens=1)],
+            optimizer: [lambda: optimizer.step(context, 1e-3), lambda: optimizer.steps, lambda: optimizer.save(file),
+                        lambda: optimizer.load(file)],
+            head: [lambda: head.forward(hidden), lambda: head.backward(hidden, [[0.0]]), lambda: head.step(1e-3),
+                   head.zero_grad, lambda: head.weights, lambda: head.save(file), lambda: head.load(file)],
+            loader: [loader.next_batch, loader.tell, loader.stats, lambda: loader.seek({"row": 0}),
+                     lambda: loader.check_row(0)],
+        }
+        for handle, wrong in calls.items():
+            refused = []
+
+            def meanwhile():
+                for call in wrong:
+                    try:
+                        call()
+                    except minimind.StateError as error:
+                        refused.append(str(error))
+
+            with self.subTest(type(handle).__name__), Alone(handle):
+                thread = threading.Thread(target=meanwhile)
+                thread.start()
+                thread.join()
+                self.assertEqual([" is in use: " in one for one in refused], [True] * len(wrong))
+
+    def test_threads_that_read_what_one_decoder_lends_are_refused(self):
+        decoder, waiting, refused, read = self.tokenizer.decoder(), threading.Event(), [], minimind.tokenizer.bytes_at
+
+        def slow(*lent):
+            waiting.set()
+            thread.join()
+            return read(*lent)
+
+        def push():
+            waiting.wait()
+            self.assertRaises(minimind.StateError, decoder.push, int(self.tokenizer.encode("b")[0]))
+            refused.append(True)
+
+        thread = threading.Thread(target=push)
+        thread.start()
+        with unittest.mock.patch.object(minimind.tokenizer, "bytes_at", slow):
+            self.assertEqual(decoder.push(int(self.tokenizer.encode("a")[0])), "a")
+        self.assertEqual(refused, [True])
+
+    def test_a_chat_is_written_as_it_was_when_its_length_was_asked_for(self):
+        chat, refused, given = minimind.Chat(), [], lib.mm_chat_write_json
+        chat.add("user", "a")
+
+        def add():
+            self.assertRaises(minimind.StateError, chat.add, "user", "b")
+            refused.append(True)
+
+        def write(*arguments):
+            given(*arguments)
+            thread = threading.Thread(target=add)
+            thread.start()
+            thread.join()
+
+        with unittest.mock.patch.object(lib, "mm_chat_write_json", write):
+            self.assertEqual(chat.messages, [{"role": "user", "content": "a"}])
+        self.assertEqual(refused, [True] * 2)
+
+    def test_a_report_is_an_evaluations_but_for_what_it_tells(self):
+        report, refused, seen = minimind.Report(self.directory / "report"), [], []
+
+        def add():
+            try:
+                report.add(2, other=1.0)
+            except minimind.StateError as error:
+                refused.append(str(error))
+
+        def step(answer):
+            report.add(1, {"row": answer.row, "all": [1.0, 2.0], "text": "a"})
+            report.flush()
+            thread = threading.Thread(target=add)
+            thread.start()
+            thread.join()
+            seen.append(answer.row)
+
+        rows = self.put_rows("rows.jsonl", [{"prompt": "a", "expect": ["b"]}] * 2)
+        with minimind.Context(tiny_model(), max_length=64, threads=1) as context:
+            minimind.evaluate.prompts(context, self.tokenizer, minimind.Dataset(rows), report=report, max_new_tokens=4,
+                                      on_row=step)
+        add()
+        self.assertEqual((seen, len(refused)), ([0, 1], 2))
+        self.assertIn('"other":', (self.directory / "report" / "metrics.jsonl").read_text())
 
     def test_a_loader_tells_its_place_within_a_run_and_not_beside_it(self):
         """What another thread was told was no place between two batches."""

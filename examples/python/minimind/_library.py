@@ -91,10 +91,12 @@ def array_of(kind: Any, values: Sequence[Any], name: str) -> Any:
 
 
 # One call at a time: two would write to the same memory. Those in BESIDE may come beside another; those in WITHIN from within
-# another, on its thread: on_step comes between two uses of the loader.
-ALONE = (_ffi.mm_context, _ffi.mm_loader, _ffi.mm_cache, _ffi.mm_trainer)
+# another, on its thread: on_step and on_row come between two uses of the loader or report.
+ALONE = (_ffi.mm_context, _ffi.mm_loader, _ffi.mm_cache, _ffi.mm_trainer, _ffi.mm_chat, _ffi.mm_decoder, _ffi.mm_report,
+         _ffi.mm_optimizer, _ffi.mm_value_head)
 BESIDE = ("mm_cancel", "mm_context_kernels", "mm_loader_length", "mm_trainer_stop", "mm_trainer_progress", "mm_trainer_save")
-WITHIN = ("mm_loader_tell", "mm_loader_get_stats")
+WITHIN = ("mm_loader_tell", "mm_loader_get_stats", "mm_report_scalars", "mm_report_vector", "mm_report_text",
+          "mm_report_fact", "mm_report_flush")
 
 
 def checked(name: str, function: Any, kinds: list[Any]) -> Callable[..., Any]:
@@ -109,9 +111,10 @@ def checked(name: str, function: Any, kinds: list[Any]) -> Callable[..., Any]:
         given = list(arguments)
         for i, kind in numbers:
             given[i] = whole(kind, given[i], name)
-        if not alone:
+        natives = [one for one in given if isinstance(one, Native)] if alone else None
+        if not natives:
             return function(*given)
-        with Alone(*[one for one in given if isinstance(one, Native)], within=within):
+        with Alone(*natives, within=within):
             return function(*given)
 
     call.__wrapped__ = function
@@ -317,11 +320,13 @@ def path(value: str | os.PathLike[str]) -> bytes:
 
 def fill(function: Callable[..., None], *arguments: Any, kind: Any = ctypes.c_char) -> Any:
     """Call a function that writes at most `capacity` elements and tells how many it needs; returns an array of them."""
-    needed = ctypes.c_size_t()
-    function(*arguments, None, 0, ctypes.byref(needed))
-    room = (kind * max(1, needed.value))()
-    if needed.value:
-        function(*arguments, room, needed.value, ctypes.byref(needed))
+    needed, natives = ctypes.c_size_t(), [one for one in arguments if isinstance(one, Native)]
+    given = [one._as_parameter_ if isinstance(one, Native) else one for one in arguments]
+    with Alone(*natives):   # nobody changes what is written between the two calls
+        function(*given, None, 0, ctypes.byref(needed))
+        room = (kind * max(1, needed.value))()
+        if needed.value:
+            function(*given, room, needed.value, ctypes.byref(needed))
     return room, needed.value
 
 

@@ -7,7 +7,7 @@ from typing import Any, Callable
 
 from . import _ffi
 from ._caught import Caught
-from ._library import as_dict, field_bytes, lib, struct
+from ._library import Alone, as_dict, field_bytes, lib, struct
 from .context import Context
 from .data import Dataset, Loader
 from .report import Report
@@ -62,8 +62,9 @@ def prompts(context: Context, tokenizer: Tokenizer, dataset: Dataset, *,
         fields["passed"] = bool(answer.passed)
         return SimpleNamespace(**fields)
 
-    return _run(lib.mm_evaluate_prompts, (context._native, tokenizer._native, dataset._native), _ffi.mm_prompts_options,
-                _ffi.mm_prompts_result, _ffi.mm_prompt_answer_fn, read, on_row, {**options, "report": report})
+    with Alone(report):
+        return _run(lib.mm_evaluate_prompts, (context._native, tokenizer._native, dataset._native), _ffi.mm_prompts_options,
+                    _ffi.mm_prompts_result, _ffi.mm_prompt_answer_fn, read, on_row, {**options, "report": report})
 
 
 def _run(function: Callable[..., None], handles: tuple[Any, ...], options_kind: Any, result_kind: Any, callback: Any,

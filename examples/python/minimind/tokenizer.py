@@ -10,7 +10,7 @@ import numpy as np
 from . import _ffi
 from ._arrays import IntArray, integers, pointer
 from ._caught import Caught
-from ._library import Handle, bytes_at, create, fill, fill_bytes, lib, path, struct, text
+from ._library import Alone, Handle, bytes_at, create, fill, fill_bytes, lib, path, struct, text
 
 
 class Tokenizer(Handle):
@@ -114,6 +114,7 @@ class Decoder(Handle):
         return self._text(lib.mm_decoder_flush)
 
     def _text(self, function: Callable[..., None], *arguments: Any) -> str:
-        out, length, native = ctypes.c_char_p(), ctypes.c_size_t(), self._native   # whose text is lent
-        function(native, *arguments, ctypes.byref(out), ctypes.byref(length))
-        return bytes_at(out, length.value).decode("utf-8")
+        out, length, native = ctypes.c_char_p(), ctypes.c_size_t(), self._native
+        with Alone(native):   # whose text is lent until its next call
+            function(native._as_parameter_, *arguments, ctypes.byref(out), ctypes.byref(length))
+            return bytes_at(out, length.value).decode("utf-8")
