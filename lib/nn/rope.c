@@ -38,10 +38,15 @@ static double stretch_standard(const mmi_arch *a, int64_t j, int64_t half)
     return 1 - ramp + ramp / a->yarn_factor;
 }
 
+bool mmi_rope_stretches(const mmi_arch *a)
+{
+    return a->yarn != MMI_YARN_NONE && a->max_positions > a->yarn_original;
+}
+
 void mmi_rope_tables(float *cos_table, float *sin_table, const mmi_arch *a, int64_t P)
 {
     int64_t half = a->D / 2;
-    bool stretched = a->yarn != MMI_YARN_NONE && a->max_positions > a->yarn_original;
+    bool stretched = mmi_rope_stretches(a);
     int64_t cut = stretched ? first_long_wave(a, half) : half;
     double amplitude = a->yarn == MMI_YARN_STANDARD ? a->yarn_attention_factor : 1;
     for (int64_t j = 0; j < half; j++) {

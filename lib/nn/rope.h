@@ -5,6 +5,9 @@
 #include "backend/exec.h"
 #include "model/arch.h"
 
+/* Whether YaRN lengthens the waves: only where there are more positions than the model was first trained with. */
+bool mmi_rope_stretches(const mmi_arch *arch);
+
 /* cos, sin [P, D/2] for positions 0 … P - 1, the amplitude multiplied in; computed in double precision. */
 void mmi_rope_tables(float *cos, float *sin, const mmi_arch *arch, int64_t P);
 

@@ -8,6 +8,7 @@
 #include "backend/strips.h"
 #include "base/memory.h"
 #include "model/safetensors.h"
+#include "nn/rope.h"
 #include "run/cache.h"
 
 #define FORMAT "minimind cache 1"
@@ -41,7 +42,7 @@ static uint64_t hash_arch(uint64_t hash, const mmi_arch *a)
         a->norm,
         a->positions,
         a->theta,
-        a->yarn,
+        mmi_rope_stretches(a) ? a->yarn : MMI_YARN_NONE,
         a->yarn_factor,
         a->yarn_beta_fast,
         a->yarn_beta_slow,

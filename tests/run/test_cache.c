@@ -309,6 +309,46 @@ START_TEST(a_cache_is_of_use_to_the_weights_that_made_it_only)
 }
 END_TEST
 
+/* The same weights with room for `positions` tokens, and as a config has it that `yarn` is given: made for 2048. */
+static mm_model *with_positions(int64_t positions, bool yarn)
+{
+    mm_model *model = model_of(wide_heads, 3), *out = NULL;
+    mm_config *config = NULL;
+    ck_ok(mm_config_copy(mm_model_config(model), &config));
+    ck_ok(mm_config_set_int(config, "max_position_embeddings", positions));
+    if (yarn)
+        ck_ok(mm_config_set_string(config, "rope_scaling.type", "yarn"));
+    ck_ok(mm_model_create(config, 3, &out));
+    mm_config_free(config);
+    mm_model_free(model);
+    return out;
+}
+
+/* YaRN stretches positions only where there are more than it was told of: keys of either side are no use to the other.
+ * Without it their number says nothing about keys. */
+START_TEST(a_cache_is_of_use_to_positions_stretched_alike_only)
+{
+    const char *path = file_in_scratch();
+    for (int yarn = 0; yarn < 2; yarn++) {
+        mm_model *few = with_positions(64, yarn), *more = with_positions(128, yarn), *many = with_positions(4096, yarn);
+        mm_cache *cache = NULL, *loaded = NULL;
+        ck_ok(mm_cache_create(few, 1, 8, MM_F32, &cache));
+        ck_ok(mm_cache_save(cache, path));
+        ck_ok(mm_cache_load(more, path, &loaded));
+        mm_cache_free(loaded);
+        loaded = NULL;
+        ck_status(mm_cache_load(many, path, &loaded), yarn ? MM_ERR_ARG : MM_OK);
+        if (yarn)
+            ck_error_mentions("another config");
+        mm_cache_free(loaded);
+        mm_cache_free(cache);
+        mm_model_free(few);
+        mm_model_free(more);
+        mm_model_free(many);
+    }
+}
+END_TEST
+
 static size_t read_all(const char *path, char *bytes, size_t size)
 {
     FILE *f = fopen(path, "rb");
@@ -594,6 +634,7 @@ int main(void)
     tcase_add_loop_test(tests, a_saved_cache_goes_on_where_it_stood, 0, DTYPES);
     tcase_add_test(tests, a_cache_of_blocks_is_of_use_to_their_scales_only);
     tcase_add_test(tests, a_cache_is_of_use_to_the_weights_that_made_it_only);
+    tcase_add_test(tests, a_cache_is_of_use_to_positions_stretched_alike_only);
     tcase_add_test(tests, a_damaged_file_is_told_from_a_cache);
     tcase_add_test(tests, blocks_that_a_models_heads_do_not_fill_are_a_damaged_file);
     tcase_add_loop_test(tests, many_samples_of_one_prompt_are_each_what_they_are_alone, 0, DTYPES);
