@@ -180,12 +180,12 @@ bool mmi_grow(void *array_pointer, size_t *capacity, size_t needed, size_t size)
 
 void *mmi_carve_take(mmi_carve *carve, int64_t items, size_t size)
 {
-    if (items < 0 || (size != 0 && (uint64_t)items > (SIZE_MAX - MMI_ALIGN) / size)) {
+    if (items < 0 || (size != 0 && (uint64_t)items > (MMI_MOST_CARVED - MMI_ALIGN) / size)) {
         carve->overflow = true;
         return NULL;
     }
     size_t bytes = mmi_align_up((size_t)items * size);
-    if (carve->used > SIZE_MAX - bytes) {
+    if (carve->used > MMI_MOST_CARVED - bytes) {
         carve->overflow = true;
         return NULL;
     }

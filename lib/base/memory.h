@@ -34,6 +34,9 @@ size_t mmi_align_up(size_t size);
 /* Make room for one more element in a growing array: at least doubles `*capacity`. False when memory ran out. */
 bool mmi_grow(void *array_pointer, size_t *capacity, size_t needed, size_t size);
 
+/* A block cut into parts is no larger: what it takes is an int64_t, and so is the sum of what a few take. */
+#define MMI_MOST_CARVED ((size_t)(SIZE_MAX / 2 < INT64_MAX / 16 ? SIZE_MAX : INT64_MAX / 16))
+
 /* Cutting one block into parts. With base NULL nothing is touched: `used` then says how large the block must be. Run
  * the same cuts twice, first to measure, then to place, and a plan can't disagree with its allocation. */
 typedef struct mmi_carve {

@@ -190,7 +190,7 @@ START_TEST(carving_notices_sizes_that_overflow)
     const struct {
         int64_t items;
         size_t size;
-    } wrong[] = { { -1, 4 }, { INT64_MAX, 4 }, { INT64_MAX, SIZE_MAX } };
+    } wrong[] = { { -1, 4 }, { INT64_MAX, 4 }, { INT64_MAX, SIZE_MAX }, { INT64_MAX / 16 + 1, 1 } };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         mmi_carve carve = { NULL, 64, false };
         ck_assert_ptr_null(mmi_carve_take(&carve, wrong[i].items, wrong[i].size));

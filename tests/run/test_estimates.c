@@ -144,6 +144,70 @@ START_TEST(arithmetic_of_the_longest_rows_is_counted)
 }
 END_TEST
 
+/* What is OK is a sum of parts of which none is negative. */
+static mm_status checked_estimate(const mm_config *config, const mm_workload *w)
+{
+    mm_memory m = MM_MEMORY_INIT;
+    mm_status status = mm_estimate_memory(config, w, &m);
+    if (status != MM_OK) {
+        ck_status(status, MM_ERR_ARG);
+        return status;
+    }
+    const int64_t parts[] = { m.weights,     m.adapter, m.gradients, m.optimizer,
+                              m.activations, m.cache,   m.handles,   m.cache_per_token };
+    int64_t total = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        ck_assert_msg(parts[i] >= 0, "part %zu is %lld", i, (long long)parts[i]);
+        total += i < 7 ? parts[i] : 0;
+    }
+    ck_assert_int_eq(m.total, total);
+    return status;
+}
+
+/* Each size from what is nothing to what no machine has, past where bytes no longer fit an int64_t and past where they no
+ * longer fit a size_t. */
+START_TEST(sizes_beyond_any_machine_are_refused_not_negative)
+{
+    mm_config *config = NULL;
+    mm_workload w = MM_WORKLOAD_INIT;
+    ck_ok(mm_config_create(NULL, &config));
+    ck_ok(mm_config_set_int(config, "max_position_embeddings", INT32_MAX));
+    w.max_batch = 65000;
+    w.max_length = 32768;
+    w.outputs = MM_OUT_LOGITS;
+    for (int64_t vocab_size = 32; vocab_size <= INT32_MAX; vocab_size *= 2) {
+        ck_ok(mm_config_set_int(config, "vocab_size", vocab_size));
+        checked_estimate(config, &w);
+    }
+    ck_ok(mm_config_set_int(config, "vocab_size", 1300000000));
+    ck_status(checked_estimate(config, &w), MM_ERR_ARG);
+    ck_error_mentions("65000 sequences of 32768 tokens are beyond this machine");
+    ck_ok(mm_config_set_int(config, "vocab_size", 6400));
+    w = (mm_workload)MM_WORKLOAD_INIT;
+    w.cache_sequences = 1 << 20;
+    w.cache_dtype = MM_BF16;
+    for (int64_t capacity = 64; capacity <= INT32_MAX; capacity *= 2) {
+        w.cache_capacity = (int32_t)capacity;
+        checked_estimate(config, &w);
+    }
+    w.cache_capacity = INT32_MAX;
+    ck_status(checked_estimate(config, &w), MM_ERR_ARG);
+    ck_error_mentions("2147483647 tokens");
+    mm_adapter_options adapter = MM_ADAPTER_OPTIONS_INIT;
+    w = (mm_workload)MM_WORKLOAD_INIT;
+    w.mode = MM_TRAIN;
+    w.optimizer = 1;
+    for (int rank = 0; rank <= 65536; rank = rank ? 16 * rank : 1)
+        for (int64_t layers = 8; layers <= 1 << 16; layers *= 16) {
+            adapter.rank = rank;
+            w.adapter = rank ? &adapter : NULL;
+            ck_ok(mm_config_set_int(config, "num_hidden_layers", layers));
+            checked_estimate(config, &w);
+        }
+    mm_config_free(config);
+}
+END_TEST
+
 START_TEST(memory_taken_is_linear_in_the_length)
 {
     mm_model *model = model_of(long_models[_i], 1);
@@ -197,6 +261,7 @@ int main(void)
     Suite *suite = plain_suite("run/estimates", &tests);
     tcase_add_loop_test(tests, counts_and_estimates_are_exact_for_random_configs, 0, 5);
     tcase_add_test(tests, arithmetic_of_the_longest_rows_is_counted);
+    tcase_add_test(tests, sizes_beyond_any_machine_are_refused_not_negative);
     tcase_add_loop_test(tests, memory_taken_is_linear_in_the_length, 0, LONG_MODELS);
     tcase_add_loop_test(tests, a_run_over_8192_tokens_stays_within_the_estimate, 0, LONG_MODELS);
     return run_suite(suite);
