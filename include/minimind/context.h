@@ -57,10 +57,10 @@ typedef void (*mm_piece_fn)(void *job, int64_t index, int32_t worker);
  * have returned; what they wrote must then be visible to the caller.
  *
  * `worker` is from 0 to the context's `threads` - 1 and names scratch memory: two pieces that run at the same time must have
- * different ones, pieces that follow each other may have any. The number of a thread in the host's pool serves, as does 0
- * for a loop on one thread. Pieces never call back into it, and none fails. It is called on the thread that called the
- * library, some hundred times per pass, for pieces of some microseconds to milliseconds; results are the same bits however
- * they are run.
+ * different ones, pieces that follow each other may have any. The number of a thread in the host's pool serves where `threads`
+ * is the pool's size, as does 0 for a loop on one thread. Pieces never call back into it, and none fails. It is called on
+ * the thread that called the library, some hundred times per pass, for pieces of some microseconds to milliseconds; results
+ * are the same bits however they are run.
  */
 typedef void (*mm_parallel_for_fn)(void *user, int64_t pieces, mm_piece_fn piece, void *job);
 
@@ -80,8 +80,8 @@ typedef struct mm_context_options {
                                 memory, about a third more time, the same bits */
     float router_noise;  /**< deviation of the noise on the router's logits in MM_TRAIN mode (Mini-LLM uses 0.01); 0: none */
     const char *kernels; /**< one of mm_kernels_name(); NULL: the fastest here */
-    mm_parallel_for_fn parallel_for; /**< NULL: threads of the context's own. Else it starts none, and `threads` is how many
-                                          workers the host's function has at most */
+    mm_parallel_for_fn parallel_for; /**< NULL: threads of the context's own. Else it starts none, and `threads`, never 0
+                                          then, is how many workers the host's function has at most */
     void *parallel_for_user;         /**< handed to parallel_for */
     mm_adapter *adapter; /**< kept alive. In MM_TRAIN the adapter to train: gradients are held for its tensors alone, and
                               mm_grad() and the others speak of them; the model is frozen and may be mapped. Either way

@@ -45,6 +45,8 @@ mm_status mmi_limits_read(mmi_limits *out, const mmi_arch *arch, const mm_contex
                         mm_dtype_name(o.compute));
     if (o.reserved != 0)
         return mmi_fail(MM_ERR_ARG, "reserved is %d, must be 0", o.reserved);
+    if (o.parallel_for && o.threads == 0)
+        return mmi_fail(MM_ERR_ARG, "threads is 0: with a parallel_for it must say how many workers that has");
     const mmi_path *path = mmi_path_find(o.kernels);
     if (!path)
         return mmi_fail(MM_ERR_ARG, "kernels is \"%s\", which is not among mm_kernels_name() here", o.kernels);

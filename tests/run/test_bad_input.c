@@ -290,6 +290,13 @@ START_TEST(gradient_questions_held_wrong_are_refused)
 }
 END_TEST
 
+static void no_host(void *user, int64_t pieces, mm_piece_fn piece, void *job)
+{
+    (void)user;
+    for (int64_t i = 0; i < pieces; i++)
+        piece(job, i, 0);
+}
+
 START_TEST(contexts_out_of_range_are_not_made)
 {
     mm_model *model = nth_model(0, 12);
@@ -322,6 +329,10 @@ START_TEST(contexts_out_of_range_are_not_made)
     o.kernels = ""; /* a name, though of nothing: NULL is the fastest */
     ck_status(mm_context_create(model, &o, &context), MM_ERR_ARG);
     ck_error_mentions("kernels is \"\"");
+    o = good;
+    o.parallel_for = no_host; /* threads stays 0: the host could not know what numbers its workers may have */
+    ck_status(mm_context_create(model, &o, &context), MM_ERR_ARG);
+    ck_error_mentions("threads is 0");
     o = good;
     o.router_noise = NAN;
     ck_status(mm_context_create(model, &o, &context), MM_ERR_ARG);
