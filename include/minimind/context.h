@@ -155,7 +155,8 @@ typedef struct mm_batch {
     const int32_t *ids;            /**< [B, T], each in [0, vocab_size) */
     const int32_t *targets;        /**< [B, T] or NULL: what position t must predict (already shifted); -100 is not
                                         counted */
-    const int32_t *attention_mask; /**< [B, T], with a cache [B, cached + T], or NULL: 0 hides a token as a key */
+    const int32_t *attention_mask; /**< [B, T], with a cache [B, cached + T], or NULL: 0 hides a token as a key;
+                                        a token that could see hidden ones only takes nothing from attention */
     const int32_t *position_ids;   /**< [B, T] or NULL: 0, 1, … in each row, or on from the cache */
     const int32_t *document_ids;   /**< [B, T] or NULL: tokens of one row see each other only where these are equal;
                                         each run of equal ids is a document, and its positions start at 0 */

@@ -67,8 +67,10 @@ static void fold(mmi_tile *t, const mmi_tile_job *j, const mmi_segment *s, int64
 static void finish(mmi_tile *t, const forward *f, const mmi_segment *s, int64_t g, int64_t tokens)
 {
     int64_t D = f->j.a->D;
-    for (int64_t r = 0; r < t->rows; r++)
-        f->j.x->k.scale(t->out + r * D, 1 / t->l[r], D);
+    for (int64_t r = 0; r < t->rows; r++) {
+        bool blind = s->key_mask && t->l[r] == 0; /* it sees masked keys only; without a mask, overflow is to show */
+        f->j.x->k.scale(t->out + r * D, blind ? 0 : 1 / t->l[r], D);
+    }
     mmi_tile_store(f->out, f->j.a->H * D, t->out, &f->j, s, g, t->first_query, tokens);
     if (!f->lse)
         return;

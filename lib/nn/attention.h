@@ -46,7 +46,7 @@ bool mmi_attention_is_short(const mmi_attention *a);
 int64_t mmi_attention_scratch(const mmi_kernels *k, int64_t H, int64_t G, int64_t D, bool rounded);
 
 /* out [N, H * D] = softmax(q · kᵀ / sqrt(D)) · v; lse [N, H], the scores' log Σ exp, is kept for the backward pass or
- * NULL. */
+ * NULL. A row that sees masked keys only gets 0, and gives them no gradient. */
 void mmi_attention_forward(const mmi_exec *x, float *out, float *lse, const mmi_attention *a);
 
 /* dq, dk, dv, laid out as q, k, v without a cache, but not in their place: overwritten. */

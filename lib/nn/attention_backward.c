@@ -1,3 +1,4 @@
+#include <math.h>
 #include <string.h>
 
 #include "nn/attention.h"
@@ -15,11 +16,12 @@ typedef struct backward {
     int64_t behind; /* so many spans lie queries behind the keys they meet */
 } backward;
 
-/* s = p = exp(s - lse), then dp = the scores' gradient p * (dp - delta). Keys a row can't see get 0. */
+/* s = p = exp(s - lse), then dp = the scores' gradient p * (dp - delta). Keys a row can't see get 0, and so do all keys
+ * of a row that sees masked ones only, whose lse is -inf. */
 static void softmax_backward(mmi_tile *t, const mmi_tile_job *j, const mmi_segment *s, int64_t g)
 {
     for (int64_t r = 0; r < t->rows; r++) {
-        int64_t n = mmi_tile_visible(t, j, s, r);
+        int64_t n = t->m[r] == -INFINITY ? 0 : mmi_tile_visible(t, j, s, r);
         float *p = t->s + r * MMI_TILE_KEYS, *dp = t->dp + r * MMI_TILE_KEYS;
         j->x->k.softmax_scaled(p, t->m[r], 1, n);
         mmi_tile_drop(dp, n, r, t, j, s, g);

@@ -11,8 +11,6 @@
 #define FEW_STEP 32 /* few_scores() and few_values() want whole vectors of a head */
 /* Where not all rows of a tile see all its keys, so many at a time meet those that the last of them sees. */
 #define BAND_ROWS 64
-/* What a masked key's score gets added: finite, so that a row that sees only such keys stays so. */
-#define HIDDEN (-1e9f)
 
 int64_t mmi_tile_tokens(int64_t heads)
 {
@@ -203,7 +201,7 @@ void mmi_tile_scores(mmi_tile *t, const mmi_tile_job *j, const mmi_segment *s, i
         for (int64_t i = 0; i < t->keys; i++)
             if (s->key_mask[t->first_key + i] == 0)
                 for (int64_t r = 0; r < t->rows; r++)
-                    t->s[r * MMI_TILE_KEYS + i] += HIDDEN;
+                    t->s[r * MMI_TILE_KEYS + i] += -INFINITY;
 }
 
 void mmi_tile_drop(float *values, int64_t n, int64_t r, const mmi_tile *t, const mmi_tile_job *j, const mmi_segment *s,

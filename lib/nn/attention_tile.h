@@ -112,7 +112,7 @@ mmi_tile_band mmi_tile_band_from(const mmi_tile *t, const mmi_tile_job *j, const
 #define EACH_BAND(p, t, j, s)                                                                                          \
     for (mmi_tile_band p = mmi_tile_band_from(t, j, s, 0); p.rows > 0; p = mmi_tile_band_from(t, j, s, p.row + p.rows))
 
-/* s [rows, MMI_TILE_KEYS] = q · kᵀ, masked keys pushed down. */
+/* s [rows, MMI_TILE_KEYS] = q · kᵀ, -inf for masked keys. */
 void mmi_tile_scores(mmi_tile *t, const mmi_tile_job *j, const mmi_segment *s, int64_t g);
 
 /* Drop weights (or their gradients) of row r of the tile: an element's number is its token, query head and key. */

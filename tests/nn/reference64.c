@@ -103,7 +103,7 @@ void ref_rope(double *x, const mmi_arch *a, const int32_t *positions, int64_t N,
     }
 }
 
-/* One query head at one row. */
+/* One query head at one row: 0 where it sees masked keys only. */
 static void attend(double *out, const double *q, const double *k, const double *v, int64_t stride, int64_t D, int64_t keys,
                    const int32_t *mask, double *p)
 {
@@ -112,12 +112,14 @@ static void attend(double *out, const double *q, const double *k, const double *
         double s = 0;
         for (int64_t d = 0; d < D; d++)
             s += q[d] * k[t * stride + d];
-        p[t] = s / sqrt((double)D) + (mask && !mask[t] ? -1e9 : 0);
+        p[t] = mask && !mask[t] ? -INFINITY : s / sqrt((double)D);
         most = fmax(most, p[t]);
     }
+    memset(out, 0, (size_t)D * sizeof *out);
+    if (most == -INFINITY)
+        return;
     for (int64_t t = 0; t < keys; t++)
         sum += p[t] = exp(p[t] - most);
-    memset(out, 0, (size_t)D * sizeof *out);
     for (int64_t t = 0; t < keys; t++)
         for (int64_t d = 0; d < D; d++)
             out[d] += p[t] / sum * v[t * stride + d];

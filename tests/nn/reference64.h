@@ -29,7 +29,7 @@ typedef struct ref_segment {
     const int32_t *key_mask; /* [past + count] or NULL */
 } ref_segment;
 
-/* out, q [N, H, D]; k, v [keys, G, D]. */
+/* out, q [N, H, D]; k, v [keys, G, D]. A row that sees masked keys only gets 0, as this library has it. */
 void ref_attention(double *out, const double *q, const double *k, const double *v, int64_t H, int64_t G, int64_t D,
                    const ref_segment *segments, int64_t count);
 
