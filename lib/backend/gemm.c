@@ -9,7 +9,6 @@
 
 /* Few rows: everything is in reading the other matrix, so that is what is cut. A piece is read as several streams, each
  * of which should be long enough for the hardware to see where it goes. */
-#define FEW_ROWS 8
 #define ONE_PIECE (1 << 16) /* fewer numbers are not cut */
 #define BYTES_PER_PIECE (1 << 18)
 #define PIECES_AT_ONCE 8
@@ -138,7 +137,7 @@ void mmi_gemm(const mmi_exec *x, bool ta, bool tb, int64_t M, int64_t N, int64_t
     if (M <= 0 || N <= 0)
         return;
     bool exact = x->compute == MM_F32;
-    if (M <= (exact ? x->k.few_rows : FEW_ROWS) && !ta && tb && !from) {
+    if (M <= mmi_few_rows(x) && !ta && tb && !from) {
         gemv(x, M, N, K, A, lda, B, MM_F32, ldb, C, ldc);
         return;
     }
@@ -159,7 +158,7 @@ void mmi_gemm(const mmi_exec *x, bool ta, bool tb, int64_t M, int64_t N, int64_t
     if (K <= 0) {
         begin_slice(&p, 0, M, 0, N);
         x->k.gemm_tile(C, ldc, A, 0, 1, B, 0, M, N, 0, from != NULL);
-    } else if (M <= FEW_ROWS && !tb && exact) {
+    } else if (M <= MMI_FEW_ROWS && !tb && exact) {
         p.cut.cols = round_up(mmi_rows_per_piece(N, K, MM_F32), STEP_COLS);
         mmi_pool_run(x->pool, mmi_pieces(N, p.cut.cols), multiply_columns, &p);
     } else if (exact && x->blas && mmi_blas_takes(M, N, K, lda, ldb, ldc)) {
@@ -204,7 +203,7 @@ void mmi_gemm_weight(const mmi_exec *x, int64_t M, int64_t N, int64_t K, mmi_ope
         mmi_gemm(x, false, true, M, N, K, X.data, X.ld, W, K, NULL, Y, ldy);
     else if (mmi_block_bytes(dtype) > 0)
         mmi_product_of_blocks(x, M, N, K, X, W, dtype, panel, Y, ldy);
-    else if (M <= (x->compute == MM_F32 ? x->k.few_rows : FEW_ROWS))
+    else if (M <= mmi_few_rows(x))
         gemv(x, M, N, K, X.data, X.ld, W, dtype, K, Y, ldy);
     else if (N > 0)
         gemm_words(x, M, N, K, X.data, X.ld, W, dtype, panel, Y, ldy);
