@@ -181,6 +181,16 @@ expects_its_shape() {
         learn --from-weight "$model" --hidden-size 32 --num-hidden-layers 1 --max-steps 1 --save-weight same
 }
 
+# Of another family, whose config has no word for experts: it is fine-tuned and pretrained further all the same.
+takes_other_families() {
+    # shellcheck disable=SC2086
+    set -- $rows --save-dir "$work/llama" --max-steps 1
+    "$bin/pretrain" "$@" --preset classic-tied --hidden-size 64 --num-hidden-layers 1 &&
+        "$bin/pretrain" "$@" --from-weight pretrain --hidden-size 64 --save-weight again &&
+        "$bin/sft" "$@" --data-path "$work/chat.jsonl" --max-seq-len 64 --from-weight pretrain && [ -s "$work/llama/full_sft/model.safetensors" ] &&
+        refuses "--from-weight has no experts" sft "$@" --data-path "$work/chat.jsonl" --from-weight pretrain --use-moe 1
+}
+
 # MiniMind's command lines name shapes that the models' directories know; and what a cache can't be asked is refused.
 distill_not() {
     words=$1
@@ -311,6 +321,7 @@ check "train_tokenizer sends pipes no moving line" sends_pipes_no_moving_line
 check "convert leaves its model as it is" keeps_the_source
 check "options that would have no effect are refused" refuses_options_of_others
 check "a model that is there has the shape that it is said to have" expects_its_shape
+check "a model of a family that knows no experts is learnt further" takes_other_families
 check "distill's models have the shapes that they are said to have, and a cache is asked what it knows" distill_takes_what_is_so
 check "names and numbers that can't be taken are told what can" names_the_choices
 check "messages name the option that is wrong" names_the_culprit
