@@ -34,7 +34,7 @@ static const option_row own[] = {
     { "beta", REAL, &beta, "X     how much staying near the reference counts" },
     { "updates", COUNT, &updates, "N     steps that learn from the same answers" },
     { "temperature", REAL, &temperature, "X     of the draw" },
-    { "lessons", COUNT, &lessons, "N     steps of reading sums before" },
+    { "lessons", COUNT, &lessons, "N     steps of reading sums before, 0: none" },
     { "min-chars", COUNT, &min_chars,
       "N     half a reward more for an answer from so long, half a reward less for others" },
     { "max-chars", COUNT, &max_chars, "N     to so long; MiniMind has 20 and 800, 0: no matter" },
@@ -119,16 +119,12 @@ static int32_t next_text(void *user, const char **text, size_t *length)
     return (*left)-- > 0;
 }
 
-/* A tokenizer and a model of their own, that have read the lessons. */
+/* A tokenizer and a model of their own, that knows nothing yet. */
 static void make_model(mm_tokenizer **tokenizer, mm_model **model)
 {
-    char path[4096];
     int texts = 4;
     mm_tokenizer_train_options t = MM_TOKENIZER_TRAIN_OPTIONS_INIT;
-    mm_trainer_options s = MM_TRAINER_OPTIONS_INIT;
     mm_config *config = NULL;
-    mm_trainer *trainer = NULL;
-    mm_train_progress p = MM_TRAIN_PROGRESS_INIT;
     o.template_name = "minimind2";
     t.next_text = next_text;
     t.user = &texts;
@@ -141,33 +137,46 @@ static void make_model(mm_tokenizer **tokenizer, mm_model **model)
     check(mm_config_set_int(config, "max_position_embeddings", 128));
     check(mm_model_create(config, (uint64_t)o.seed, model));
     mm_config_free(config);
+}
 
-    write_sums(path, "lessons", 1);
+static void read_lessons(mm_model *model, mm_tokenizer *tokenizer)
+{
+    char path[4096];
     mm_dataset *dataset = NULL;
     mm_loader *loader = NULL;
+    mm_trainer *trainer = NULL;
     mm_loader_options l = MM_LOADER_OPTIONS_INIT;
+    mm_trainer_options s = MM_TRAINER_OPTIONS_INIT;
+    mm_train_progress p = MM_TRAIN_PROGRESS_INIT;
+    write_sums(path, "lessons", 1);
     l.kind = MM_ROW_CHAT;
     l.batch = 32;
     l.max_length = 28;
     l.template_name = o.template_name;
     l.seed = (uint64_t)o.seed;
     check(mm_dataset_open(path, &dataset));
-    check(mm_loader_create(dataset, *tokenizer, &l, &loader));
+    check(mm_loader_create(dataset, tokenizer, &l, &loader));
     s.learning_rate = 3e-3;
     s.accumulation_steps = 1;
-    s.epochs = 1000;
     s.max_steps = (int64_t)lessons;
-    s.threads = (int32_t)o.threads;
-    check(mm_trainer_create(*model, loader, *tokenizer, &s, &trainer));
+    s.epochs = (int64_t)ceil(lessons * l.batch / (double)mm_dataset_rows(dataset)); /* as many as these take */
+    s.threads = small("threads", o.threads);
+    check(mm_trainer_create(model, loader, tokenizer, &s, &trainer));
     check(mm_trainer_run(trainer));
     check(mm_trainer_progress(trainer, &p));
     printf("%lld lessons read, loss %.3f\n", (long long)p.step, p.loss);
     mm_trainer_free(trainer);
     mm_loader_free(loader);
     mm_dataset_free(dataset);
-    snprintf(path, sizeof path, "%s/lessons", o.save_dir); /* --model to try something else from here */
-    check(mm_model_save(*model, path));
-    check(mm_tokenizer_save(*tokenizer, path));
+}
+
+/* To try something else from here with --model. */
+static void keep(const mm_model *model, const mm_tokenizer *tokenizer)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/lessons", o.save_dir);
+    check(mm_model_save(model, path));
+    check(mm_tokenizer_save(tokenizer, path));
 }
 
 /* --- Learning from rewards --- */
@@ -219,6 +228,8 @@ int main(int argc, char **argv)
     o.metrics = shown;
     o.on_step = add_reward;
     read_options(argc, argv, "Learn from rewards: sums, or the questions of --data-path.", own);
+    if (o.max_steps < 1) /* elsewhere 0 is as many as the epochs have, but here these follow from the steps */
+        fail("at least 1 is asked for by --", "steps");
     mm_policy_training policy = make_policy();
 
     mkdir(o.save_dir, 0777); /* if it is there already, all the better */
@@ -227,6 +238,9 @@ int main(int argc, char **argv)
         model = load_model(o.from_weight);
     } else {
         make_model(&tokenizer, &model);
+        if (lessons > 0) /* a run of 0 steps would be one without a limit */
+            read_lessons(model, tokenizer);
+        keep(model, tokenizer);
     }
     if (!o.data_path) {
         write_sums(path, "sums", 0);

@@ -204,6 +204,12 @@ rewards_are_learnt_from() {
         [ -s "$work/rl2/model/model.safetensors" ]
 }
 
+# It learns from rewards alone.
+reads_no_lessons() {
+    "$bin/rl" --lessons 0 --steps 1 --batch 2 --group 2 --work-dir "$work/unread" >"$work/learnt" && ! grep lessons "$work/learnt" &&
+        [ ! -e "$work/unread/lessons.jsonl" ] && [ -s "$work/unread/lessons/model.safetensors" ]
+}
+
 # Ranks write the same files into one directory: who reads one already must not see it cut. In the end each has its own name.
 learns_from_rewards_among_ranks() {
     mkdir "$work/ranks" || return 1
@@ -519,10 +525,12 @@ check "generate refuses a temperature that is no number" refuses "--temperature"
 check "generate refuses ids that are none" refuses "--prompt-ids" generate --model "$model" --prompt-ids 5,x
 check "generate refuses kernels that there are not" refuses "abacus" generate --model "$model" --prompt hi --kernels abacus
 check "rl learns from rewards, for sums and for questions of one's own" rewards_are_learnt_from
+check "rl reads no lessons where none are asked for" reads_no_lessons
 check "rl learns among ranks that share a directory" learns_from_rewards_among_ranks
 check "rl refuses an algorithm that there is not" refuses "reinforce" rl --algorithm reinforce --work-dir "$work/rl3"
 check "rl refuses an option that there is not" refuses "--no-such" rl --no-such 1
 check "rl refuses a number that is none" refuses "--steps" rl --steps many
+check "rl refuses to take no step" refuses "by --steps" rl --steps 0 --work-dir "$work/rl3"
 check "rl names the model that is missing" refuses "/no/such/model" rl --model /no/such/model --work-dir "$work/rl3"
 check "lora learns an adapter and goes on with it" learns_an_adapter
 check "dpo learns an adapter, and saves that alone" prefers_with_an_adapter
