@@ -181,18 +181,31 @@ static void keep(const mm_model *model, const mm_tokenizer *tokenizer)
 
 /* --- Learning from rewards --- */
 
-static double means[2]; /* of the rewards in the first and in the last tenth of the steps */
+static double sums[2];     /* of the rewards in the first and in the last tenth of the steps */
+static int64_t counted[2]; /* of these steps those that were seen: rank 0 sees them, and no run sees an earlier one's */
 
 static void add_reward(const mm_train_progress *p)
 {
-    double tenth = ceil((double)p->total_steps / 10), reward = 0;
+    int64_t tenth = (p->total_steps + 9) / 10;
+    double reward = 0;
     for (int64_t i = 0; i < p->metric_count; i++)
         if (strcmp(p->metrics[i].name, "reward") == 0)
             reward = p->metrics[i].value;
-    if ((double)p->step <= tenth)
-        means[0] += reward / tenth;
-    if ((double)p->step > (double)p->total_steps - tenth)
-        means[1] += reward / tenth;
+    if (p->step <= tenth)
+        sums[0] += reward, counted[0]++;
+    if (p->step > p->total_steps - tenth)
+        sums[1] += reward, counted[1]++;
+}
+
+static void print_rewards(void)
+{
+    double first = sums[0] / (double)counted[0], last = sums[1] / (double)counted[1];
+    if (counted[0] > 0 && counted[1] > 0)
+        printf("mean reward: %.3f in the first tenth of the steps, %.3f in the last\n", first, last);
+    else if (counted[0] > 0)
+        printf("mean reward: %.3f in the first tenth of the steps\n", first);
+    else if (counted[1] > 0)
+        printf("mean reward: %.3f in the last tenth of the steps\n", last);
 }
 
 static mm_policy_training make_policy(void)
@@ -252,7 +265,7 @@ int main(int argc, char **argv)
     options.stage = MM_STAGE_POLICY;
     options.policy = &policy;
     train(model, questions, tokenizer, &options);
-    printf("mean reward: %.3f in the first tenth of the steps, %.3f in the last\n", means[0], means[1]);
+    print_rewards();
 
     mm_loader_free(questions);
     mm_tokenizer_free(tokenizer);

@@ -210,6 +210,21 @@ reads_no_lessons() {
         [ ! -e "$work/unread/lessons.jsonl" ] && [ -s "$work/unread/lessons/model.safetensors" ]
 }
 
+# What the run says of its rewards is of the steps that it has seen itself, be they few.
+tells_of_steps_that_were_seen() {
+    set -- --model "$work/rl/lessons" --template minimind2 --data-path "$work/rl/sums.jsonl" --steps 10 --batch 2 --group 2 \
+        --min-chars 1 --max-chars 3 --log-interval 1 --work-dir "$work/rl4"
+    "$bin/rl" "$@" --max-seconds 0.001 >"$work/begun" && "$bin/rl" "$@" --from-resume 1 >"$work/ended" &&
+        "$bin/rl" "$@" --from-resume 1 >"$work/nothing" || return 1
+    for part in begun:first ended:last; do
+        tail -n 3 "$work/${part%:*}"
+        awk -v tenth="${part#*:}" '/^Epoch/ { sub(/.* reward: /, ""); told = $1 + 0 }
+            /^mean reward:/ { d = $3 - told; n += $0 ~ "[0-9] in the " tenth " tenth of the steps$" && d * d < 1e-6 }
+            END { exit n != 1 }' "$work/${part%:*}" || return 1
+    done
+    ! grep 'mean reward' "$work/nothing"
+}
+
 # Ranks write the same files into one directory: who reads one already must not see it cut. In the end each has its own name.
 learns_from_rewards_among_ranks() {
     mkdir "$work/ranks" || return 1
@@ -217,8 +232,8 @@ learns_from_rewards_among_ranks() {
         echo whole >"$work/ranks/$name.jsonl" && ln "$work/ranks/$name.jsonl" "$work/read-$name" || return 1
     done
     set -- "$bin/rl" --lessons 3 --steps 2 --batch 2 --group 2 --work-dir "$work/ranks" --comm "local:$work/ranks-meet" --world-size 2
-    "$@" --rank 1 &
-    "$@" --rank 0 && wait $! && [ "$(cat "$work/read-lessons" "$work/read-sums")" = "whole
+    "$@" --rank 1 >"$work/second" &
+    "$@" --rank 0 && wait $! && ! grep 'mean reward' "$work/second" && [ "$(cat "$work/read-lessons" "$work/read-sums")" = "whole
 whole" ] && [ "$(wc -l <"$work/ranks/lessons.jsonl")" -eq 200 ] && [ "$(wc -l <"$work/ranks/sums.jsonl")" -eq 100 ] &&
         [ "$(ls "$work/ranks" | tr '\n' ' ')" = "lessons lessons.jsonl model model.run sums.jsonl " ]
 }
@@ -526,6 +541,7 @@ check "generate refuses ids that are none" refuses "--prompt-ids" generate --mod
 check "generate refuses kernels that there are not" refuses "abacus" generate --model "$model" --prompt hi --kernels abacus
 check "rl learns from rewards, for sums and for questions of one's own" rewards_are_learnt_from
 check "rl reads no lessons where none are asked for" reads_no_lessons
+check "rl tells of the steps that it has seen" tells_of_steps_that_were_seen
 check "rl learns among ranks that share a directory" learns_from_rewards_among_ranks
 check "rl refuses an algorithm that there is not" refuses "reinforce" rl --algorithm reinforce --work-dir "$work/rl3"
 check "rl refuses an option that there is not" refuses "--no-such" rl --no-such 1
