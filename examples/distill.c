@@ -53,6 +53,8 @@ static void check_options(void)
                                                   NULL;
     if (write_cache && teacher_cache)
         fail("one file is written or another one read, not both: --write-cache and --", "teacher-cache");
+    if (write_cache && o.ranks.comm)
+        fail("--write-cache is for one process, as a rank sees only its share of the rows; it takes no --", "comm");
     if (!isnan(top_k) && !write_cache)
         fail("only a cache that is written with --write-cache has a --", "top-k");
     if (write_cache && of_student)
