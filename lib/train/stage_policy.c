@@ -281,6 +281,22 @@ static mm_status judge(mmi_policy *p, mm_trainer *t, const mm_output *out, int64
     return p->head ? compare_with_values(p, out, reading) : compare_within_groups(p, out, reading);
 }
 
+/* Collective. Readings are means over answers, which ranks weigh them by, or over tokens: those are brought to sums of
+ * an answer on the way. */
+static mm_status join(mmi_share *share, const mm_trainer *t, mmi_reading *reading, mmi_weights weights,
+                      const mmi_work *work)
+{
+    static const int of_tokens[] = { KL, CLIPPED, VALUE_LOSS, STEP_KL };
+    const size_t count = sizeof of_tokens / sizeof *of_tokens;
+    double *m = reading->metrics;
+    for (size_t i = 0; i < count; i++)
+        m[of_tokens[i]] *= m[LENGTH];
+    mm_status status = mmi_parallel_join(share, t, reading, weights, work);
+    for (size_t i = 0; i < count; i++)
+        m[of_tokens[i]] /= m[LENGTH] > 0 ? m[LENGTH] : 1;
+    return status;
+}
+
 static mm_status learn(mm_trainer *t, mmi_work *work, double scale, mmi_reading *reading)
 {
     mmi_policy *p = t->stage_data;
@@ -300,7 +316,7 @@ static mm_status learn(mm_trainer *t, mmi_work *work, double scale, mmi_reading 
         reading->loss = NAN;
     mmi_weights weights = { (double)(p->head ? tokens : answers), (double)answers };
     if (status == MM_OK || status == MM_ERR_NUMERIC)
-        status = mmi_parallel_join(&share, t, reading, weights, work);
+        status = join(&share, t, reading, weights, work);
     if (status != MM_OK || answers == 0 || !mmi_health_good_loss(t, reading->loss))
         return status;
     work->touched = true;

@@ -44,6 +44,7 @@ typedef struct plan {
     double losses[STEPS];   /* by step, of rank 0 */
     mm_train_progress last; /* of rank 0 */
     double metrics[16];     /* … and its stage's readings, those of the validation behind those of the last step */
+    double tokens[WORLD_MOST], squares[WORLD_MOST]; /* of each rank's answers */
     float *weights[WORLD_MOST];
     size_t count;
     char story[WORLD_MOST][512];
@@ -426,6 +427,40 @@ START_TEST(values_are_learnt_as_on_one_rank)
         forget(&p);
     }
     forget(&alone);
+}
+END_TEST
+
+/* An answer gets what it is long; each rank keeps how many tokens it had, and half the squares of what they got. */
+static int32_t reward_length(void *user, const mm_answer *a, double *reward)
+{
+    ear *e = user;
+    double tokens = (double)a->count + (a->finish == MM_FINISH_STOP);
+    *reward = tokens / 16;
+    e->p->tokens[e->rank] += tokens;
+    e->p->squares[e->rank] += tokens * *reward * *reward / 2;
+    return 0;
+}
+
+/* As long as the head expects nothing, what it misses of a token is all that its answer gets. */
+START_TEST(readings_of_tokens_are_means_over_those_of_all_ranks)
+{
+    plan p = plan_of_rewards();
+    int32_t size = 1 << _i;
+    double tokens = 0, squares = 0;
+    p.policy.variant = MM_POLICY_PPO;
+    p.policy.reward = reward_length;
+    p.policy.max_new_tokens = 60;
+    p.policy.gamma = p.policy.lambda = 1;
+    p.options.trainer.max_steps = 1;
+    train(&p, size);
+    for (int32_t r = 0; r < size; r++) {
+        tokens += p.tokens[r];
+        squares += p.squares[r];
+    }
+    ck_assert(p.metrics[5] > 0 && p.metrics[5] < 1); /* some stopped before the end, so they are not of one length */
+    ck_assert_double_eq_tol(p.metrics[4], tokens / 16, CLOSE);
+    ck_assert_double_eq_tol(p.metrics[6], squares / tokens, CLOSE);
+    forget(&p);
 }
 END_TEST
 
@@ -1017,6 +1052,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, a_rank_that_wants_no_more_answers_stops_all);
     tcase_add_test(tc, a_reward_that_is_not_finite_stops_all);
     tcase_add_loop_test(tc, values_are_learnt_as_on_one_rank, 1, 3);
+    tcase_add_loop_test(tc, readings_of_tokens_are_means_over_those_of_all_ranks, 0, 3);
     tcase_add_test(tc, learning_from_answers_again_goes_on_with_another_number_of_ranks);
     tcase_add_test(tc, answers_of_one_rank_are_not_for_several);
     tcase_add_test(tc, experts_balance_as_on_one_rank);
