@@ -206,8 +206,8 @@ MM_API void mm_prompts_result_init(mm_prompts_result *result, size_t struct_size
  *
  * @return MM_OK, also when rows did not pass; MM_ERR_ARG; MM_ERR_STATE and MM_ERR_UNSUPPORTED, conversations and no
  * template that is known; MM_ERR_IO; MM_ERR_FORMAT, a bad row: neither or both of the two prompts, nothing expected, a
- * number of tokens that is no number or too large for the context; MM_ERR_MEMORY; MM_ERR_CANCELLED. On failure `out` is
- * as it was. Since: 0.1
+ * number of tokens that is no number or too large for the context; MM_ERR_NUMERIC, as of mm_generate(); MM_ERR_MEMORY;
+ * MM_ERR_CANCELLED. On failure `out` is as it was. Since: 0.1
  */
 MM_API mm_status mm_evaluate_prompts(mm_context *context, const mm_tokenizer *tokenizer, mm_dataset *dataset,
                                      const mm_prompts_options *options, mm_prompts_result *out);

@@ -22,12 +22,13 @@
  * pass goes on, and the weights stay the same to the bit. All must have the same model, options, data and place, or
  * mm_trainer_run() says what differs; weights alone may come from rank 0. That goes for every stage: of preferences the
  * pairs are shared out, of rewards the prompts, whose answers each rank draws for itself and compares within their
- * groups; PPO's advantages are brought to mean 0 and variance 1 over the answers of all. Models that stand by, and the
- * weights beside an adapter, must be the same everywhere. Rank 0 writes the checkpoints, which any number of ranks can
- * go on from as long as the batches of all together stay as large. Between two updates there is no whole gradient
- * anywhere, and answers that will be learnt from again are one rank's: checkpoints and stopping wait for the next
- * update, or for the last one from the same answers. When a rank fails or dies, mm_trainer_run() of the others returns
- * a status, with a message that names it, and stands where the last update left off.
+ * groups, and whose gradients are added up behind the pass; PPO's advantages are brought to mean 0 and variance 1 over
+ * the answers of all. Models that stand by, and the weights beside an adapter, must be the same everywhere. Rank 0
+ * writes the checkpoints, which any number of ranks can go on from as long as the batches of all together stay as
+ * large. Between two updates there is no whole gradient anywhere, and answers that will be learnt from again are one
+ * rank's: checkpoints and stopping wait for the next update, or for the last one from the same answers. When a rank
+ * fails or dies, mm_trainer_run() of the others returns a status, with a message that names it, and stands where the
+ * last update left off.
  */
 #ifndef MINIMIND_TRAIN_H
 #define MINIMIND_TRAIN_H
@@ -70,7 +71,8 @@ typedef struct mm_train_metric {
 typedef struct mm_train_progress {
     size_t struct_size;     /**< sizeof(mm_train_progress) */
     int64_t step;           /**< micro-steps (batches) done, from 1 */
-    int64_t total_steps;    /**< of the whole run; bad lines that are passed over can end it earlier */
+    int64_t total_steps;    /**< of the whole run; bad lines that are passed over can end it earlier, and packed rows, too, which
+                                 are not counted with max_steps */
     int64_t epoch;          /**< from 0 */
     int64_t epoch_step;     /**< micro-steps of this epoch done */
     int64_t epoch_steps;    /**< micro-steps of an epoch; 0, not counted, when packing with max_steps, or where packed epochs
@@ -119,11 +121,13 @@ typedef struct mm_trainer_options {
     double beta1, beta2, eps, weight_decay; /**< as in mm_adamw_options and mm_muon_options */
     double max_seconds;        /**< stop after so long as mm_trainer_stop() does; 0: no limit */
     int64_t epochs;            /**< at least 1 */
-    int64_t max_steps;         /**< micro-steps at most; 0: as many as the epochs have */
+    int64_t max_steps;         /**< micro-steps at most; 0: as many as the epochs have, which may be fewer. Packed rows are not
+                                    counted then, and total_steps is this */
     int64_t accumulation_steps; /**< batches per update, at least 1 */
     int64_t warmup_steps;      /**< of MM_SCHEDULE_COSINE, _LINEAR and _WSD, in micro-steps */
     int64_t save_interval;     /**< micro-steps between checkpoints; 0: only at the end */
-    int64_t log_interval;      /**< micro-steps between calls of on_step, at least 1 (the last one is always told) */
+    int64_t log_interval;      /**< micro-steps between calls of on_step, at least 1. Each validation is told, too, and the last one: where
+                                    bad lines come behind it, a second time with the validation at the end */
     int32_t schedule;          /**< MM_SCHEDULE_… */
     int32_t keep_last;         /**< checkpoints kept; 0: all */
     int32_t threads;           /**< as in mm_context_options */
@@ -190,7 +194,7 @@ MM_API void mm_trainer_options_init(mm_trainer_options *options, size_t struct_s
  * @return MM_OK; MM_ERR_ARG, also a reference or teacher of a vocabulary that does not fit, or that is the very
  *         model being trained, or an adapter for other shapes; MM_ERR_STATE, weights that cannot be
  *         trained; MM_ERR_MEMORY; MM_ERR_UNSUPPORTED, rows of a kind that the stage does not learn from, Muon for an
- *         adapter; MM_ERR_IO, MM_ERR_FORMAT, from counting packed rows. Since: 0.1
+ *         adapter; MM_ERR_IO, MM_ERR_FORMAT, from counting packed rows, or of the teacher_cache. Since: 0.1
  */
 MM_API mm_status mm_trainer_create(mm_model *model, mm_loader *loader, mm_tokenizer *tokenizer,
                                    const mm_trainer_options *options, mm_trainer **out);
@@ -216,9 +220,9 @@ MM_API mm_status mm_trainer_resume(mm_trainer *trainer, const char *path);
  * came. Calling it again goes on. While it runs the trainer takes mm_trainer_stop() and mm_trainer_progress() and, within
  * on_step, mm_trainer_save().
  *
- * @return MM_OK; MM_ERR_STATE, it runs already, or ranks that do not fit together; MM_ERR_CANCELLED, another rank gave up;
- *         MM_ERR_IO, MM_ERR_FORMAT (data or checkpoint, a rank that died); MM_ERR_NUMERIC, one bad step more in a row than
- *         max_skips: the weights are those before its update; MM_ERR_MEMORY. The last checkpoint stands. Since: 0.1
+ * @return MM_OK; MM_ERR_ARG; MM_ERR_STATE, it runs already, or ranks that do not fit together; MM_ERR_CANCELLED, another rank
+ *         gave up; MM_ERR_IO, MM_ERR_FORMAT (data or checkpoint, a rank that died); MM_ERR_NUMERIC, one bad step more in a row
+ *         than max_skips: the weights are those before its update; MM_ERR_MEMORY. The last checkpoint stands. Since: 0.1
  */
 MM_API mm_status mm_trainer_run(mm_trainer *trainer);
 
@@ -237,8 +241,8 @@ MM_API mm_status mm_trainer_progress(const mm_trainer *trainer, mm_train_progres
 /**
  * Write a checkpoint now. Among ranks, rank 0 does so, and the others have nothing to do. May be called within on_step.
  *
- * @return MM_OK; MM_ERR_STATE, no output directory, or the trainer runs on another thread, or, among ranks, between two
- *         updates; MM_ERR_IO; MM_ERR_MEMORY. Since: 0.1
+ * @return MM_OK; MM_ERR_ARG; MM_ERR_STATE, no output directory, or the trainer runs on another thread, or, among ranks, between
+ *         two updates; MM_ERR_IO; MM_ERR_MEMORY. Since: 0.1
  */
 MM_API mm_status mm_trainer_save(mm_trainer *trainer);
 

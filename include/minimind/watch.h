@@ -52,7 +52,8 @@ MM_API void mm_samples_options_init(mm_samples_options *options, size_t struct_s
  *                 part is kept.
  *
  * @return MM_OK; MM_ERR_ARG, also for a prompt that is not UTF-8 or is empty; MM_ERR_STATE and MM_ERR_UNSUPPORTED, `chat` and no
- *         template that is known; MM_ERR_IO, from the report; MM_ERR_MEMORY; MM_ERR_CANCELLED. Since: 0.1
+ *         template that is known; MM_ERR_IO, from the report; MM_ERR_NUMERIC, as of mm_generate(); MM_ERR_MEMORY; MM_ERR_CANCELLED.
+ *         Since: 0.1
  */
 MM_API mm_status mm_report_samples(mm_report *report, int64_t step, mm_context *context, const mm_tokenizer *tokenizer,
                                    const mm_samples_options *options);
