@@ -343,7 +343,7 @@ mm_status mm_dataset_text(mm_dataset *d, int64_t row, char *text, size_t capacit
     size_t length = 0;
     status = mmi_dataset_row(&object, d, row, &line);
     if (status == MM_OK && (status = mmi_row_string(&from, &length, object, "text")) != MM_OK)
-        mmi_dataset_fail_within(status, d, row);
+        status = mmi_dataset_fail_within(status, d, row);
     if (status == MM_OK)
         status = give_bytes("mm_dataset_text", from, length, text, capacity, needed);
     mmi_json_free(object);
@@ -376,11 +376,9 @@ mm_status mm_dataset_where(mm_dataset *d, int64_t row, const char **path, int64_
     const mmi_source *source;
     int64_t number;
     status = find_row(&source, &number, d, row);
-    if (status != MM_OK)
-        return status;
-    if (path)
+    if (status == MM_OK && line)
+        status = mmi_source_number(line, source, number);
+    if (status == MM_OK && path)
         *path = source->path;
-    if (line)
-        *line = mmi_source_number(source, number);
-    return MM_OK;
+    return status;
 }

@@ -17,7 +17,8 @@ mm_status mmi_dataset_row(mmi_json **out, const mm_dataset *dataset, int64_t row
 /* The string member `key` of an object; lent by it. MM_ERR_FORMAT without file and line. */
 mm_status mmi_row_string(const char **text, size_t *length, const mmi_json *object, const char *key);
 
-/* Put "file:line: " before the message at hand. Returns `status`. */
+/* Put "file:line: " before the message at hand. Returns `status`, or MM_ERR_IO with a story of its own where the row
+ * can't be found any more. */
 mm_status mmi_dataset_fail_within(mm_status status, const mm_dataset *dataset, int64_t row);
 
 /* How many rows an epoch takes, by the files' weights; mm_dataset_rows() of them when all are 1. */

@@ -332,7 +332,7 @@ mm_status mmi_sample_read(mmi_sample *sample, mmi_desk *desk, const mmi_recipe *
     shrink(sample, desk);
     mm_status status = mmi_dataset_row(&object, dataset, row, &desk->line);
     if (status == MM_OK && (status = mmi_sample_take(sample, desk, r, object)) != MM_OK)
-        mmi_dataset_fail_within(status, dataset, row);
+        status = mmi_dataset_fail_within(status, dataset, row);
     mmi_json_free(object);
     return status;
 }

@@ -180,12 +180,13 @@ mm_status mmi_source_line(mmi_line *line, const mmi_source *s, int64_t row)
     return status;
 }
 
-int64_t mmi_source_number(const mmi_source *s, int64_t row)
+mm_status mmi_source_number(int64_t *number, const mmi_source *s, int64_t row)
 {
-    mmi_index_row at = { 0, 0, 0 };
-    if (mmi_index_get(&at, &s->index, row, 1) != MM_OK)
-        return row + 1; /* the nearest guess */
-    return row + 1 + (int64_t)at.empty;
+    mmi_index_row at;
+    mm_status status = mmi_index_get(&at, &s->index, row, 1);
+    if (status == MM_OK)
+        *number = row + 1 + (int64_t)at.empty;
+    return status;
 }
 
 mm_status mmi_source_fail_within(mm_status status, const mmi_source *s, int64_t row)
@@ -195,8 +196,9 @@ mm_status mmi_source_fail_within(mm_status status, const mmi_source *s, int64_t 
     length = length < sizeof story ? length : sizeof story - 1;
     memcpy(story, mm_last_error(), length);
     story[length] = '\0';
-    long long number = (long long)mmi_source_number(s, row); /* may fail, and tell that story instead */
-    return mmi_fail(status, "%s:%lld: %s", s->path, number, story);
+    int64_t number = row + 1;
+    (void)mmi_source_number(&number, s, row); /* may fail, and tell that story instead */
+    return mmi_fail(status, "%s:%lld: %s", s->path, (long long)number, story);
 }
 
 mm_status mmi_source_row(mmi_json **out, const mmi_source *s, int64_t row, mmi_line *line)

@@ -53,10 +53,10 @@ mm_status mmi_source_line(mmi_line *line, const mmi_source *source, int64_t row)
 /* Row as a JSON object, mmi_json_free it. `line` is room to read into. Messages name file and line. */
 mm_status mmi_source_row(mmi_json **out, const mmi_source *source, int64_t row, mmi_line *line);
 
-/* Its line's number, from 1. */
-int64_t mmi_source_number(const mmi_source *source, int64_t row);
+/* Its line's number, from 1. MM_ERR_IO: the index is no longer what it was. */
+mm_status mmi_source_number(int64_t *number, const mmi_source *source, int64_t row);
 
-/* Put "file:line: " before the message at hand. Returns `status`. */
+/* Put "file:line: " before the message at hand; a guess at the line where it can't be had. Returns `status`. */
 mm_status mmi_source_fail_within(mm_status status, const mmi_source *source, int64_t row);
 
 #endif

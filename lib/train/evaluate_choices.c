@@ -123,7 +123,7 @@ static mm_status read_question(group *g, mm_choices_result *result, int64_t row)
     mmi_json *value = NULL;
     mm_status status = mmi_dataset_row(&value, g->dataset, row, &g->line);
     if (status == MM_OK && (status = add_question(g, result, value, row)) != MM_OK)
-        mmi_dataset_fail_within(status, g->dataset, row);
+        status = mmi_dataset_fail_within(status, g->dataset, row);
     mmi_json_free(value);
     return status;
 }

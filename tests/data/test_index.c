@@ -202,6 +202,31 @@ START_TEST(an_index_that_shrinks_while_in_use_is_noticed)
     ck_ok(mm_dataset_text(dataset, 0, NULL, 0, NULL));
     ck_status(mm_dataset_text(dataset, 200, NULL, 0, NULL), MM_ERR_IO);
     ck_error_mentions(".mmidx");
+    int64_t line = 7;
+    const char *file = NULL;
+    ck_ok(mm_dataset_where(dataset, 0, NULL, &line));
+    ck_assert_int_eq(line, 1);
+    ck_status(mm_dataset_where(dataset, 200, &file, &line), MM_ERR_IO);
+    ck_error_mentions(".mmidx");
+    ck_assert_int_eq(line, 1);
+    ck_assert_ptr_null(file);
+    ck_ok(mm_dataset_where(dataset, 200, &file, NULL)); /* which needs no index */
+    ck_assert_str_eq(file, path);
+    ck_assert_int_eq(mmi_fail(MM_ERR_FORMAT, "a story"), MM_ERR_FORMAT);
+    ck_assert_int_eq(mmi_dataset_fail_within(MM_ERR_FORMAT, dataset, 200), MM_ERR_FORMAT);
+    ck_error_mentions("rows.jsonl:201: a story"); /* the nearest guess */
+    mm_dataset_free(dataset);
+    const char *paths[1] = { path };
+    mm_dataset_options o = MM_DATASET_OPTIONS_INIT;
+    o.paths = paths;
+    o.count = 1;
+    o.cache_from = 0;
+    o.validation = 0.1;
+    o.side = MM_SIDE_TRAIN;
+    ck_ok(mm_dataset_create(&o, &dataset));
+    ck_assert_int_eq(truncate(cache, 100), 0);
+    ck_assert_int_eq(mmi_dataset_fail_within(MM_ERR_FORMAT, dataset, 200), MM_ERR_IO); /* which row it was is lost */
+    ck_error_mentions(".mmidx");
     mm_dataset_free(dataset);
 }
 END_TEST
