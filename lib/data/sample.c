@@ -279,11 +279,11 @@ static mm_status take_prompt(mmi_sample *sample, mmi_desk *desk, const mmi_recip
 /* One very long row must not hold its memory for ever. */
 static void shrink(mmi_sample *sample, mmi_desk *desk)
 {
+    bool large = sample->answer_room > LARGE;
     for (int i = 0; i < 2; i++)
-        if (sample->side[i].id_room > LARGE || sample->side[i].mark_room > LARGE) {
-            mmi_sample_free(sample);
-            break;
-        }
+        large |= sample->side[i].id_room > LARGE || sample->side[i].mark_room > LARGE;
+    if (large)
+        mmi_sample_free(sample);
     if (desk->line.capacity > LARGE || desk->text.room > LARGE)
         mmi_desk_free(desk);
 }

@@ -286,6 +286,27 @@ START_TEST(prompts_of_minimind2_take_roles_from_the_position)
 }
 END_TEST
 
+START_TEST(a_long_answer_is_not_kept_for_ever)
+{
+    enum { LONG = 5 << 20 };
+    char *rows = malloc(LONG + 1024);
+    size_t size = (size_t)sprintf(rows, "{\"question\": \"1?\", \"answer\": \"");
+    memset(rows + size, 'x', LONG);
+    strcpy(rows + size + LONG, "\"}\n{\"question\": \"2?\", \"answer\": \"y\"}\n");
+    mm_memory_usage before = MM_MEMORY_USAGE_INIT, after = MM_MEMORY_USAGE_INIT;
+    mm_row_report report = MM_ROW_REPORT_INIT;
+    mm_loader_options o = options_of(MM_ROW_PROMPT, MM_ROWS_PAD, 1, 200, "minimind2");
+    use(rows, &o);
+    ck_ok(mm_loader_check_row(loader, 1, &report));
+    ck_ok(mm_memory_get_usage(&before));
+    ck_ok(mm_loader_check_row(loader, 0, &report));
+    ck_ok(mm_loader_check_row(loader, 1, &report));
+    ck_ok(mm_memory_get_usage(&after));
+    ck_assert_uint_le(after.current, before.current + LONG / 8);
+    free(rows);
+}
+END_TEST
+
 static mm_row_report report_of(const char *row, const mm_loader_options *o)
 {
     mm_row_report report = MM_ROW_REPORT_INIT;
@@ -461,6 +482,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, prompts_end_where_the_answer_begins);
     tcase_add_test(tc, prompts_may_think_and_keep_their_end_when_cut);
     tcase_add_test(tc, prompts_of_minimind2_take_roles_from_the_position);
+    tcase_add_test(tc, a_long_answer_is_not_kept_for_ever);
     tcase_add_test(tc, a_report_tells_what_is_remarkable_about_a_row);
     tcase_add_test(tc, rows_of_another_shape_are_refused_by_file_and_line);
     tcase_add_test(tc, options_that_contradict_each_other_are_refused);
