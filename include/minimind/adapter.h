@@ -121,7 +121,7 @@ MM_API mm_status mm_adapter_load(mm_model *model, const char *path, mm_adapter *
 
 /**
  * Write adapter_config.json and adapter_model.safetensors into `directory`, which is made if it is missing, as PEFT reads
- * them. Each file is replaced in one step, and on failure the old ones stand.
+ * them. The files are replaced as by mm_model_save().
  *
  * @return MM_OK; MM_ERR_ARG; MM_ERR_IO (a full disk too); MM_ERR_MEMORY. Since: 0.1
  */

@@ -47,7 +47,8 @@ MM_API mm_status mm_config_load_memory(const char *json, size_t length, mm_confi
 
 /**
  * Write a config.json that mm_config_load() reads back: every key of the family with the value in force, then the
- * unknown keys. The file is replaced in one step; on failure the old one stands.
+ * unknown keys. The file is replaced in one step; on failure the old one stands, or, where only the directory's sync
+ * fails at the end, the new one.
  *
  * @param path  The file, or an existing directory.
  *

@@ -306,11 +306,23 @@ static mm_status sync_parent(const char *path)
     return status;
 }
 
+mm_status mmi_rename(const char *from, const char *to)
+{
+    return rename(from, to) == 0 ? MM_OK : mmi_fail_errno(to, "rename into place");
+}
+
 mm_status mmi_rename_synced(const char *from, const char *to)
 {
-    if (rename(from, to) != 0)
-        return mmi_fail_errno(to, "rename into place");
-    return sync_parent(to);
+    mm_status status = mmi_rename(from, to);
+    return status == MM_OK ? sync_parent(to) : status;
+}
+
+mm_status mmi_check_replaceable(const char *path)
+{
+    struct stat info;
+    if (stat(path, &info) != 0) /* what can't be looked at may be made all the same, but not under too long a name */
+        return errno == ENAMETOOLONG ? mmi_fail_errno(path, "create") : MM_OK;
+    return S_ISREG(info.st_mode) ? MM_OK : mmi_fail(MM_ERR_IO, "%s: is not a regular file", path);
 }
 
 static void writer_release(mmi_writer *w)
@@ -344,15 +356,10 @@ static atomic_uint serial;
 
 mm_status mmi_writer_open(mmi_writer *w, const char *path)
 {
-    struct stat info;
     memset(w, 0, sizeof *w);
     w->fd = -1;
-    if (stat(path, &info) != 0) {
-        if (errno == ENAMETOOLONG) /* which the temporary name may not be */
-            return w->status = mmi_fail_errno(path, "create");
-    } else if (!S_ISREG(info.st_mode)) { /* or a file would take a device's place */
-        return w->status = mmi_fail(MM_ERR_IO, "%s: is not a regular file", path);
-    }
+    if ((w->status = mmi_check_replaceable(path)) != MM_OK)
+        return w->status;
     w->path = mmi_strdup(path);
     size_t room = strlen(path) + 48;
     w->temporary = mmi_alloc(room, 1);
@@ -426,8 +433,8 @@ mm_status mmi_writer_commit(mmi_writer *w)
     if (close(w->fd) != 0 && errno != EINTR && w->status == MM_OK) /* interrupted or not, it is closed */
         w->status = mmi_fail_errno(w->path, "close");
     w->fd = -1;
-    if (w->status == MM_OK && rename(w->temporary, w->path) != 0)
-        w->status = mmi_fail_errno(w->path, "rename into place");
+    if (w->status == MM_OK)
+        w->status = mmi_rename(w->temporary, w->path);
     if (w->status != MM_OK)
         unlink(w->temporary);
     else

@@ -69,13 +69,17 @@ mm_status mmi_reader_get(const mmi_reader *r, void *out, size_t size, uint64_t o
 /* Fine on one that is zeroed or closed. */
 void mmi_reader_close(mmi_reader *r);
 
+/* MM_ERR_IO: something else than a regular file stands at `path`, whose place a file may not take. */
+mm_status mmi_check_replaceable(const char *path);
+
 /* Writing a file under a temporary name beside its own, which is short enough wherever the file's own is, to be renamed
  * when all is on disk.
  *
  *     mmi_writer w;
  *     status = mmi_writer_open(&w, path);
  *     … mmi_writer_put(&w, data, size); …          errors stick: only the last call need be looked at
- *     status = mmi_writer_commit(&w);              syncs, renames, syncs the directory; or removes what there is
+ *     status = mmi_writer_commit(&w);              syncs, renames; or removes what there is. Then
+ *                                                  syncs the directory, which may fail when it is in place already
  * mmi_writer_abandon(&w) drops it; after commit, or on a zeroed struct, it does nothing. */
 typedef struct mmi_writer {
     int fd;
@@ -109,7 +113,9 @@ void mmi_appender_cut(mmi_appender *a, uint64_t size);
 /* Fine on one that is zeroed or closed. */
 void mmi_appender_close(mmi_appender *a);
 
-/* Rename a finished directory into place and sync its parent. */
+/* Rename what is finished, a file or a directory, into place; and sync its parent then, which may fail when it is there
+ * already. */
+mm_status mmi_rename(const char *from, const char *to);
 mm_status mmi_rename_synced(const char *from, const char *to);
 
 /* Seconds of a clock that only goes forward. */

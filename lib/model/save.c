@@ -73,7 +73,7 @@ static mm_status write_config(const void *model, const char *path)
 /* The names a save needs. */
 typedef struct paths {
     char *weights, *config;
-    char *waiting; /* where the small file waits until the weights are in place */
+    char *new_weights, *new_config; /* where each waits for the other */
 } paths;
 
 static atomic_uint serial;
@@ -82,41 +82,53 @@ static void free_paths(paths *p)
 {
     mmi_free(p->weights);
     mmi_free(p->config);
-    mmi_free(p->waiting);
+    mmi_free(p->new_weights);
+    mmi_free(p->new_config);
+}
+
+static char *waiting_path(const char *directory, const char *name)
+{
+    char waiting[80];
+    snprintf(waiting, sizeof waiting, "%.40s.%ld-%u.tmp", name, (long)getpid(), atomic_fetch_add(&serial, 1));
+    return mmi_path_join(directory, waiting);
 }
 
 static mm_status make_paths(paths *p, const char *directory, const mmi_saved_pair *pair)
 {
-    char name[64];
-    snprintf(name, sizeof name, "%.24s.%ld-%u.tmp", pair->config, (long)getpid(), atomic_fetch_add(&serial, 1));
     p->weights = mmi_path_join(directory, pair->weights);
     p->config = mmi_path_join(directory, pair->config);
-    p->waiting = mmi_path_join(directory, name);
-    if (!p->weights || !p->config || !p->waiting)
-        return mmi_fail_memory(strlen(directory) + sizeof name, "a path");
+    p->new_weights = waiting_path(directory, pair->weights);
+    p->new_config = waiting_path(directory, pair->config);
+    if (!p->weights || !p->config || !p->new_weights || !p->new_config)
+        return mmi_fail_memory(strlen(directory) + strlen(pair->weights), "a path");
     return MM_OK;
 }
 
-/* The config is on disk, under another name, before the weights are replaced: what is left to do behind them is one
- * rename, which needs no room. Saving over an older state thus leaves a loadable directory at any moment, and a full
- * disk leaves the old one. */
+/* Both are on disk, under other names, before either takes its place: what is left to do are two renames, which need no
+ * room. The directory is synced behind both, so that a sync that fails does not come between them. */
 static mm_status write_files(const mmi_saved_pair *pair, const paths *p)
 {
-    if (mmi_is_directory(p->config))
-        return mmi_fail(MM_ERR_IO, "%s: is a directory", p->config);
-    mm_status status = pair->write_config(pair->owner, p->waiting);
+    mm_status status = mmi_check_replaceable(p->weights);
     if (status == MM_OK)
-        status = pair->write_weights(pair->owner, p->weights);
+        status = mmi_check_replaceable(p->config);
     if (status == MM_OK)
-        status = mmi_rename_synced(p->waiting, p->config);
-    if (status != MM_OK)
-        unlink(p->waiting);
+        status = pair->write_config(pair->owner, p->new_config);
+    if (status == MM_OK)
+        status = pair->write_weights(pair->owner, p->new_weights);
+    if (status == MM_OK)
+        status = mmi_rename(p->new_weights, p->weights);
+    if (status == MM_OK)
+        status = mmi_rename_synced(p->new_config, p->config);
+    if (status != MM_OK) {
+        unlink(p->new_weights);
+        unlink(p->new_config);
+    }
     return status;
 }
 
 mm_status mmi_save_pair(const char *directory, const mmi_saved_pair *pair)
 {
-    paths p = { NULL, NULL, NULL };
+    paths p = { NULL, NULL, NULL, NULL };
     bool there = mmi_is_directory(directory);
     mm_status status = make_paths(&p, directory, pair);
     if (status == MM_OK)

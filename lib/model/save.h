@@ -11,8 +11,9 @@ typedef struct mmi_saved_pair {
     const void *owner;
 } mmi_saved_pair;
 
-/* Write both into `directory`, which is made if it is missing. Each is replaced in one step; a directory that was
- * loadable is so at any moment, and on failure the old files stand. */
+/* Write both into `directory`, which is made if it is missing. Each is replaced in one step, when both are written; on
+ * failure the old files stand. Where only the directory's sync fails, at the end, the new ones do; where the second
+ * rename fails, or the process ends before it, new weights stand beside the old config. */
 mm_status mmi_save_pair(const char *directory, const mmi_saved_pair *pair);
 
 #endif

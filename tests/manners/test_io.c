@@ -428,6 +428,52 @@ START_TEST(what_a_signal_interrupts_is_tried_again)
 }
 END_TEST
 
+/* Weights and config are of one saving, whichever request fails. Only where the second of the two renames does they are
+ * not, as where a process ends between them. */
+START_TEST(a_model_and_its_config_are_replaced_together)
+{
+    prepare();
+    mm_config *config = NULL;
+    mm_model *turned = NULL;
+    uint64_t wanted = 0;
+    ck_ok(mm_config_copy(mm_model_config(io_model), &config));
+    ck_ok(mm_config_set_float(config, "rope_theta", 100));
+    ck_ok(mm_model_create(config, 2, &turned));
+    io_digest_model(&wanted, turned);
+    int mixed = 0, replaced_unsynced = 0;
+    for (long n = 1, requests = n; requests >= n; n++) {
+        put_model();
+        files_begin(FILES_FAIL_ONCE, n, EIO);
+        mm_status status = mm_model_save(turned, io_directory);
+        files_seen seen = files_end();
+        requests = seen.requests;
+        mm_model *here = NULL;
+        double theta = 0;
+        uint64_t weights = 0;
+        ck_ok(mm_model_load(io_directory, NULL, &here));
+        ck_ok(mm_config_get_float(mm_model_config(here), "rope_theta", &theta));
+        io_digest_model(&weights, here);
+        bool new_config = theta == 100, new_weights = weights == wanted;
+        if (new_config != new_weights) {
+            ck_assert_msg(strcmp(seen.failed, "rename") == 0, "%s as request %ld leaves a new %s only", seen.failed, n,
+                          new_config ? "config" : "model");
+            mixed++;
+        }
+        ck_assert(status != MM_OK || (new_config && new_weights));
+        if (new_config && new_weights && strcmp(seen.failed, "fsync") == 0) {
+            ck_status(status, MM_ERR_IO);
+            replaced_unsynced++;
+        }
+        mm_model_free(here);
+    }
+    ck_assert_int_eq(mixed, 1);
+    ck_assert_int_eq(replaced_unsynced, 1);
+    mm_model_free(turned);
+    mm_config_free(config);
+    clear();
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("io");
@@ -438,6 +484,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tc, a_disk_that_is_full_is_survived, 0, OWN_DEEDS + io_learn_count);
     tcase_add_loop_test(tc, reads_and_writes_that_come_short_are_gone_on_with, 0, OWN_DEEDS + io_learn_count);
     tcase_add_loop_test(tc, what_a_signal_interrupts_is_tried_again, 0, OWN_DEEDS + io_learn_count);
+    tcase_add_test(tc, a_model_and_its_config_are_replaced_together);
     suite_add_tcase(suite, tc);
     return suite;
 }
