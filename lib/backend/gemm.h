@@ -18,9 +18,9 @@ static inline int64_t mmi_few_rows(const mmi_exec *x)
  * K] row-major with rows lda apart, or with `ta` [K, M]. Likewise op(B) [K, N], with `tb` B is [N, K]. The same bits
  * for any number of threads.
  *
- * With x->blas the slices go to OpenBLAS, except for few rows, where our own kernels are faster everywhere. It holds
- * OpenBLAS at one thread meanwhile, as mmi_blas_enter() does; a caller with
- * many products enters once around all of them.
+ * With x->blas the slices go to OpenBLAS, except for few rows, where our own kernels are faster everywhere; but those
+ * that read B as it lies, with `tb`, can't add to `from`, which is left to the slices. It holds OpenBLAS at one thread
+ * meanwhile, as mmi_blas_enter() does; a caller with many products enters once around all of them.
  *
  * With x->compute bf16 or f16 both operands are rounded to that type on their way into the kernel, which is then always
  * our own; sums are float32. */
