@@ -22,11 +22,10 @@ static void run_last_logits(mm_context *ctx, const mmi_pass *pass)
                        ctx->plan.panel);
 }
 
-/* A pass for the loss alone is all but sure to be gone back over, from that loss, so its head goes back at once.
- * Adapters on the head have gradients of their own, which only mm_backward() may add to. */
-static bool head_goes_back(const mm_context *ctx, const mmi_pass *pass)
+/* A pass for the loss alone is all but sure to be gone back over, from that loss, so its head goes back at once. */
+static bool head_goes_back(const mmi_pass *pass)
 {
-    return pass->mode == MM_TRAIN && pass->has_targets && pass->outputs == MM_OUT_LOSS && !mmi_block_head(ctx).loras;
+    return pass->mode == MM_TRAIN && pass->has_targets && pass->outputs == MM_OUT_LOSS;
 }
 
 /* The head with the plan's place for its gradient. */
@@ -90,7 +89,7 @@ static mm_status run_layers(mm_context *ctx, const mmi_pass *pass)
                       mmi_context_dropout(ctx, pass, MMI_SITE_EMBEDDING, 0, 0));
     ctx->aux_loss = 0;
     ctx->owed = false;
-    ctx->head_is_back = head_goes_back(ctx, pass);
+    ctx->head_is_back = head_goes_back(pass);
     for (int64_t l = 0; l < ctx->arch->L; l++) {
         if (mmi_context_take_cancel(ctx))
             return mmi_fail(MM_ERR_CANCELLED, "cancelled before layer %lld", (long long)l);
