@@ -91,8 +91,8 @@ static unsigned processor_flags(void)
 #endif
 
 /* What is left of `flags` where MM_CPU pretends a lesser processor, or one of the other maker: the name of its best
- * instruction set, with AVX-512 maybe followed by "-amd" or "-intel". Another name changes nothing. x86's are in the
- * order of their tables, and Arm's too; the names of one leave the other with its first. */
+ * instruction set, with AVX-512 maybe followed by "-amd" or "-intel". Another name changes nothing, nor do "amx"
+ * and "dot", which leave out nothing. The names of one architecture leave the other with its first set. */
 static unsigned pretend(unsigned flags)
 {
     enum { AVX512 = MMI_CPU_AVX2 | MMI_CPU_AVX512 | MMI_CPU_INTEL };

@@ -67,11 +67,10 @@ static inline void mmi_quantize(const mmi_quantizing *q, int64_t i, const float 
 }
 
 /* Y[M, N] = X[M, K] · W[N, K]ᵀ with W of any dtype. `panel` has room for N * K floats (NULL when W is float32): of W in
- * f16, and in bf16 where it goes to OpenBLAS. With W in blocks (q8_0, q4_0; K a multiple of 32) W lies in strips
- * (strips.h), and `panel` holds X, which is quantized too, block by block, and multiplied as whole numbers: see
- * gemm_blocks. A row of Y then depends on its row
- * of X alone, not on M, nor on x->compute; but where the table has `round_blocks`, so many rows and more are rounded to
- * bf16, as the numbers of W are. */
+ * f16, and in bf16 where it goes to OpenBLAS or is rounded to f16. With W in blocks (q8_0, q4_0; K a multiple of 32) W
+ * lies in strips (strips.h), and `panel` holds X, which is quantized too, block by block, and multiplied as whole
+ * numbers: see gemm_blocks. A row of Y then depends on its row of X alone, not on M, nor on x->compute; but where the
+ * table has `round_blocks`, so many rows and more are rounded to bf16, as the numbers of W are. */
 void mmi_gemm_weight(const mmi_exec *x, int64_t M, int64_t N, int64_t K, mmi_operand X, const void *W, int32_t dtype,
                      float *panel, float *Y, int64_t ldy);
 

@@ -5,8 +5,8 @@
 #include "backend/gemm.h"
 #include "backend/product.h"
 
-/* In the time of multiplying one line by another: laying it out. Of the kernels that was 26 to 82 where it was measured
- * (performance-notes.md), and it matters little. */
+/* In the time of multiplying one line by another: laying it out. Of the kernels that was 26 to 82 where it was
+ * measured, and it matters little. */
 #define LAYING_OUT 48
 
 /* Products that are worth a thread; about so many numbers of blocks one above the other are weighed. */

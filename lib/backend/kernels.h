@@ -11,7 +11,7 @@
 
 #include <minimind/view.h>
 
-/* What the processor has, most to least portable; MM_CPU caps it, and names another maker. */
+/* What the processor has; MM_CPU caps it, and names another maker. */
 enum {
     MMI_CPU_AVX2 = 1,   /* with FMA */
     MMI_CPU_AVX512 = 2, /* F, VL, DQ, BW */
@@ -27,7 +27,6 @@ enum {
 };
 unsigned mmi_cpu_flags(void);
 
-/* How a matrix is read: element (i, j) at p + i * rs + j * cs. */
 typedef struct mmi_kernels {
     const char *name; /* "c", "avx2", "avxvnni", "avx512", "vnni", "bf16", "amx", "neon", "dot" */
 
@@ -204,7 +203,7 @@ static inline int32_t mmi_rounds_blocks(const mmi_kernels *k, int64_t rows)
     return k->round_blocks > 0 && rows >= k->round_blocks;
 }
 
-/* As mmi_act in model/arch.h, which sits above this folder; a static assertion there holds them equal. */
+/* As mmi_act in model/arch.h, which sits above this folder; a static assertion in run/context.c holds them equal. */
 enum { MMI_ACT_SILU = 0, MMI_ACT_GELU = 1, MMI_ACT_GELU_TANH = 2, MMI_ACT_RELU = 3 };
 
 /* The best table for a processor with `cpu` (mmi_cpu_flags(), or fewer in a test). */

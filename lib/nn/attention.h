@@ -21,7 +21,7 @@ typedef struct mmi_segment {
 typedef struct mmi_attention {
     const float *q;
     const void *k, *v;
-    int32_t kv_dtype; /* MM_F32; of a cache whose ldk is D any: in blocks, D is a multiple of 32 */
+    int32_t kv_dtype; /* MM_F32; of a cache whose ldk is D also MM_BF16, or MM_Q8_0, D a multiple of 32 */
     int64_t ldq, ldk, head_stride;
     int64_t sequence_stride; /* 0: no cache */
     int64_t H, G, D;

@@ -21,7 +21,7 @@
 #define PART_BYTES (2 * TILE_BYTES)
 #define MOST_PARTS 3
 
-/* Numbers from here on are multiplied as floats: products of smaller ones, and sums of those, stay finite. */
+/* Numbers from here on are multiplied as floats: products of smaller ones stay finite. */
 #define HUGE_NUMBER 0x1p62f
 
 /* How a panel is kept. */
