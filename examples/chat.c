@@ -9,6 +9,7 @@
 #include "load_as.h"
 #include "options.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +35,8 @@ static const char usage[] =
     "  --think on|off      think before answering, if the template has it (the template's default)\n"
     "  --template NAME     minimind2, minimind3 or minillm (the tokenizer's own)\n"
     "  --max-new-tokens N  of an answer, at most (512)\n"
-    "  --context N         tokens that the model looks back on; older turns are dropped (2048)\n"
+    "  --context N         tokens that the model looks back on; older turns are dropped (2048, or all that\n"
+    "                      a model of fewer positions has)\n"
     "  --temperature X     0: always the likeliest token (0.85)\n"
     "  --top-p P           choose among the likeliest tokens that make up P (0.85)\n"
     "  --seed N            other numbers, other answers (0)\n"
@@ -43,7 +45,7 @@ static const char usage[] =
 
 enum { MAX_NEW_TOKENS, CONTEXT, TEMPERATURE, TOP_P, SEED, NUMBERS };
 static const char *const number_names[] = { "--max-new-tokens", "--context", "--temperature", "--top-p", "--seed" };
-static double numbers[] = { 512, 2048, 0.85, 0.85, 0 };
+static double numbers[] = { 512, NAN, 0.85, 0.85, 0 };
 enum { MODEL, SYSTEM, THINK, TEMPLATE, DTYPE, TEXTS };
 static const char *const text_names[] = { "--model", "--system", "--think", "--template", "--dtype" };
 static const char *texts[TEXTS];
@@ -92,11 +94,25 @@ static void *grow(void *memory, size_t size)
     return memory;
 }
 
+/* The tokens to look back on, by --context or else as many as is usual. */
+static void complete_context(const mm_model *model)
+{
+    int32_t positions = positions_of(model);
+    char message[120];
+    if (isnan(numbers[CONTEXT]))
+        numbers[CONTEXT] = positions < 2048 ? positions : 2048;
+    snprintf(message, sizeof message, "--context is %.0f, must be from 1 to the %d positions that the model has",
+             numbers[CONTEXT], positions);
+    if (numbers[CONTEXT] < 1 || numbers[CONTEXT] > positions)
+        fail(message, "");
+}
+
 static void load(void)
 {
     mm_model *model = NULL;
     mm_context_options plan = MM_CONTEXT_OPTIONS_INIT;
     check(load_as(texts[MODEL], texts[DTYPE], &model));
+    complete_context(model);
     plan.max_context = (int32_t)numbers[CONTEXT];
     plan.max_length = plan.max_context < 256 ? plan.max_context : 256; /* a longer prompt is read in parts */
     plan.compute = compute_for(model);

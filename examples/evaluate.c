@@ -36,7 +36,8 @@ static const char usage[] =
     "  --dtype NAME      f32, bf16, q8_0 or q4_0: what the weights are turned into (as stored)\n"
     "  --adapter DIR     an adapter to run with\n"
     "  --batch N         sequences that run together (8)\n"
-    "  --max-length N    tokens per sequence; in training that is --max-seq-len (512)\n"
+    "  --max-length N    tokens per sequence; in training that is --max-seq-len (512, or all that a model of\n"
+    "                    fewer positions has)\n"
     "  --max-rows N      at most so many rows; of loss, batches (0: all)\n"
     "  --overlap N       of text: tokens that a window sees of the one before (0)\n"
     "  --kind NAME       of loss: text or chat rows (text)\n"
@@ -51,7 +52,7 @@ static struct {
     const char *what, *model, *data, *dtype, *adapter, *kind, *form, *template_name;
     long batch, max_length, max_rows, overlap, threads;
     int verbose;
-} o = { .kind = "text", .batch = 8, .max_length = 512 };
+} o = { .kind = "text", .batch = 8, .max_length = -1 };
 
 static long number(const char *name, const char *text)
 {
@@ -241,6 +242,8 @@ int main(int argc, char **argv)
     mm_context *context = NULL;
     check(load_as(o.model, o.dtype, &model));
     check(mm_tokenizer_load(o.model, &tokenizer));
+    if (o.max_length < 0)
+        o.max_length = positions_of(model) < 512 ? positions_of(model) : 512;
     mm_context_options c = MM_CONTEXT_OPTIONS_INIT;
     c.max_batch = (int32_t)o.batch;
     c.max_length = (int32_t)o.max_length;

@@ -9,6 +9,7 @@
 #include "load_as.h"
 #include "options.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +27,8 @@ static const char usage[] = "--model DIR (--prompt TEXT | --prompt-ids 5,17,9) [
                             "Continue a text, or token ids, with the model in DIR. Ids give ids.\n"
                             "\n"
                             "  --adapter DIR           an adapter to run with; may be given several times\n"
-                            "  --max-new-tokens N      how many tokens at most (128)\n"
+                            "  --max-new-tokens N      how many tokens at most (128, or what a model of few positions has\n"
+                            "                          room for behind the prompt)\n"
                             "  --bos                   begin with the model's bos token\n"
                             "  --greedy                always the likeliest token\n"
                             "  --temperature X         below 1, rare tokens become rarer still (0.85)\n"
@@ -47,7 +49,7 @@ static struct {
     double value, low, high;
     bool whole;
 } numbers[NUMBERS] = {
-    { "--max-new-tokens", 128, 1, 1 << 24, true },
+    { "--max-new-tokens", NAN, 1, 1 << 24, true }, /* open: it depends on the model and the prompt */
     { "--temperature", 0.85, 0, 100, false },
     { "--top-k", 0, 0, 1 << 30, true },
     { "--top-p", 0.85, 1e-6, 1, false },
@@ -165,11 +167,27 @@ static double now(void)
     return timespec_get(&t, TIME_UTC) ? (double)t.tv_sec + 1e-9 * (double)t.tv_nsec : 0;
 }
 
-static mm_context *make_context(mm_model *model, int32_t prompt_length)
+/* The tokens to make, by --max-new-tokens or else as many as is usual; prompt and answer have a position each. */
+static int32_t new_tokens(const mm_model *model, int32_t prompt_length)
+{
+    int32_t positions = positions_of(model), left = positions - prompt_length;
+    double wanted = numbers[MAX_NEW_TOKENS].value;
+    char message[160];
+    if (isnan(wanted))
+        wanted = left < 1 ? 1 : left < 128 ? left : 128;
+    snprintf(message, sizeof message,
+             "the model has %d positions, too few for a prompt of %d tokens and --max-new-tokens %.0f", positions,
+             prompt_length, wanted);
+    if (wanted > left)
+        fail(message, "");
+    return (int32_t)wanted;
+}
+
+static mm_context *make_context(mm_model *model, int32_t prompt_length, int32_t made)
 {
     mm_context_options plan = MM_CONTEXT_OPTIONS_INIT;
     plan.max_length = prompt_length < 256 ? prompt_length : 256; /* a longer prompt is read in parts */
-    plan.max_context = prompt_length + (int32_t)numbers[MAX_NEW_TOKENS].value;
+    plan.max_context = prompt_length + made;
     plan.threads = (int32_t)numbers[THREADS].value;
     plan.kernels = texts[KERNELS];
     plan.compute = compute_for(model);
@@ -199,7 +217,8 @@ int main(int argc, char **argv)
     int32_t length = 0, *ids = make_prompt(tokenizer, mm_model_config(model), &length);
     if (length == 0)
         fail("the prompt is empty", "");
-    mm_context *context = make_context(model, length);
+    int32_t made = new_tokens(model, length);
+    mm_context *context = make_context(model, length, made);
 
     mm_sampling sampling = MM_SAMPLING_INIT;
     sampling.seed = (uint64_t)numbers[SEED].value;
@@ -212,7 +231,7 @@ int main(int argc, char **argv)
     options.prompts = &(const int32_t *){ ids };
     options.prompt_lengths = &length;
     options.sampling = &sampling;
-    options.max_new_tokens = (int32_t)numbers[MAX_NEW_TOKENS].value;
+    options.max_new_tokens = made;
     options.on_token = print_token;
     options.user = decoder;
     mm_generate_result result = MM_GENERATE_RESULT_INIT;

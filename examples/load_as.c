@@ -1,5 +1,7 @@
 #include "load_as.h"
 
+#include "options.h"
+
 #include <string.h>
 
 mm_status load_as(const char *directory, const char *dtype, mm_model **out)
@@ -28,4 +30,11 @@ int32_t compute_for(const mm_model *model)
 {
     mm_view embedding;
     return mm_model_tensor(model, 0, &embedding) == MM_OK && embedding.dtype == MM_BF16 ? MM_BF16 : MM_F32;
+}
+
+int32_t positions_of(const mm_model *model)
+{
+    int64_t positions = 0;
+    check(mm_config_get_int(mm_model_config(model), "max_position_embeddings", &positions));
+    return (int32_t)(positions < INT32_MAX ? positions : INT32_MAX);
 }

@@ -82,6 +82,19 @@ distills() {
         grep -q 'kl: ' "$work/log" && [ -s "$work/distilled/full_dist/model.safetensors" ]
 }
 
+# It has 128 positions, fewer than what the programs take where they are told nothing. What they are told is refused by its name.
+works_with_few_positions() {
+    printf '{"conversations": [{"role": "user", "content": "1+1="}, {"role": "assistant", "content": "2"}]}\n' >"$work/sum.jsonl"
+    set -- --model "$work/rl/lessons"
+    "$bin/generate" "$@" --prompt "1+1=" >"$work/text" && "$bin/generate" "$@" --prompt-ids "$(seq -s, 3 129)" >"$work/text" &&
+        [ "$(wc -l <"$work/text")" -eq 1 ] && echo "1+1=" | "$bin/chat" "$@" --template minimind2 >"$work/text" &&
+        [ "$(wc -l <"$work/text")" -ge 1 ] && "$bin/evaluate" loss --kind chat "$@" --template minimind2 --data "$work/sum.jsonl" &&
+        refuses "128 positions, too few .* --max-new-tokens 128" generate "$@" --prompt "1+1=" --max-new-tokens 128 &&
+        refuses "128 positions, too few for a prompt of 128 tokens" generate "$@" --prompt-ids "$(seq -s, 3 130)" &&
+        refuses "--context is 129, .* 128 positions" chat "$@" --template minimind2 --context 129 &&
+        refuses "--context is 0, .* 128 positions" chat "$@" --template minimind2 --context 0
+}
+
 # The signal comes when the first line of the log says that training is under way.
 stops_and_goes_on() {
     set -- --tokenizer "$work/tokenizer" --data-path "$work/a.jsonl" --hidden-size 64 --num-hidden-layers 1 --max-seq-len 32 \
@@ -540,6 +553,7 @@ check "generate refuses a temperature that is no number" refuses "--temperature"
 check "generate refuses ids that are none" refuses "--prompt-ids" generate --model "$model" --prompt-ids 5,x
 check "generate refuses kernels that there are not" refuses "abacus" generate --model "$model" --prompt hi --kernels abacus
 check "rl learns from rewards, for sums and for questions of one's own" rewards_are_learnt_from
+check "programs run a model of few positions without being told how many" works_with_few_positions
 check "rl reads no lessons where none are asked for" reads_no_lessons
 check "rl tells of the steps that it has seen" tells_of_steps_that_were_seen
 check "rl learns among ranks that share a directory" learns_from_rewards_among_ranks
