@@ -41,11 +41,13 @@ static const char usage[] =
     "  --top-p P           choose among the likeliest tokens that make up P (0.85)\n"
     "  --seed N            other numbers, other answers (0)\n"
     "  --dtype NAME        weights in f32, bf16, q8_0 or q4_0 (as stored)\n"
+    "  --threads N         0: one per core (0)\n"
     "  --help              show this";
 
-enum { MAX_NEW_TOKENS, CONTEXT, TEMPERATURE, TOP_P, SEED, NUMBERS };
-static const char *const number_names[] = { "--max-new-tokens", "--context", "--temperature", "--top-p", "--seed" };
-static double numbers[] = { 512, NAN, 0.85, 0.85, 0 };
+enum { MAX_NEW_TOKENS, CONTEXT, TEMPERATURE, TOP_P, SEED, THREADS, NUMBERS };
+static const char *const number_names[] = { "--max-new-tokens", "--context", "--temperature",
+                                            "--top-p",          "--seed",    "--threads" };
+static double numbers[] = { 512, NAN, 0.85, 0.85, 0, 0 };
 enum { MODEL, SYSTEM, THINK, TEMPLATE, DTYPE, TEXTS };
 static const char *const text_names[] = { "--model", "--system", "--think", "--template", "--dtype" };
 static const char *texts[TEXTS];
@@ -115,6 +117,7 @@ static void load(void)
     complete_context(model);
     plan.max_context = (int32_t)numbers[CONTEXT];
     plan.max_length = plan.max_context < 256 ? plan.max_context : 256; /* a longer prompt is read in parts */
+    plan.threads = (int32_t)numbers[THREADS];
     plan.compute = compute_for(model);
     check(mm_context_create(model, &plan, &context));
     check(mm_cache_create(model, 1, plan.max_context, MM_F32, &cache));

@@ -104,7 +104,7 @@ continue_prompts() {
 ask() {
     for question in "What do pandas eat?" "How much is 3 plus 4?" "兔子吃什么？"; do
         printf '\n> %s\n' "$question"
-        echo "$question" | "$bin/chat" --model "$1" --template minimind2 --max-new-tokens 40 --temperature 0.5
+        echo "$question" | "$bin/chat" --model "$1" --template minimind2 --max-new-tokens 40 --temperature 0.5 --threads "$threads"
     done
 }
 

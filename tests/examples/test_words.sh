@@ -240,7 +240,7 @@ tells_what_rows_are() {
 
 # Standard input to the model: answers come to talk, what is told beside them to aside.
 talk() {
-    "$bin/chat" --model "$model" --template minimind2 --max-new-tokens 2 --context 128 >"$work/talk" 2>"$work/aside"
+    "$bin/chat" --model "$model" --template minimind2 --max-new-tokens 2 --context 128 --threads 1 >"$work/talk" 2>"$work/aside"
     status=$?
     cat "$work/talk" "$work/aside"
     return $status
