@@ -193,7 +193,7 @@ mm_status mmi_state_readings(mmi_reading *last, mmi_health *health, mmi_json *st
                              const char *directory)
 {
     mmi_json *update = mmi_json_get(state, "last_update");
-    mmi_json *from = of_update && mmi_json_get(update, "health") ? update : state; /* which older versions did not write */
+    mmi_json *from = of_update && mmi_json_get(update, "health") ? update : state; /* older ones lack it */
     read_reading(last, from);
     return read_health(health, mmi_json_get(from, "health"), directory);
 }
