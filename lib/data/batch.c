@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/target.h"
 
 static mm_status make_prompts(mmi_batch_room *room)
 {
@@ -179,14 +180,6 @@ void mmi_batch_prompts(mm_prompts *prompts, mmi_batch_room *room)
 
 /* --- Telling about a row --- */
 
-static int64_t count_targets(const int32_t *targets, int32_t width)
-{
-    int64_t n = 0;
-    for (int32_t t = 0; t < width; t++)
-        n += targets[t] != MMI_IGNORED;
-    return n;
-}
-
 /* A document by itself: where it will be broken depends on those before it. */
 static int64_t count_document(const mmi_recipe *r, const mmi_sequence *s)
 {
@@ -201,7 +194,7 @@ static int64_t count_learnt(mmi_batch_room *room, const mmi_recipe *r, const mmi
     if (r->options.form == MM_ROWS_PACK)
         return count_document(r, s);
     lay_out(room->spare, room->spare + room->width, room->width, r, s);
-    return count_targets(room->spare + room->width, room->width);
+    return mmi_targets_counted(room->spare + room->width, room->width);
 }
 
 void mmi_batch_report(mm_row_report *report, mmi_batch_room *room, const mmi_recipe *r, const mmi_sample *sample)

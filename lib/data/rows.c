@@ -1,10 +1,12 @@
 #include "data/rows.h"
 
+#include "base/target.h"
+
 #include <string.h>
 
 static int32_t target_of(int32_t id, int32_t pad)
 {
-    return id == pad ? MMI_IGNORED : id;
+    return id == pad ? MMI_IGNORE : id;
 }
 
 /* targets[t] from ids[t + 1], and none for the last of `width`. */
@@ -13,7 +15,7 @@ static void shift_targets(int32_t *targets, const int32_t *ids, int32_t width, i
     for (int32_t t = 0; t + 1 < width; t++)
         targets[t] = target_of(ids[t + 1], pad);
     if (width > 0)
-        targets[width - 1] = MMI_IGNORED;
+        targets[width - 1] = MMI_IGNORE;
 }
 
 static void fill(int32_t *ids, int32_t from, int32_t width, int32_t value)
@@ -55,12 +57,12 @@ void mmi_row_marked(int32_t *ids, int32_t *targets, int32_t width, const int32_t
 {
     memcpy(ids, from, (size_t)width * sizeof *ids);
     for (size_t t = 0; t < (size_t)width; t++)
-        targets[t] = t + 1 < count && marks[t + 1] ? from[t + 1] : MMI_IGNORED;
+        targets[t] = t + 1 < count && marks[t + 1] ? from[t + 1] : MMI_IGNORE;
 }
 
 int32_t mmi_row_reach(const int32_t *targets, int32_t width)
 {
-    while (width > 0 && targets[width - 1] == MMI_IGNORED)
+    while (width > 0 && targets[width - 1] == MMI_IGNORE)
         width--;
     return width;
 }
@@ -78,7 +80,7 @@ int32_t mmi_rows_reach(const int32_t *targets, int64_t rows, int64_t stride, int
 void mmi_row_empty(int32_t *ids, int32_t *targets, int32_t *documents, int32_t width, int32_t pad)
 {
     fill(ids, 0, width, pad);
-    fill(targets, 0, width, MMI_IGNORED);
+    fill(targets, 0, width, MMI_IGNORE);
     if (documents)
         fill(documents, 0, width, 0);
 }
@@ -115,7 +117,7 @@ size_t mmi_packed_add_marked(mmi_packed *row, const int32_t *from, const unsigne
 void mmi_packed_close(mmi_packed *row)
 {
     fill(row->ids, row->filled, row->width, row->pad);
-    fill(row->targets, row->filled, row->width, MMI_IGNORED);
+    fill(row->targets, row->filled, row->width, MMI_IGNORE);
     fill(row->documents, row->filled, row->width, row->document);
     row->filled = row->width;
 }

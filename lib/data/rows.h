@@ -7,8 +7,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MMI_IGNORED (-100)
-
 /* The first `width` + 1 of `count` ids, filled up with pad: ids [width] are all but the last, targets [width] all but
  * the first. */
 void mmi_row_shifted(int32_t *ids, int32_t *targets, int32_t width, const int32_t *from, size_t count, int32_t pad);

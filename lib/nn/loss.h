@@ -5,8 +5,6 @@
 
 #include "nn/linear.h"
 
-#define MMI_IGNORE (-100) /* a target that is not counted */
-
 /* What one chunk works with. */
 typedef struct mmi_head_scratch {
     float *logits;   /* [chunk, V] */

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/options.h"
+#include "base/target.h"
 #include "run/block.h"
 #include "run/context.h"
 #include "run/mlp.h"
@@ -26,10 +27,7 @@ static mm_status check_options(const mm_context *ctx, const mm_backward_options 
 
 static int64_t counted_targets(const mm_context *ctx)
 {
-    int64_t count = 0;
-    for (int64_t i = 0; i < ctx->pass.N && ctx->pass.has_targets; i++)
-        count += ctx->plan.targets[i] != MMI_IGNORE;
-    return count;
+    return ctx->pass.has_targets ? mmi_targets_counted(ctx->plan.targets, ctx->pass.N) : 0;
 }
 
 static bool from_loss(const mm_backward_options *o)

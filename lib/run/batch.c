@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/options.h"
+#include "base/target.h"
 #include "run/context.h"
 
 /* --- What a batch says, checked before anything is changed --- */

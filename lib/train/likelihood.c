@@ -4,9 +4,8 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/target.h"
 #include "run/context.h"
-
-#define IGNORED (-100)
 
 /* --- Ids --- */
 
@@ -59,7 +58,7 @@ static void lay(pass *p, const mmi_ids *ids, const mmi_stretch *items, int32_t r
         for (int32_t t = 0; t < p->length; t++) {
             bool inside = t + 1 < items[b].count;
             p->ids[(int64_t)b * p->length + t] = inside ? from[t] : 0;
-            p->targets[(int64_t)b * p->length + t] = inside && t + 1 >= items[b].from ? from[t + 1] : IGNORED;
+            p->targets[(int64_t)b * p->length + t] = inside && t + 1 >= items[b].from ? from[t + 1] : MMI_IGNORE;
         }
     }
 }

@@ -2,9 +2,8 @@
 #include <math.h>
 
 #include "base/options.h"
+#include "base/target.h"
 #include "train/objective.h"
-
-#define IGNORE (-100)
 
 MMI_OPTIONS_INIT(mm_distill_options, MM_DISTILL_OPTIONS_INIT)
 MMI_OPTIONS_INIT(mm_distill_result, MM_DISTILL_RESULT_INIT)
@@ -61,7 +60,7 @@ static mm_status check_distill(const mm_distill_options *o, int64_t rows, int64_
         return mmi_fail(MM_ERR_ARG, "mm_distill: the teacher's vocabulary of %lld is smaller than the student's %lld",
                         (long long)teacher_vocab, (long long)vocab);
     for (int64_t i = 0; i < rows; i++)
-        if (targets[i] != IGNORE && (targets[i] < 0 || targets[i] >= vocab))
+        if (targets[i] != MMI_IGNORE && (targets[i] < 0 || targets[i] >= vocab))
             return mmi_fail(MM_ERR_ARG, "mm_distill: targets[%lld] is %d, must be -100 or from 0 to %lld", (long long)i,
                             targets[i], (long long)(vocab - 1));
     return MM_OK;
@@ -82,11 +81,10 @@ mm_status mm_distill(const mm_distill_options *options, int64_t rows, int64_t vo
         status = check_distill(&o, rows, vocab, teacher_vocab, targets);
     if (status != MM_OK)
         return status;
-    for (int64_t i = 0; i < rows; i++)
-        r.count += targets[i] != IGNORE;
+    r.count = mmi_targets_counted(targets, rows);
     for (int64_t i = 0; i < rows; i++) {
         float *d = d_student ? d_student + i * vocab : NULL;
-        if (targets[i] != IGNORE)
+        if (targets[i] != MMI_IGNORE)
             distill_row(&o, vocab, student + i * vocab, teacher + i * teacher_vocab, targets[i], 1.0 / (double)r.count,
                         d, &r);
         else

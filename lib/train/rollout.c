@@ -4,10 +4,9 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/target.h"
 #include "train/likelihood.h"
 #include "train/objective.h"
-
-#define IGNORE (-100)
 
 static void carve_rollout(mmi_rollout *r, mmi_carve *c)
 {
@@ -83,7 +82,7 @@ static void lay_rows(mmi_rollout *r, const mm_generate_result *made, int32_t pad
     int64_t n = r->rows * r->length;
     for (int64_t i = 0; i < n; i++) {
         r->ids[i] = pad_id;
-        r->targets[i] = IGNORE;
+        r->targets[i] = MMI_IGNORE;
     }
     memset(r->mask, 0, (size_t)n * sizeof *r->mask);
     memset(r->old_logprobs, 0, (size_t)n * sizeof *r->old_logprobs);
@@ -213,7 +212,7 @@ mm_status mmi_rollout_check(const mmi_st_file *file, const char *path, int64_t R
         int64_t count, below; /* whole numbers from 0; 0: any that is finite */
         float or_this;        /* or this one */
     } tables[] = { { "rollout.ids", n, V, 0 },
-                   { "rollout.targets", n, V, IGNORE },
+                   { "rollout.targets", n, V, MMI_IGNORE },
                    { "rollout.finish", R, MM_FINISH_CALLBACK, 0 },
                    { "rollout.rewards", R, 0, 0 },
                    { "rollout.logprobs", n, 0, 0 } };
@@ -237,7 +236,7 @@ void mmi_rollout_take(mmi_rollout *r, int64_t rows, int64_t length)
     for (int64_t i = 0; i < rows * length; i++) {
         r->ids[i] = (int32_t)r->kept_ids[i];
         r->targets[i] = (int32_t)r->kept_targets[i];
-        r->mask[i] = r->targets[i] != IGNORE;
+        r->mask[i] = r->targets[i] != MMI_IGNORE;
     }
     for (int64_t i = 0; i < rows; i++) {
         r->finish[i] = (int32_t)r->kept_finish[i];

@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "base/options.h"
+#include "base/target.h"
 #include "data/loader.h"
 #include "model/model.h"
 #include "run/context.h"
@@ -131,7 +132,7 @@ static mm_status ask_teacher(distill *d, const float **logits, const mm_batch *b
         int64_t next = 0, T = batch->length;
         status = mmi_topk_find(&d->topk, &next, batch, row);
         for (int64_t i = row * T; i < (row + 1) * T && status == MM_OK; i++)
-            d->places[i] = batch->targets[i] == -100 ? 0 : next++;
+            d->places[i] = batch->targets[i] == MMI_IGNORE ? 0 : next++;
     }
     return status;
 }
@@ -152,7 +153,7 @@ static mm_status spread_token(const job *j, int64_t i, float *spread, mm_distill
     distill *d = j->d;
     float *to = j->wants_gradient ? d->d_logits + i * j->V : NULL;
     mm_distill_result r = MM_DISTILL_RESULT_INIT;
-    if (j->targets[i] != -100)
+    if (j->targets[i] != MMI_IGNORE)
         mmi_topk_spread(spread, &d->topk, d->places[i], j->V);
     mm_status status = mm_distill(&d->options, 1, j->V, j->V, j->student + i * j->V, spread, j->targets + i, to, &r);
     sum->cross_entropy += r.cross_entropy;
@@ -231,9 +232,7 @@ static mm_status compare(mm_trainer *t, mmi_work *work, bool gradient, mmi_readi
     j.teacher_V = d->teacher ? mmi_model_arch(d->teacher)->V : j.V;
     int64_t pieces = mmi_pieces(j.N, PIECE);
     mmi_pool_run(mmi_context_exec(t->context)->pool, pieces, run_piece, &j);
-    *count = 0;
-    for (int64_t i = 0; i < j.N; i++) /* also of pieces that came to no number, which say no count */
-        *count += b->targets[i] != -100;
+    *count = mmi_targets_counted(b->targets, j.N); /* pieces that came to no number say none */
     status = add_up(d, pieces, *count, reading);
     reading->tokens = mmi_work_tokens(work);
     reading->loss = status == MM_ERR_NUMERIC ? NAN : reading->loss;

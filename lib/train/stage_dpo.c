@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "base/options.h"
+#include "base/target.h"
 #include "data/loader.h"
 #include "data/rows.h"
 #include "model/model.h"
@@ -153,7 +154,7 @@ static mm_status prepare(dpo *d, const mm_batch *b)
     int64_t pairs = b->batch / 2;
     mm_status status = MM_OK;
     for (int64_t i = 0; i < (int64_t)b->batch * b->length; i++)
-        d->mask[i] = b->targets[i] != -100;
+        d->mask[i] = b->targets[i] != MMI_IGNORE;
     for (int64_t i = 0; i < pairs && status == MM_OK; i++) {
         const int64_t rows[2] = { i, pairs + i };
         uint64_t key = d->scores.room > 0 ? key_of(b, rows) : 0;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/target.h"
 #include "data/loader.h"
 #include "model/model.h"
 #include "train/stage.h"
@@ -133,10 +134,7 @@ static int64_t key_of(const mm_batch *b, int64_t row)
 
 static int64_t count_targets(const mm_batch *b, int64_t row)
 {
-    int64_t count = 0;
-    for (int64_t i = row * b->length; i < (row + 1) * b->length; i++)
-        count += b->targets[i] != -100;
-    return count;
+    return mmi_targets_counted(b->targets + row * b->length, b->length);
 }
 
 mm_status mmi_topk_find(const mmi_topk *t, int64_t *first, const mm_batch *b, int64_t row)
@@ -224,7 +222,7 @@ static mm_status add_row(writer *w, const mm_batch *b, int64_t row, const mm_vie
     for (int64_t i = row * T; i < (row + 1) * T; i++) {
         const float *all = (const float *)logits->data + i * logits->shape[2];
         size_t to = w->positions * (size_t)w->k;
-        if (b->targets[i] == -100)
+        if (b->targets[i] == MMI_IGNORE)
             continue;
         choose(w->ids + to, w->logits + to, all, w->V, w->k);
         for (int64_t j = 0; j < w->k; j++)

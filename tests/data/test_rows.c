@@ -1,7 +1,8 @@
+#include "base/target.h"
 #include "data/rows.h"
 #include "support.h"
 
-#define IGNORED MMI_IGNORED
+#define IGNORED MMI_IGNORE
 
 static const int32_t text[] = { 11, 12, 0, 14, 15 };
 

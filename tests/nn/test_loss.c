@@ -1,6 +1,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/target.h"
 #include "nn/arrays.h"
 #include "nn/exec.h"
 #include "nn/gradient.h"
