@@ -90,41 +90,6 @@ mm_status mmi_policy_plan(mmi_policy *p, const mm_trainer *t)
 
 /* --- Parts --- */
 
-/* The one given; beside an adapter the model itself, else a copy of it as it is now. */
-static mm_status choose_reference(mmi_policy *p, const mm_trainer *t)
-{
-    mm_model *given = p->o.reference ? p->o.reference : t->options.adapter ? t->model : NULL;
-    mm_status status = mmi_trainer_check_frozen(t, given, "reference");
-    if (status == MM_OK && given)
-        p->reference = mmi_model_hold(given);
-    else if (status == MM_OK)
-        status = mm_model_copy(t->model, &p->reference);
-    return status;
-}
-
-static mm_status make_reference(mmi_policy *p, const mm_trainer *t)
-{
-    if (p->o.beta == 0)
-        return MM_OK;
-    mm_status status = choose_reference(p, t);
-    if (status != MM_OK)
-        return status;
-    int64_t here = mmi_model_arch(t->model)->V, there = mmi_model_arch(p->reference)->V;
-    if (here != there)
-        return mmi_fail(MM_ERR_ARG,
-                        "mm_policy_training: the reference has a vocabulary of %lld ids, the policy of %lld",
-                        (long long)there, (long long)here);
-    mm_context_options c = MM_CONTEXT_OPTIONS_INIT;
-    c.max_batch = (int32_t)p->rows;
-    c.max_length = (int32_t)p->length;
-    c.outputs = MM_OUT_LOGPROBS;
-    c.threads = t->options.threads;
-    c.kernels = t->options.kernels;
-    c.compute = t->options.compute;
-    p->reference_hash = mmi_stage_hash_model(p->reference);
-    return mm_context_create(p->reference, &c, &p->reference_context);
-}
-
 static void carve_buffers(mmi_policy *p, mmi_carve *c, int64_t C)
 {
     int64_t n = p->rows * p->length;
@@ -161,15 +126,16 @@ mm_status mmi_policy_make(mmi_policy *p, const mm_trainer *t)
         status = make_buffers(p, t);
     if (status == MM_OK && p->o.variant == MM_POLICY_PPO)
         status = mm_value_head_create(t->model, &adamw, &p->head);
-    return status == MM_OK ? make_reference(p, t) : status;
+    if (status == MM_OK && p->o.beta != 0)
+        status = mmi_stage_reference(&p->reference, t, p->o.reference, p->rows, p->length);
+    return status;
 }
 
 void mmi_policy_free(mmi_policy *p)
 {
     if (!p)
         return;
-    mm_context_free(p->reference_context);
-    mm_model_free(p->reference);
+    mm_context_free(p->reference.context);
     mm_value_head_free(p->head);
     mmi_rollout_free(&p->rollout);
     mmi_free(p->block);
@@ -196,7 +162,7 @@ bool mmi_policy_options(mmi_json *to, const mmi_policy *p)
                     { "top_p", (double)o->top_p } };
     bool ok = mmi_json_set_int(to, "variant", o->variant) && mmi_json_set_int(to, "group", o->group) &&
               mmi_json_set_int(to, "max_new_tokens", o->max_new_tokens) &&
-              mmi_json_set_int(to, "updates", o->updates) && mmi_hash_set(to, "reference_hash", p->reference_hash);
+              mmi_json_set_int(to, "updates", o->updates) && mmi_hash_set(to, "reference_hash", p->reference.hash);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers && ok; i++)
         ok = mmi_json_set_real(to, numbers[i].name, numbers[i].value);
     return ok;

@@ -4,15 +4,13 @@
 
 #include "base/json.h"
 #include "train/rollout.h"
-#include "train/trainer.h"
+#include "train/stage.h"
 #include "train/value_head.h"
 
 typedef struct mmi_policy {
     mm_policy_training o; /* its reference is `reference` */
     mm_sampling sampling;
-    mm_model *reference; /* held; NULL, as is the next: beta is 0 */
-    mm_context *reference_context;
-    uint64_t reference_hash;
+    mmi_frozen reference; /* none: beta is 0 */
     mm_value_head *head; /* of PPO */
     mmi_rollout rollout;
     int64_t rows, length;                         /* R, T at most */

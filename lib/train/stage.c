@@ -59,6 +59,41 @@ uint64_t mmi_stage_hash_model(const mm_model *model)
     return mmi_hash_end(&hash);
 }
 
+mm_status mmi_stage_freeze(mmi_frozen *f, const mm_trainer *t, mm_model *model, const char *role, int32_t outputs,
+                           int64_t rows, int64_t length)
+{
+    if (model == t->model && !t->options.adapter)
+        return mmi_fail(MM_ERR_ARG,
+                        "trainer: the %s is the model that is trained; only beside an adapter that stays as it is",
+                        role);
+    mm_context_options c = MM_CONTEXT_OPTIONS_INIT;
+    c.max_batch = (int32_t)rows;
+    c.max_length = (int32_t)length;
+    c.outputs = outputs;
+    c.threads = t->options.threads;
+    c.kernels = t->options.kernels;
+    c.compute = t->options.compute;
+    f->hash = mmi_stage_hash_model(model);
+    return mm_context_create(model, &c, &f->context);
+}
+
+mm_status mmi_stage_reference(mmi_frozen *f, const mm_trainer *t, mm_model *given, int64_t rows, int64_t length)
+{
+    mm_model *copy = NULL, *model = !given && t->options.adapter ? t->model : given;
+    mm_status status = model ? MM_OK : mm_model_copy(t->model, &copy);
+    if (status != MM_OK)
+        return status;
+    model = model ? model : copy;
+    int64_t here = mmi_model_arch(t->model)->V, there = mmi_model_arch(model)->V;
+    if (here != there)
+        status = mmi_fail(MM_ERR_ARG, "trainer: the reference's vocab_size is %lld, the model's is %lld",
+                          (long long)there, (long long)here);
+    else
+        status = mmi_stage_freeze(f, t, model, "reference", MM_OUT_LOGPROBS, rows, length);
+    mm_model_free(copy);
+    return status;
+}
+
 mm_status mmi_stage_check_rows(const mmi_stage *stage, const mm_loader *loader)
 {
     static const char *const names[] = { "text", "conversations", "preferences", "prompts" };

@@ -91,6 +91,21 @@ void mmi_stage_hash_row(mmi_hash *hash, const mm_batch *batch, int64_t row);
 /* What tells a frozen model from another one: all its weights, and all of its config. */
 uint64_t mmi_stage_hash_model(const mm_model *model);
 
+/* A model that stands by, and stays as it is. */
+typedef struct mmi_frozen {
+    mm_context *context; /* holds it, and runs without an adapter; NULL: there is none. Free it, also after a failure */
+    uint64_t hash;
+} mmi_frozen;
+
+/* `model` in a `role` such as "teacher", for passes of so many rows of such length, which give `outputs`. MM_ERR_ARG if
+ * it is the one that is trained. */
+mm_status mmi_stage_freeze(mmi_frozen *out, const mm_trainer *t, mm_model *model, const char *role, int32_t outputs,
+                           int64_t rows, int64_t length);
+
+/* The reference, for logprobs: the model given, or beside an adapter the model itself, else a copy of it as it is now.
+ * MM_ERR_ARG also if its vocabulary is another one. */
+mm_status mmi_stage_reference(mmi_frozen *out, const mm_trainer *t, mm_model *given, int64_t rows, int64_t length);
+
 /* MM_ERR_UNSUPPORTED if it does not learn from such rows. */
 mm_status mmi_stage_check_rows(const mmi_stage *stage, const mm_loader *loader);
 

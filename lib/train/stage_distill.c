@@ -20,10 +20,8 @@
 
 typedef struct distill {
     mm_distill_options options;
-    mm_model *teacher;          /* held; NULL: cached */
-    mm_context *context;        /* the teacher's */
-    mmi_topk topk;              /* the cached one */
-    uint64_t hash;              /* of either */
+    mmi_frozen teacher;         /* no context: the cached one, whose hash it has then */
+    mmi_topk topk;
     float *d_logits;            /* [B, T, V] */
     float *spread;              /* [threads, V] of a cached teacher */
     int64_t *places;            /* [B, T] where its tokens are */
@@ -39,19 +37,8 @@ static mm_status hire(distill *d, const mm_trainer *t)
     if (theirs < V)
         return mmi_fail(MM_ERR_ARG, "trainer: the teacher's vocab_size is %lld, it must be at least the model's %lld",
                         (long long)theirs, (long long)V);
-    mm_status status = mmi_trainer_check_frozen(t, t->options.teacher, "teacher");
-    if (status != MM_OK)
-        return status;
-    d->teacher = mmi_model_hold(t->options.teacher);
-    d->hash = mmi_stage_hash_model(d->teacher);
-    mm_context_options c = MM_CONTEXT_OPTIONS_INIT;
-    c.max_batch = mmi_trainer_rows(t);
-    c.max_length = mmi_trainer_length(t);
-    c.outputs = MM_OUT_LOGITS;
-    c.threads = t->options.threads;
-    c.kernels = t->options.kernels;
-    c.compute = t->options.compute;
-    return mm_context_create(d->teacher, &c, &d->context);
+    return mmi_stage_freeze(&d->teacher, t, t->options.teacher, "teacher", MM_OUT_LOGITS, mmi_trainer_rows(t),
+                            mmi_trainer_length(t));
 }
 
 static mm_status open_cache(distill *d, const mm_trainer *t)
@@ -61,7 +48,7 @@ static mm_status open_cache(distill *d, const mm_trainer *t)
     if (status == MM_OK && d->topk.vocab_size > V)
         status = mmi_fail(MM_ERR_ARG, "%s: holds ids up to %lld, the model's vocab_size is %lld", d->topk.path,
                           (long long)d->topk.vocab_size, (long long)V);
-    d->hash = d->topk.hash;
+    d->teacher.hash = d->topk.hash;
     if (status != MM_OK)
         return status;
     size_t threads = (size_t)mmi_pool_threads(mmi_context_exec(t->context)->pool);
@@ -104,8 +91,7 @@ static void destroy(mm_trainer *t)
     distill *d = t->stage_data;
     if (!d)
         return;
-    mm_context_free(d->context);
-    mm_model_free(d->teacher);
+    mm_context_free(d->teacher.context);
     mmi_topk_close(&d->topk);
     mmi_free(d->d_logits);
     mmi_free(d->spread);
@@ -118,12 +104,12 @@ static void destroy(mm_trainer *t)
 /* Have the teacher's logits of a batch at hand: in its context, or as places in the file. */
 static mm_status ask_teacher(distill *d, const float **logits, const mm_batch *batch)
 {
-    if (d->teacher) {
+    if (d->teacher.context) {
         mm_output out = MM_OUTPUT_INIT;
         mm_batch b = *batch;
         b.mode = MM_EVAL;
         b.outputs = MM_OUT_LOGITS;
-        mm_status status = mm_forward(d->context, &b, &out);
+        mm_status status = mm_forward(d->teacher.context, &b, &out);
         *logits = out.logits.data;
         return status == MM_OK ? MM_OK : mmi_fail_within(status, "the teacher");
     }
@@ -229,7 +215,7 @@ static mm_status compare(mm_trainer *t, mmi_work *work, bool gradient, mmi_readi
     if (status != MM_OK)
         return status;
     j.student = out.logits.data;
-    j.teacher_V = d->teacher ? mmi_model_arch(d->teacher)->V : j.V;
+    j.teacher_V = d->teacher.context ? d->teacher.context->arch->V : j.V;
     int64_t pieces = mmi_pieces(j.N, PIECE);
     mmi_pool_run(mmi_context_exec(t->context)->pool, pieces, run_piece, &j);
     *count = mmi_targets_counted(b->targets, j.N); /* pieces that came to no number say none */
@@ -274,7 +260,7 @@ static bool add_options(mmi_json *to, const mm_trainer *t)
     const distill *d = t->stage_data;
     return mmi_json_set_real(to, "distill_alpha", d->options.alpha) &&
            mmi_json_set_real(to, "distill_temperature", d->options.temperature) &&
-           mmi_hash_set(to, "teacher_hash", d->hash);
+           mmi_hash_set(to, "teacher_hash", d->teacher.hash);
 }
 
 const mmi_stage mmi_stage_distill = {

@@ -10,7 +10,6 @@
 #include "base/target.h"
 #include "data/loader.h"
 #include "data/rows.h"
-#include "model/model.h"
 #include "train/health.h"
 #include "train/objective.h"
 #include "train/parallel.h"
@@ -19,45 +18,13 @@
 
 typedef struct dpo {
     mm_dpo_options options;
-    mm_model *reference; /* held */
-    mm_context *context; /* of the reference: two rows */
-    uint64_t hash;       /* of the reference's weights */
-    mmi_scores scores;   /* by the hash of a pair */
-    int32_t *pair;       /* [3, 2, T]: ids, targets and mask of a pair */
-    int32_t *mask;       /* [2N, T] */
-    float *d_logprobs;   /* [2N, T] */
-    double *ref;         /* [2N] */
+    mmi_frozen reference; /* of two rows */
+    mmi_scores scores;    /* by the hash of a pair */
+    int32_t *pair;        /* [3, 2, T]: ids, targets and mask of a pair */
+    int32_t *mask;        /* [2N, T] */
+    float *d_logprobs;    /* [2N, T] */
+    double *ref;          /* [2N] */
 } dpo;
-
-/* --- The reference --- */
-
-/* Beside an adapter that is the model itself: its context runs without the adapter. */
-static mm_status choose_reference(dpo *d, mm_trainer *t)
-{
-    mm_model *given = t->options.reference ? t->options.reference : t->options.adapter ? t->model : NULL;
-    if (!given)
-        return mm_model_copy(t->model, &d->reference);
-    mm_status status = mmi_trainer_check_frozen(t, given, "reference");
-    if (status != MM_OK)
-        return status;
-    if (mmi_model_arch(given)->V != mmi_model_arch(t->model)->V)
-        return mmi_fail(MM_ERR_ARG, "trainer: the reference's vocab_size is %lld, the model's is %lld",
-                        (long long)mmi_model_arch(given)->V, (long long)mmi_model_arch(t->model)->V);
-    d->reference = mmi_model_hold(given);
-    return MM_OK;
-}
-
-static mm_status make_context(dpo *d, const mm_trainer *t)
-{
-    mm_context_options c = MM_CONTEXT_OPTIONS_INIT;
-    c.max_batch = 2;
-    c.max_length = mmi_trainer_length(t);
-    c.outputs = MM_OUT_LOGPROBS;
-    c.threads = t->options.threads;
-    c.kernels = t->options.kernels;
-    c.compute = t->options.compute;
-    return mm_context_create(d->reference, &c, &d->context);
-}
 
 static mm_status make_room(dpo *d, const mm_trainer *t)
 {
@@ -84,11 +51,7 @@ static mm_status create(mm_trainer *t)
     if (status == MM_OK)
         status = mmi_dpo_check(&d->options);
     if (status == MM_OK)
-        status = choose_reference(d, t);
-    if (status == MM_OK)
-        status = make_context(d, t);
-    if (status == MM_OK)
-        d->hash = mmi_stage_hash_model(d->reference);
+        status = mmi_stage_reference(&d->reference, t, t->options.reference, 2, mmi_trainer_length(t));
     return status == MM_OK ? make_room(d, t) : status;
 }
 
@@ -98,8 +61,7 @@ static void destroy(mm_trainer *t)
     if (!d)
         return;
     mmi_scores_free(&d->scores);
-    mm_context_free(d->context);
-    mm_model_free(d->reference);
+    mm_context_free(d->reference.context);
     mmi_free(d->mask);
     mmi_free(d->d_logprobs);
     mmi_free(d->ref);
@@ -139,7 +101,7 @@ static mm_status score_pair(dpo *d, double *score, const mm_batch *b, const int6
     pair.targets = targets;
     pair.batch = 2;
     pair.length = (int32_t)T;
-    mm_status status = mm_forward(d->context, &pair, &out);
+    mm_status status = mm_forward(d->reference.context, &pair, &out);
     if (status == MM_OK)
         status = mm_sequence_scores(scores, out.logprobs.data, mask, 2, pair.length, d->options.reduction);
     if (status != MM_OK)
@@ -229,7 +191,8 @@ static bool add_options(mmi_json *to, const mm_trainer *t)
 {
     const dpo *d = t->stage_data;
     return mmi_json_set_real(to, "dpo_beta", d->options.beta) &&
-           mmi_json_set_int(to, "dpo_reduction", d->options.reduction) && mmi_hash_set(to, "reference_hash", d->hash);
+           mmi_json_set_int(to, "dpo_reduction", d->options.reduction) &&
+           mmi_hash_set(to, "reference_hash", d->reference.hash);
 }
 
 const mmi_stage mmi_stage_dpo = {

@@ -81,7 +81,7 @@ static mm_status ask_reference(mmi_policy *p)
     mmi_rollout *r = &p->rollout;
     mm_batch batch = batch_of(r, MM_EVAL, MM_OUT_LOGPROBS);
     mm_output out = MM_OUTPUT_INIT;
-    mm_status status = mm_forward(p->reference_context, &batch, &out);
+    mm_status status = mm_forward(p->reference.context, &batch, &out);
     if (status == MM_OK)
         memcpy(r->ref_logprobs, out.logprobs.data, (size_t)(r->rows * r->length) * sizeof *r->ref_logprobs);
     return status;
@@ -97,7 +97,7 @@ static mm_status answer(mmi_policy *p, mm_trainer *t, mmi_work *work)
     if (status == MM_OK)
         status = mmi_rollout_reward(r, mmi_loader_tokenizer(t->loader), dataset, &work->prompts, p->o.group,
                                     p->o.reward, p->o.user, &work->stop);
-    if (status == MM_OK && !work->stop && p->reference)
+    if (status == MM_OK && !work->stop && p->reference.context)
         status = ask_reference(p);
     if (status != MM_OK)
         mmi_fail_within(status, "step %lld", (long long)t->now.step + 1);
@@ -161,6 +161,11 @@ static void read_answers(const mmi_policy *p, double *m)
     }
 }
 
+static const float *reference_of(const mmi_policy *p)
+{
+    return p->reference.context ? p->rollout.ref_logprobs : NULL;
+}
+
 static mm_status compare_within_groups(mmi_policy *p, const mm_output *out, mmi_reading *reading)
 {
     mmi_rollout *r = &p->rollout;
@@ -174,8 +179,8 @@ static mm_status compare_within_groups(mmi_policy *p, const mm_output *out, mmi_
         p->rewards[i] = r->rewards[i];
     mm_status status = mm_group_advantages(p->advantages, p->rewards, r->rows, p->o.group);
     if (status == MM_OK)
-        status = mm_policy_loss(&o, r->rows, r->length, out->logprobs.data, r->old_logprobs,
-                                p->reference ? r->ref_logprobs : NULL, r->mask, p->advantages, p->d_logprobs, &result);
+        status = mm_policy_loss(&o, r->rows, r->length, out->logprobs.data, r->old_logprobs, reference_of(p), r->mask,
+                                p->advantages, p->d_logprobs, &result);
     reading->loss = result.loss;
     reading->metrics[KL] = result.mean_kl;
     reading->metrics[CLIPPED] = result.clipped;
@@ -235,8 +240,8 @@ static mm_status compare_with_values(mmi_policy *p, const mm_output *out, mmi_re
     o.value_clip = p->o.value_clip;
     o.value_weight = p->o.value_weight;
     mm_status status =
-        mm_ppo_loss(&o, r->rows, r->length, out->logprobs.data, r->old_logprobs, p->reference ? r->ref_logprobs : NULL,
-                    p->values, r->old_values, r->mask, p->advantages, p->returns, p->d_logprobs, p->d_values, &result);
+        mm_ppo_loss(&o, r->rows, r->length, out->logprobs.data, r->old_logprobs, reference_of(p), p->values,
+                    r->old_values, r->mask, p->advantages, p->returns, p->d_logprobs, p->d_values, &result);
     reading->loss = result.loss;
     reading->metrics[KL] = result.mean_kl;
     reading->metrics[CLIPPED] = result.clipped;

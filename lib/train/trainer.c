@@ -257,14 +257,6 @@ void mmi_trainer_written(mm_trainer *t)
         mm_model_written(t->model);
 }
 
-mm_status mmi_trainer_check_frozen(const mm_trainer *t, const mm_model *frozen, const char *role)
-{
-    if (frozen != t->model || t->options.adapter)
-        return MM_OK;
-    return mmi_fail(MM_ERR_ARG,
-                    "trainer: the %s is the model that is trained; only beside an adapter that stays as it is", role);
-}
-
 static mm_status make_optimizer(mm_trainer *t)
 {
     mm_adamw_options adamw = mmi_trainer_adamw(&t->options);

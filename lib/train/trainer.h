@@ -103,9 +103,6 @@ void mmi_trainer_settle(mm_trainer *t);
 /* The model's weights, or the adapter's, have been changed. */
 void mmi_trainer_written(mm_trainer *t);
 
-/* A model that is to stay as it is, a `role` such as "reference", can't be the one that is trained: MM_ERR_ARG. */
-mm_status mmi_trainer_check_frozen(const mm_trainer *t, const mm_model *frozen, const char *role);
-
 /* The largest batch that it learns from or measures. */
 int32_t mmi_trainer_rows(const mm_trainer *t);
 int32_t mmi_trainer_length(const mm_trainer *t);

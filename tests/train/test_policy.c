@@ -539,7 +539,7 @@ START_TEST(a_reference_of_another_vocabulary_is_refused)
     mm_config *config = tiny_config();
     ck_ok(mm_config_set_int(config, "vocab_size", 300));
     ck_ok(mm_model_create(config, 1, &policy.reference));
-    refuse(&o, MM_ERR_ARG, "vocabulary of 300");
+    refuse(&o, MM_ERR_ARG, "the reference's vocab_size is 300, the model's is 260");
     mm_model_free(policy.reference);
     mm_config_free(config);
 }
