@@ -76,7 +76,8 @@ void mmi_mesh_clear(mmi_mesh *mesh)
 
 /* --- Breaking --- */
 
-mm_status mmi_mesh_broken(const mmi_mesh *mesh)
+/* What broke it, again. */
+static mm_status tell_again(const mmi_mesh *mesh)
 {
     return mmi_fail(mesh->broken, "%s", mesh->story);
 }
@@ -105,12 +106,12 @@ static mm_status leave(mmi_mesh *mesh, mm_status status, int32_t origin, const c
             mmi_socket_send(link->fd, &frame, sizeof frame, mesh->story, strlen(mesh->story));
         mmi_socket_finish(link->fd);
     }
-    return mmi_mesh_broken(mesh);
+    return tell_again(mesh);
 }
 
 mm_status mmi_mesh_break(mmi_mesh *mesh, mm_status status, const char *story)
 {
-    return mesh->broken != MM_OK ? mmi_mesh_broken(mesh) : leave(mesh, status, mesh->rank, story);
+    return mesh->broken != MM_OK ? tell_again(mesh) : leave(mesh, status, mesh->rank, story);
 }
 
 /* A notice of rank `p`, whose frame is here: it tells of some rank, not always of itself. */
@@ -307,7 +308,7 @@ static void begin_step(mmi_mesh *mesh, const mmi_frame *due)
 mm_status mmi_mesh_exchange(mmi_mesh *mesh, mmi_talk talk, uint64_t total)
 {
     if (mesh->broken != MM_OK)
-        return mmi_mesh_broken(mesh);
+        return tell_again(mesh);
     const mmi_frame due = { MAGIC, (uint32_t)talk, mesh->step, total, 0, mesh->rank, 0 };
     begin_step(mesh, &due);
     double heard = mmi_now();

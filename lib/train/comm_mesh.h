@@ -70,7 +70,4 @@ mm_status mmi_mesh_break(mmi_mesh *mesh, mm_status status, const char *story);
 /* The same, when rank `p` has ended its side: with the message that it or another left, or that it is gone. */
 mm_status mmi_mesh_lost(mmi_mesh *mesh, int32_t p);
 
-/* What broke it, again. */
-mm_status mmi_mesh_broken(const mmi_mesh *mesh);
-
 #endif

@@ -103,7 +103,7 @@ static void describe(mm_trainer *t)
     lend(s);
 }
 
-mm_train_progress mmi_standings_now(mm_trainer *t)
+static mm_train_progress as_it_is(mm_trainer *t)
 {
     describe(t);
     return t->standings.now.progress;
@@ -134,6 +134,6 @@ mm_status mm_trainer_progress(const mm_trainer *trainer, mm_train_progress *out)
     if (!trainer)
         return mmi_fail(MM_ERR_ARG, "mm_trainer_progress: trainer is NULL");
     mm_trainer *t = (mm_trainer *)trainer; /* for the arrays that it lends */
-    mm_train_progress p = mmi_trainer_is_mine(t) ? mmi_standings_now(t) : as_shown(t);
+    mm_train_progress p = mmi_trainer_is_mine(t) ? as_it_is(t) : as_shown(t);
     return mmi_result_write(out, &p, sizeof p, "mm_train_progress");
 }

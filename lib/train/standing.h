@@ -29,10 +29,8 @@ typedef struct mmi_standings {
 mm_status mmi_standings_create(mm_trainer *t);
 void mmi_standings_free(mm_trainer *t);
 
-/* On the thread that moves the run: as it is. What it lends is good until the next call of either. */
-mm_train_progress mmi_standings_now(mm_trainer *t);
-
-/* The same, between two of its steps: from here on others see it, too. */
+/* On the thread that moves the run, between two of its steps: as it is, and from here on others see it, too. What it
+ * lends is good until the next call, or that thread's mm_trainer_progress(). */
 mm_train_progress mmi_standings_show(mm_trainer *t);
 
 #endif

@@ -1,7 +1,6 @@
 #include "train/tensors.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
