@@ -167,32 +167,3 @@ mm_status mm_ppo_loss(const mm_ppo_options *options, int64_t rows, int64_t lengt
         return mmi_fail(MM_ERR_NUMERIC, "mm_ppo_loss: the loss is %g", r.loss);
     return mmi_result_write(out, &r, sizeof r, "mm_ppo_result");
 }
-
-/* --- Shaping --- */
-
-static bool said_before(const int32_t *ids, int64_t at, int64_t n)
-{
-    for (int64_t i = 0; i < at; i++) {
-        int64_t same = 0;
-        while (same < n && ids[i + same] == ids[at + same])
-            same++;
-        if (same == n)
-            return true;
-    }
-    return false;
-}
-
-mm_status mm_reward_repetition(double *share, const int32_t *ids, int64_t count, int64_t n)
-{
-    if (!share || (!ids && count > 0))
-        return mmi_fail(MM_ERR_ARG, "mm_reward_repetition: %s is NULL", share ? "ids" : "share");
-    if (count < 0 || n < 1)
-        return mmi_fail(MM_ERR_ARG,
-                        "mm_reward_repetition: count is %lld, must not be negative; n is %lld, must be at least 1",
-                        (long long)count, (long long)n);
-    int64_t repeated = 0;
-    for (int64_t at = 0; at <= count - n; at++)
-        repeated += said_before(ids, at, n);
-    *share = count >= n ? (double)repeated / (double)(count - n + 1) : 0;
-    return MM_OK;
-}

@@ -163,6 +163,29 @@ START_TEST(nothing_counted_costs_nothing)
 }
 END_TEST
 
+static double repetition(const int32_t *ids, int64_t count, int64_t n)
+{
+    double share = NAN;
+    ck_ok(mm_reward_repetition(&share, ids, count, n));
+    return share;
+}
+
+START_TEST(repetition_is_the_share_of_n_grams_said_before)
+{
+    const int32_t ids[] = { 1, 2, 3, 1, 2, 3, 1, 2 };
+    ck_assert_double_eq(repetition(ids, 8, 3), 3.0 / 6);
+    ck_assert_double_eq(repetition(ids, 8, 1), 5.0 / 8);
+    ck_assert_double_eq(repetition(ids, 5, 3), 0);
+    ck_assert_double_eq(repetition(ids, 2, 3), 0);
+    ck_assert_double_eq(repetition(NULL, 0, 3), 0);
+    ck_status(mm_reward_repetition(NULL, ids, 8, 3), MM_ERR_ARG);
+    double share;
+    ck_status(mm_reward_repetition(&share, NULL, 8, 3), MM_ERR_ARG);
+    ck_status(mm_reward_repetition(&share, ids, -1, 3), MM_ERR_ARG);
+    ck_status(mm_reward_repetition(&share, ids, 8, 0), MM_ERR_ARG);
+}
+END_TEST
+
 START_TEST(an_argument_held_wrong_is_named)
 {
     inputs in = make_inputs();
@@ -226,6 +249,7 @@ static Suite *make_suite(void)
     tcase_add_test(test, the_gradient_of_grpo_is_that_of_central_differences);
     tcase_add_test(test, a_ratio_beyond_its_bound_is_held_back_in_cispo);
     tcase_add_test(test, nothing_counted_costs_nothing);
+    tcase_add_test(test, repetition_is_the_share_of_n_grams_said_before);
     tcase_add_test(test, an_argument_held_wrong_is_named);
     tcase_add_test(test, a_teacher_or_a_reward_held_wrong_is_named);
     suite_add_tcase(suite, test);

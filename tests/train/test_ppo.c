@@ -211,31 +211,6 @@ START_TEST(nothing_counted_costs_nothing)
 }
 END_TEST
 
-/* --- Shaping --- */
-
-static double repetition(const int32_t *ids, int64_t count, int64_t n)
-{
-    double share = NAN;
-    ck_ok(mm_reward_repetition(&share, ids, count, n));
-    return share;
-}
-
-START_TEST(repetition_is_the_share_of_n_grams_said_before)
-{
-    const int32_t ids[] = { 1, 2, 3, 1, 2, 3, 1, 2 };
-    ck_assert_double_eq(repetition(ids, 8, 3), 3.0 / 6);
-    ck_assert_double_eq(repetition(ids, 8, 1), 5.0 / 8);
-    ck_assert_double_eq(repetition(ids, 5, 3), 0);
-    ck_assert_double_eq(repetition(ids, 2, 3), 0);
-    ck_assert_double_eq(repetition(NULL, 0, 3), 0);
-    ck_status(mm_reward_repetition(NULL, ids, 8, 3), MM_ERR_ARG);
-    double share;
-    ck_status(mm_reward_repetition(&share, NULL, 8, 3), MM_ERR_ARG);
-    ck_status(mm_reward_repetition(&share, ids, -1, 3), MM_ERR_ARG);
-    ck_status(mm_reward_repetition(&share, ids, 8, 0), MM_ERR_ARG);
-}
-END_TEST
-
 /* --- Held wrong --- */
 
 static mm_status try_gae(inputs *in, const mm_gae_options *o)
@@ -320,7 +295,6 @@ int main(void)
     tcase_add_loop_test(tests, the_gradients_of_ppo_are_those_of_central_differences, 0, 2);
     tcase_add_test(tests, a_value_that_went_too_far_from_the_old_one_has_no_gradient);
     tcase_add_test(tests, nothing_counted_costs_nothing);
-    tcase_add_test(tests, repetition_is_the_share_of_n_grams_said_before);
     tcase_add_test(tests, an_advantage_held_wrong_is_named);
     tcase_add_test(tests, a_loss_held_wrong_is_named);
     suite_add_tcase(suite, tests);
