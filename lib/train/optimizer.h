@@ -29,8 +29,8 @@ void mmi_muon_update(const mm_optimizer *optimizer, const struct mmi_exec *x, fl
                      const mmi_tensor *tensor, double grad_scale, double lr, double decay);
 
 /* The two moments of tensor `index`; NULL: frozen, or the second one of a matrix that is Muon's. */
-float *mmi_adamw_m(const mm_optimizer *optimizer, int64_t index);
-float *mmi_adamw_v(const mm_optimizer *optimizer, int64_t index);
+float *mmi_optimizer_first(const mm_optimizer *optimizer, int64_t index);
+float *mmi_optimizer_second(const mm_optimizer *optimizer, int64_t index);
 
 /* All that its file holds. */
 mm_status mmi_optimizer_tensors(mmi_tensor_list *list, mm_optimizer *optimizer);

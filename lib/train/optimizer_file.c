@@ -1,4 +1,5 @@
-/* AdamW's moments as safetensors: exp_avg.NAME and exp_avg_sq.NAME for every parameter, the steps as metadata. */
+/* An optimizer's moments as safetensors: exp_avg.NAME for every tensor that is trained, exp_avg_sq.NAME for those that
+ * are not Muon's; the steps as metadata. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -7,12 +8,12 @@
 
 static float *get_m(void *owner, int64_t index)
 {
-    return mmi_adamw_m(owner, index);
+    return mmi_optimizer_first(owner, index);
 }
 
 static float *get_v(void *owner, int64_t index)
 {
-    return mmi_adamw_v(owner, index);
+    return mmi_optimizer_second(owner, index);
 }
 
 mm_status mmi_optimizer_note_steps(mmi_tensor_list *list, int64_t steps)

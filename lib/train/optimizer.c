@@ -113,13 +113,13 @@ mmi_trained mmi_optimizer_trained(const mm_optimizer *optimizer)
     return (mmi_trained){ .layout = mmi_model_layout(optimizer->model), .adapter = optimizer->adapter };
 }
 
-float *mmi_adamw_m(const mm_optimizer *optimizer, int64_t index)
+float *mmi_optimizer_first(const mm_optimizer *optimizer, int64_t index)
 {
     size_t offset = optimizer->offsets[index];
     return offset != MMI_FROZEN ? optimizer->moments + offset / sizeof(float) : NULL;
 }
 
-float *mmi_adamw_v(const mm_optimizer *optimizer, int64_t index)
+float *mmi_optimizer_second(const mm_optimizer *optimizer, int64_t index)
 {
     size_t offset = optimizer->offsets[index];
     if (offset == MMI_FROZEN || offset >= optimizer->at.second)
@@ -178,8 +178,8 @@ static void update_all(mm_optimizer *optimizer, mm_context *context, double lr, 
             continue;
         mmi_trained_tensor(&trained, i, &tensor);
         u.w = weights_of(optimizer, i);
-        u.m = mmi_adamw_m(optimizer, i);
-        u.v = mmi_adamw_v(optimizer, i);
+        u.m = mmi_optimizer_first(optimizer, i);
+        u.v = mmi_optimizer_second(optimizer, i);
         u.elements = tensor.elements;
         u.decay = decays(&tensor, o->decay) ? o->weight_decay : 0;
         if (u.v)
@@ -215,7 +215,7 @@ static mm_status check_trained(const mm_optimizer *optimizer, const mm_context *
                         own.adapter ? "one" : "the model");
     for (int64_t i = 0; i < mmi_trained_count(&own); i++) {
         char name[MMI_TRAINED_NAME_SIZE];
-        if (!mmi_context_grads(context, i) || mmi_adamw_m(optimizer, i))
+        if (!mmi_context_grads(context, i) || mmi_optimizer_first(optimizer, i))
             continue;
         mmi_trained_name(&own, i, name);
         return mmi_fail(MM_ERR_ARG,
