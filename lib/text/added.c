@@ -21,7 +21,7 @@ bool mmi_added_insert(mmi_added *tree, const char *content, size_t size, int32_t
         tree->nodes[tree->count++] = (mmi_added_node){ .id = -1 };
     uint32_t node = 0;
     for (size_t i = 0; i < size; i++) {
-        unsigned char byte = (unsigned char)content[i];
+        unsigned char byte = (unsigned char)content[size - 1 - i];
         uint32_t child = child_of(tree, node, byte);
         if (child == 0) {
             child = (uint32_t)tree->count++;
@@ -45,7 +45,7 @@ void mmi_added_free(mmi_added *tree)
     *tree = (mmi_added){ 0 };
 }
 
-/* From `node` on by `byte`: the longest beginning that the text ends with now. */
+/* From `node` on by `byte`, the one before in the text: the longest end of a token that the text has from there on. */
 static uint32_t step(const mmi_added *tree, uint32_t node, unsigned char byte)
 {
     uint32_t child = child_of(tree, node, byte);
@@ -84,25 +84,32 @@ bool mmi_added_finish(mmi_added *tree)
     return true;
 }
 
-int32_t mmi_added_find(size_t *start, size_t *end, const mmi_added *tree, const char *text, size_t length, size_t from,
-                       bool with_special)
+bool mmi_added_scan(mmi_added_matches *matches, const mmi_added *tree, const char *text, size_t length,
+                    bool with_special)
 {
     uint32_t node = 0;
-    int32_t id = -1;
-    *start = *end = length;
-    for (size_t i = from; i < length; i++) {
+    matches->count = 0;
+    for (size_t i = length; i-- > 0;) {
         node = node == 0 ? tree->first[(unsigned char)text[i]] : step(tree, node, (unsigned char)text[i]);
-        if (node == 0 && id < 0)
+        uint32_t found = node == 0 ? 0 : tree->nodes[node].found[with_special];
+        if (found == 0)
             continue;
-        size_t begun = i + 1 - tree->nodes[node].depth;
-        if (id >= 0 && begun > *start)
-            break; /* nothing that starts there, or before, can follow */
-        const mmi_added_node *found = &tree->nodes[tree->nodes[node].found[with_special]];
-        if (found->depth > 0 && i + 1 - found->depth <= *start) {
-            id = found->id;
-            *start = i + 1 - found->depth;
-            *end = i + 1;
-        }
+        if (!mmi_grow(&matches->items, &matches->room, matches->count + 1, sizeof *matches->items))
+            return false;
+        matches->items[matches->count++] = (mmi_added_match){ i, found };
     }
-    return id;
+    return true;
+}
+
+int32_t mmi_added_next(size_t *start, size_t *end, mmi_added_matches *matches, const mmi_added *tree, size_t from)
+{
+    while (matches->count > 0) {
+        const mmi_added_match *match = &matches->items[--matches->count];
+        if (match->start < from)
+            continue; /* it begins within the one before */
+        *start = match->start;
+        *end = match->start + tree->nodes[match->node].depth;
+        return tree->nodes[match->node].id;
+    }
+    return -1;
 }

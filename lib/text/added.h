@@ -1,5 +1,6 @@
-/* Finding added tokens in text: the leftmost, and of those that start there the longest (Aho and Corasick, "Efficient
- * string matching", 1975). Bytes are looked at again only behind a token that might have been a longer one. */
+/* Finding added tokens in text: from the left, of those that start at one place the longest, none within another. One
+ * pass, from the text's end to its start, tells of each place which token is the longest there (Aho and Corasick,
+ * "Efficient string matching", 1975, with bytes in reverse): the time does not grow with the tokens. */
 #ifndef MMI_TEXT_ADDED_H
 #define MMI_TEXT_ADDED_H
 
@@ -7,14 +8,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A beginning of a token. */
+/* An end of a token. */
 typedef struct mmi_added_node {
     uint32_t child, sibling; /* node numbers; 0: none (the root is nobody's child) */
     uint32_t depth;          /* its bytes */
-    uint32_t shorter;        /* the longest end of it that is a beginning too */
-    uint32_t found[2];       /* itself or the longest end of it that is a token, [1] special ones too; 0: none */
-    int32_t id;              /* of the token that ends here, or -1 */
-    unsigned char byte;
+    uint32_t shorter;        /* the longest beginning of it that is an end too */
+    uint32_t found[2];       /* itself or its longest beginning that is a token, [1] special ones too; 0: none */
+    int32_t id;              /* of the token that it is, or -1 */
+    unsigned char byte;      /* its first */
     bool special;
 } mmi_added_node;
 
@@ -32,8 +33,21 @@ bool mmi_added_insert(mmi_added *tree, const char *content, size_t size, int32_t
 bool mmi_added_finish(mmi_added *tree);
 void mmi_added_free(mmi_added *tree);
 
-/* The first token in text[from, length) of a finished tree: its id, and where it stands. -1, start = length: none. */
-int32_t mmi_added_find(size_t *start, size_t *end, const mmi_added *tree, const char *text, size_t length, size_t from,
-                       bool with_special);
+/* What stands in a text: the longest token at each place where one starts, the last place first. Zeroed: nothing. */
+typedef struct mmi_added_match {
+    size_t start;
+    uint32_t node;
+} mmi_added_match;
+typedef struct mmi_added_matches {
+    mmi_added_match *items; /* [count]; mmi_free it */
+    size_t count, room;
+} mmi_added_matches;
+
+/* All of a text's, by a finished tree. False when memory ran out. */
+bool mmi_added_scan(mmi_added_matches *matches, const mmi_added *tree, const char *text, size_t length,
+                    bool with_special);
+
+/* Take the first that starts at `from` or behind: its id, and where it stands. -1, nothing set: there is none. */
+int32_t mmi_added_next(size_t *start, size_t *end, mmi_added_matches *matches, const mmi_added *tree, size_t from);
 
 #endif

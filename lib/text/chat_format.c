@@ -125,25 +125,27 @@ static mm_status add_ids(id_list *list, const mm_tokenizer *t, mmi_slice text, i
 static mm_status encode_apart(id_list *list, const mm_tokenizer *t, const mmi_chat_text *text, int32_t split)
 {
     const mmi_slice all = { text->bytes, text->length };
-    size_t done = 0;
+    mmi_added_matches added = { 0 };
+    size_t done = 0, start, end;
+    int32_t id;
     mm_status status = MM_OK;
-    for (size_t i = 0; i < text->own_count; i++) {
-        const mmi_slice own = mmi_slice_head(all, text->own[i].end);
-        for (size_t at = text->own[i].start; at < own.length && status == MM_OK;) {
-            size_t start = own.length, end = own.length;
-            int32_t id = mmi_added_find(&start, &end, &t->added, own.at, own.length, at, true);
-            if (id >= 0) {
-                status = add_ids(list, t, mmi_slice_from(mmi_slice_head(all, start), done), split);
-                if (status == MM_OK)
-                    list->ids[list->count++] = id;
-                done = end;
-            }
-            at = end;
+    for (size_t i = 0; i < text->own_count && status == MM_OK; i++) {
+        const size_t before = text->own[i].start;
+        const mmi_slice own = mmi_slice_from(mmi_slice_head(all, text->own[i].end), before);
+        if (!mmi_added_scan(&added, &t->added, own.at, own.length, true))
+            status = mmi_fail_memory(added.room * sizeof *added.items, "the added tokens of a template");
+        end = 0;
+        while (status == MM_OK && (id = mmi_added_next(&start, &end, &added, &t->added, end)) >= 0) {
+            status = add_ids(list, t, mmi_slice_from(mmi_slice_head(all, before + start), done), split);
+            if (status == MM_OK)
+                list->ids[list->count++] = id;
+            done = before + end;
         }
-        if (status != MM_OK)
-            return status;
     }
-    return add_ids(list, t, mmi_slice_from(all, done), split);
+    if (status == MM_OK)
+        status = add_ids(list, t, mmi_slice_from(all, done), split);
+    mmi_free(added.items);
+    return status;
 }
 
 static mm_status give_ids(const id_list *list, int32_t *ids, size_t capacity, size_t *needed)

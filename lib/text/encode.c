@@ -16,6 +16,7 @@ typedef struct work {
     int32_t *symbols; /* [symbols_room], for long pieces */
     size_t symbols_room;
     mmi_merge_scratch scratch;
+    mmi_added_matches added;
 } work;
 
 static void put(work *w, const int32_t *ids, size_t count)
@@ -68,12 +69,13 @@ static mm_status encode_stretch(work *w, const char *text, size_t length)
 
 static mm_status encode_all(work *w, const char *text, size_t length, int32_t split)
 {
+    const mmi_added *tree = &w->t->added;
+    if (split != MM_SPLIT_NONE && !mmi_added_scan(&w->added, tree, text, length, split == MM_SPLIT_ALL))
+        return mmi_fail_memory(w->added.room * sizeof *w->added.items, "the added tokens of a text");
     size_t at = 0;
     while (at < length) {
         size_t start = length, end = length;
-        int32_t id = -1;
-        if (split != MM_SPLIT_NONE)
-            id = mmi_added_find(&start, &end, &w->t->added, text, length, at, split == MM_SPLIT_ALL);
+        int32_t id = mmi_added_next(&start, &end, &w->added, tree, at);
         mm_status status = encode_stretch(w, text + at, start - at);
         if (status != MM_OK)
             return status;
@@ -125,6 +127,7 @@ mm_status mm_encode(const mm_tokenizer *t, const char *text, size_t length, int3
     mmi_pieces_close(&w.pieces);
     mmi_free(w.symbols);
     mmi_merge_scratch_free(&w.scratch);
+    mmi_free(w.added.items);
     mmi_free(w.ids);
     return status;
 }

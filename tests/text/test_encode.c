@@ -119,16 +119,46 @@ START_TEST(added_tokens_are_found_as_by_looking_at_each_byte)
         size_t length = (size_t)rng_between(&rng, 0, 63);
         for (size_t i = 0; i < length; i++)
             text[i] = (char)('a' + rng_between(&rng, 0, kinds));
-        for (int with_special = 0; with_special < 2; with_special++)
+        for (int with_special = 0; with_special < 2; with_special++) {
+            mmi_added_matches matches = { 0 };
+            ck_assert(mmi_added_scan(&matches, &tree, text, length, with_special));
             for (size_t at = 0, start, end, other, other_end; at < length; at = end) {
-                int32_t id = mmi_added_find(&start, &end, &tree, text, length, at, with_special);
+                start = end = length;
+                int32_t id = mmi_added_next(&start, &end, &matches, &tree, at);
                 ck_assert_int_eq(id, look_for(&other, &other_end, tokens, count, with_special ? 0 : specials, text,
                                               length, at));
                 ck_assert_uint_eq(start, other);
                 ck_assert_uint_eq(end, other_end);
             }
+            mmi_free(matches.items);
+        }
         mmi_added_free(&tree);
     }
+}
+END_TEST
+
+START_TEST(the_time_to_find_added_tokens_does_not_grow_with_them)
+{
+    enum { LONG = 100000, LENGTH = 4000000 };
+    char *token = malloc(LONG + 1), *text = malloc(LENGTH);
+    mmi_added tree = { 0 };
+    mmi_added_matches matches = { 0 };
+    size_t at = 0, start, end;
+    int count = 0;
+    memset(token, '~', LONG);
+    memset(text, '~', LENGTH);
+    token[LONG] = 'b';
+    ck_assert(mmi_added_insert(&tree, token, 2, 0, false));
+    ck_assert(mmi_added_insert(&tree, token, LONG + 1, 1, false));
+    ck_assert(mmi_added_finish(&tree));
+    ck_assert(mmi_added_scan(&matches, &tree, text, LENGTH, true));
+    for (; mmi_added_next(&start, &end, &matches, &tree, at) == 0; at = end)
+        count++;
+    ck_assert_int_eq(count, LENGTH / 2);
+    mmi_free(matches.items);
+    mmi_added_free(&tree);
+    free(token);
+    free(text);
 }
 END_TEST
 
@@ -465,6 +495,7 @@ static Suite *make_suite(void)
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, the_leftmost_longest_added_token_is_taken);
     tcase_add_test(tests, added_tokens_are_found_as_by_looking_at_each_byte);
+    tcase_add_test(tests, the_time_to_find_added_tokens_does_not_grow_with_them);
     tcase_add_test(tests, no_merge_makes_a_special_token);
     tcase_add_test(tests, no_merge_makes_an_added_token_of_other_bytes);
     tcase_add_test(tests, the_split_mode_says_which_added_tokens_are_seen);
