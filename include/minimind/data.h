@@ -45,8 +45,8 @@ typedef struct mm_dataset_options {
     const double *weights;       /**< [count], or NULL for 1 each: how often an epoch takes each row of a file. 1: once;
                                       0.5: every other row, the rest in the next epoch; 3: three times */
     const int64_t *max_rows;     /**< [count], or NULL: only so many rows from the beginning of a file; 0: all */
-    const char *index_directory; /**< where indices are kept, named after the files; NULL: beside each file. Where it can't be
-                                      written, they are made anew each time, in memory */
+    const char *index_directory; /**< where indices are kept, named after the files and a hash of where these are; NULL: beside
+                                      each file. Where it can't be written, they are made anew each time, in memory */
     double validation;           /**< part of the rows that is kept apart, in [0, 1): by a hash of the row's own bytes, without its
                                       end, 0x0A or 0x0D 0x0A, so that it stays on its side wherever it moves, and equal rows stay
                                       together */

@@ -45,6 +45,12 @@ char *mmi_path_join(const char *directory, const char *name)
     return path;
 }
 
+char *mmi_path_resolve(const char *path)
+{
+    char whole[PATH_MAX];
+    return mmi_strdup(realpath(path, whole) ? whole : path);
+}
+
 bool mmi_is_directory(const char *path)
 {
     struct stat info;

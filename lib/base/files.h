@@ -14,6 +14,9 @@ mm_status mmi_fail_errno(const char *path, const char *verb);
 /* "directory/name" in memory of the caller's (mmi_free), or NULL. */
 char *mmi_path_join(const char *directory, const char *name);
 
+/* From the root on and without links, or the path as it is where nothing is; in memory of the caller's, or NULL. */
+char *mmi_path_resolve(const char *path);
+
 bool mmi_is_directory(const char *path);
 /* False only where nothing is: true also for what can't be looked at. */
 bool mmi_file_exists(const char *path);

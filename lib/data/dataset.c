@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -64,18 +65,35 @@ static mm_status check_options(const mm_dataset_options *o)
     return status;
 }
 
-/* "file.mmidx" beside the file, or in the directory given; mmi_free it. */
+/* The hash of where a file is; false when memory ran out. */
+static bool hash_place(char text[MMI_HASH_TEXT], const char *path)
+{
+    char *whole = mmi_path_resolve(path);
+    if (!whole)
+        return false;
+    mmi_hash hash;
+    mmi_hash_begin(&hash);
+    mmi_hash_add(&hash, whole, strlen(whole));
+    mmi_hash_text(text, mmi_hash_end(&hash));
+    mmi_free(whole);
+    return true;
+}
+
+/* "file.mmidx" beside the file, or "file.HASH.mmidx" in the directory given, which may have those of other files of
+ * that name; mmi_free it. */
 static char *make_cache_path(const char *path, const char *directory)
 {
-    const char *slash = strrchr(path, '/');
-    char *stem = directory ? mmi_path_join(directory, slash ? slash + 1 : path) : mmi_strdup(path);
-    size_t length = stem ? strlen(stem) : 0;
-    char *longer = stem ? mmi_realloc(stem, length + sizeof ".mmidx", 1) : NULL;
-    if (!longer) {
-        mmi_free(stem);
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    char hash[MMI_HASH_TEXT] = "";
+    if (directory && !hash_place(hash, path))
         return NULL;
-    }
-    memcpy(longer + length, ".mmidx", sizeof ".mmidx");
+    char *stem = directory ? mmi_path_join(directory, name) : mmi_strdup(path);
+    size_t length = stem ? strlen(stem) : 0, room = length + sizeof hash + sizeof ".mmidx";
+    char *longer = stem ? mmi_realloc(stem, room, 1) : NULL;
+    if (longer)
+        snprintf(longer + length, room - length, "%s%s.mmidx", directory ? "." : "", hash);
+    else
+        mmi_free(stem);
     return longer;
 }
 

@@ -59,6 +59,24 @@ START_TEST(paths_join_with_one_slash)
 }
 END_TEST
 
+START_TEST(a_path_is_resolved_where_something_is)
+{
+    char other[700];
+    in_scratch("file");
+    ck_ok(mmi_write_file(path, "x", 1));
+    char *first = mmi_path_resolve(path);
+    ck_assert_int_eq(first[0], '/');
+    snprintf(other, sizeof other, "%s/link", directory);
+    ck_assert_int_eq(symlink(path, other), 0);
+    char *second = mmi_path_resolve(other), *third = mmi_path_resolve("no/such/file");
+    ck_assert_str_eq(first, second);
+    ck_assert_str_eq(third, "no/such/file");
+    mmi_free(first);
+    mmi_free(second);
+    mmi_free(third);
+}
+END_TEST
+
 START_TEST(what_was_written_is_read_back_whatever_its_size)
 {
     static const size_t sizes[] = { 0, 1, 100, 65535, 65536, 65537, 300000 };
@@ -499,6 +517,7 @@ static Suite *make_suite(void)
     Suite *suite = suite_create("base/files");
     TCase *c = tcase_create("files");
     tcase_add_test(c, paths_join_with_one_slash);
+    tcase_add_test(c, a_path_is_resolved_where_something_is);
     tcase_add_test(c, what_was_written_is_read_back_whatever_its_size);
     tcase_add_test(c, many_small_pieces_make_the_same_file);
     tcase_add_test(c, an_abandoned_file_leaves_the_old_one);

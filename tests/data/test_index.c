@@ -1,4 +1,5 @@
 #define _POSIX_C_SOURCE 200809L
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -170,11 +171,22 @@ START_TEST(an_index_that_cannot_be_kept_is_done_without)
 }
 END_TEST
 
+/* How many names in a directory begin so. */
+static int count_files(const char *in, const char *begin)
+{
+    int count = 0;
+    DIR *d = opendir(in);
+    ck_assert_ptr_nonnull(d);
+    for (struct dirent *e; (e = readdir(d));)
+        count += strncmp(e->d_name, begin, strlen(begin)) == 0;
+    closedir(d);
+    return count;
+}
+
 START_TEST(indices_can_be_kept_elsewhere)
 {
-    char elsewhere[600], kept[700];
+    char elsewhere[600];
     snprintf(elsewhere, sizeof elsewhere, "%s/indices", directory);
-    snprintf(kept, sizeof kept, "%s/rows.jsonl.mmidx", elsewhere);
     ck_assert_int_eq(mkdir(elsewhere, 0700), 0);
     const char *paths[1] = { path };
     mm_dataset_options o = MM_DATASET_OPTIONS_INIT;
@@ -184,13 +196,43 @@ START_TEST(indices_can_be_kept_elsewhere)
     o.cache_from = 0;
     o.index_directory = elsewhere;
     ck_ok(mm_dataset_create(&o, &dataset));
-    ck_assert_int_eq(access(kept, F_OK), 0);
+    ck_assert_int_eq(count_files(elsewhere, "rows.jsonl."), 1);
     ck_assert_int_ne(access(cache, F_OK), 0);
     mm_dataset_free(dataset);
     o.index_directory = "/no/such/directory";
     ck_ok(mm_dataset_create(&o, &dataset));
     ck_assert_int_eq(mm_dataset_rows(dataset), 300);
     mm_dataset_free(dataset);
+}
+END_TEST
+
+/* The indices of files of one name, which are known by where the files are, however that is written. */
+START_TEST(files_of_one_name_have_indices_of_their_own)
+{
+    char elsewhere[600], other[600], link[620];
+    snprintf(elsewhere, sizeof elsewhere, "%s/indices", directory);
+    snprintf(other, sizeof other, "%s/other", directory);
+    snprintf(link, sizeof link, "%s/link", directory);
+    ck_assert_int_eq(mkdir(elsewhere, 0700), 0);
+    ck_assert_int_eq(mkdir(other, 0700), 0);
+    ck_assert_int_eq(symlink(other, link), 0);
+    ck_assert_int_eq(chdir(directory), 0);
+    put_rows(other, "rows.jsonl", 200, 6, 4);
+    const char *const given[] = { path, "other/rows.jsonl", "rows.jsonl", "./other/../other/rows.jsonl",
+                                  "link/rows.jsonl" };
+    for (int i = 0; i < 5; i++) {
+        mm_dataset_options o = MM_DATASET_OPTIONS_INIT;
+        mm_dataset *dataset = NULL;
+        o.paths = &given[i];
+        o.count = 1;
+        o.cache_from = 0;
+        o.index_directory = elsewhere;
+        ck_ok(mm_dataset_create(&o, &dataset));
+        ck_assert_int_eq(mm_dataset_rows(dataset), i % 2 == 0 && i < 4 ? 300 : 200);
+        ck_assert_int_eq(count_files(elsewhere, "rows.jsonl."), i == 0 ? 1 : 2);
+        mm_dataset_free(dataset);
+    }
+    ck_assert_int_eq(chdir("/"), 0);
 }
 END_TEST
 
@@ -381,6 +423,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, a_damaged_index_is_noticed_and_made_again);
     tcase_add_test(tc, an_index_that_cannot_be_kept_is_done_without);
     tcase_add_test(tc, indices_can_be_kept_elsewhere);
+    tcase_add_test(tc, files_of_one_name_have_indices_of_their_own);
     tcase_add_test(tc, an_index_that_shrinks_while_in_use_is_noticed);
     tcase_add_test(tc, rows_are_found_wherever_pieces_end);
     tcase_add_test(tc, the_end_of_a_line_is_no_part_of_its_hash);
