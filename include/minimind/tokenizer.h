@@ -76,8 +76,8 @@ enum {
  * @param needed    How many ids the text has, also when they did not fit; may be NULL.
  *
  * @return MM_OK; MM_ERR_MEMORY;
- *         MM_ERR_ARG, not UTF-8 (the message has the byte offset), or `capacity` too small (and not 0): nothing was
- *         written. Since: 0.1
+ *         MM_ERR_ARG, not UTF-8 (the message has the byte offset), 2³⁰ bytes and more at once, a `split` that is none of these,
+ *         or `capacity` too small (and not 0): nothing was written. Since: 0.1
  */
 MM_API mm_status mm_encode(const mm_tokenizer *tokenizer, const char *text, size_t length, int32_t split, int32_t *ids,
                            size_t capacity, size_t *needed);
@@ -183,8 +183,8 @@ MM_API void mm_tokenizer_train_options_init(mm_tokenizer_train_options *options,
  * @param out  Yours: pair it with mm_tokenizer_free().
  *
  * @return MM_OK (also when the text ran out of pairs early); MM_ERR_ARG, a size out of range, a special token twice, empty,
- *         or what tokenizer.json writes for another byte ("Ġ" for a space), or text that is not UTF-8; MM_ERR_MEMORY;
- *         MM_ERR_CANCELLED. Since: 0.1
+ *         or what tokenizer.json writes for another byte ("Ġ" for a space), or a piece of text that is not UTF-8 or has 2³⁰
+ *         bytes and more; MM_ERR_MEMORY; MM_ERR_CANCELLED. Since: 0.1
  */
 MM_API mm_status mm_tokenizer_train(const mm_tokenizer_train_options *options, mm_tokenizer **out);
 

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MMI_MARK_IDS 32 /* a tokenizer without merges needs 23 for the longest */
+#define MMI_MARK_IDS 32 /* a tokenizer without merges needs 22 for the longest */
 
 /* What stands before and behind an assistant's words. */
 typedef struct mmi_frame {
