@@ -184,7 +184,7 @@ static mmi_json *config_json(const mm_tokenizer *t)
               mmi_json_set_int(config, "model_max_length", MODEL_MAX_LENGTH) &&
               mmi_json_set(config, "spaces_between_special_tokens", mmi_json_new_bool(false)) &&
               mmi_json_set_text(config, "tokenizer_class", "PreTrainedTokenizerFast");
-    if (t->chat.form == MMI_CHAT_MINIMIND2) /* trained here, with the tokens that the template writes */
+    if (t->chat.form == MMI_CHAT_MINIMIND2 && !t->chat.file) /* trained here, with the tokens that the template writes */
         ok = ok && mmi_json_set_text(config, "chat_template", mmi_chat_own_template);
     return whole(config, ok);
 }

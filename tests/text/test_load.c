@@ -358,6 +358,28 @@ START_TEST(a_trained_tokenizer_gets_a_config_with_the_roles_of_its_tokens)
 }
 END_TEST
 
+START_TEST(a_template_in_a_file_of_its_own_is_written_there_alone)
+{
+    char first[512], second[512];
+    mm_tokenizer *t = NULL;
+    const char *name = NULL;
+    snprintf(first, sizeof first, "%s", scratch_directory());
+    snprintf(second, sizeof second, "%s", scratch_directory());
+    write_text(first, "tokenizer.json", json);
+    write_text(first, "chat_template.jinja", mmi_chat_own_template);
+    ck_ok(mm_tokenizer_load(first, &t));
+    ck_ok(mm_chat_template_name(t, &name));
+    ck_assert_str_eq(name, "minimind2");
+    ck_ok(mm_tokenizer_save(t, second));
+    char *config = read_text(second, "tokenizer_config.json"), *template = read_text(second, "chat_template.jinja");
+    ck_assert_ptr_null(strstr(config, "chat_template"));
+    ck_assert_str_eq(template, mmi_chat_own_template);
+    mmi_free(config);
+    mmi_free(template);
+    mm_tokenizer_free(t);
+}
+END_TEST
+
 START_TEST(the_config_beside_a_tokenizer_is_kept_byte_for_byte)
 {
     static const char config[] = "{ \"chat_template\": \"{{ x }}\",\n\t\"odd\":  [1.50, \"中\"] }";
@@ -495,6 +517,7 @@ static Suite *make_suite(void)
     tcase_add_test(tests, questions_are_answered_and_take_anything);
     tcase_add_test(tests, a_saved_tokenizer_loads_as_the_same_one);
     tcase_add_test(tests, a_trained_tokenizer_gets_a_config_with_the_roles_of_its_tokens);
+    tcase_add_test(tests, a_template_in_a_file_of_its_own_is_written_there_alone);
     tcase_add_test(tests, the_config_beside_a_tokenizer_is_kept_byte_for_byte);
     tcase_add_test(tests, a_bad_directory_or_config_is_named);
     tcase_add_test(tests, the_config_says_of_added_tokens_what_tokenizer_json_does);
