@@ -23,13 +23,18 @@ core_is_free_of_mpi() {
     ldd "$library" | grep -i mpi | nothing
 }
 
-# The losses that pretrain prints, with six rows a step for any number of ranks.
-losses() {
+# pretrain's run in $work/$out, with six rows a step for any number of ranks.
+pretrain() {
     out=$1
     shift
     "$@" --data-path "$work/corpus.jsonl" --tokenizer "$work/tokenizer" --save-dir "$work/$out" --batch-size 6 \
         --max-seq-len 32 --hidden-size 32 --num-hidden-layers 2 --threads 1 --log-interval 1 --max-steps 12 \
         --accumulation-steps 3 --save-interval 3 >"$work/$out.log" || { cat "$work/$out.log"; return 1; }
+}
+
+# The losses that it prints.
+losses() {
+    pretrain "$@" || return 1
     sed -n 's/.*loss: \([0-9.]*\),.*/\1/p' "$work/$out.log" >"$work/$out.losses"
     cat "$work/$out.log"
     [ "$(wc -l <"$work/$out.losses")" -eq 12 ] && [ -f "$work/$out/pretrain.run/step-12/state.json" ]
@@ -52,8 +57,8 @@ agree() {
 }
 
 two_processes() {
-    losses other "$examples/pretrain" --comm "$1" --world-size 2 --rank 1 >/dev/null 2>&1 &
-    losses "$2" "$examples/pretrain" --comm "$1" --world-size 2 --rank 0 && wait
+    pretrain other "$examples/pretrain" --comm "$1" --world-size 2 --rank 1 &
+    losses "$2" "$examples/pretrain" --comm "$1" --world-size 2 --rank 0 && wait $!
 }
 
 check "without MPI_Init there is no communicator" "$ranks" alone
