@@ -178,7 +178,8 @@ typedef struct mm_output {
     size_t struct_size;  /**< sizeof(mm_output) */
     double loss;         /**< loss_sum / loss_count, in nats; 0 without a counted target */
     double loss_sum;     /**< over the counted targets */
-    int64_t loss_count;  /**< targets that are not -100 */
+    int64_t loss_count;  /**< targets that are not -100; 0 where the loss is not computed: in MM_EVAL without MM_OUT_LOSS
+                              and MM_OUT_LOGPROBS */
     double aux_loss;     /**< router balance, already times its coefficient; 0 for dense models, in evaluation, and for
                               targets of which none is counted */
     mm_view logprobs;    /**< float32 [B, T]; 0 where the target is not counted */

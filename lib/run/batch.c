@@ -199,11 +199,10 @@ static void show(const mm_context *ctx, const mmi_pass *pass, mm_output *out)
 {
     const mmi_plan *p = &ctx->plan;
     const mmi_arch *a = ctx->arch;
-    if (pass->has_targets) {
-        bool known = pass->mode == MM_TRAIN || pass->outputs & (MM_OUT_LOSS | MM_OUT_LOGPROBS);
+    if (pass->has_targets && (pass->mode == MM_TRAIN || pass->outputs & (MM_OUT_LOSS | MM_OUT_LOGPROBS))) {
         for (int64_t i = 0; i < pass->N; i++)
             if (p->targets[i] != MMI_IGNORE) {
-                out->loss_sum -= known ? p->logprobs[i] : 0;
+                out->loss_sum -= p->logprobs[i];
                 out->loss_count++;
             }
         out->loss = out->loss_count > 0 ? out->loss_sum / (double)out->loss_count : 0;

@@ -288,6 +288,28 @@ START_TEST(without_targets_a_contexts_own_outputs_leave_the_loss_out)
 }
 END_TEST
 
+/* A loss of 0 over some targets would be a perplexity of 1. */
+START_TEST(a_loss_that_was_not_asked_for_counts_no_targets)
+{
+    test_rng rng = { 408 };
+    mm_model *model = nth_model(0, 6);
+    mm_context *context = context_of(model, MM_TRAIN, 1, 7, MM_OUT_LOSS | MM_OUT_HIDDEN);
+    mm_batch b = random_batch(model, 1, 7, MM_EVAL, &rng);
+    mm_output out = MM_OUTPUT_INIT, asked = MM_OUTPUT_INIT;
+    ck_ok(mm_forward(context, &b, &asked));
+    ck_assert(asked.loss > 0 && asked.loss_count > 0);
+    b.outputs = MM_OUT_HIDDEN;
+    ck_ok(mm_forward(context, &b, &out));
+    ck_assert(out.loss == 0 && out.loss_sum == 0 && out.loss_count == 0);
+    b.mode = MM_TRAIN; /* computes it in any case */
+    ck_ok(mm_forward(context, &b, &out));
+    ck_assert_int_eq(out.loss_count, asked.loss_count);
+    ck_assert_double_gt(out.loss, 0);
+    mm_context_free(context);
+    mm_model_free(model);
+}
+END_TEST
+
 /* Everything a pass gives, one after another. */
 static float *all_outputs(mm_context *context, const mm_batch *batch, int64_t *n)
 {
@@ -436,6 +458,7 @@ int main(void)
     tcase_add_loop_test(tests, left_padding_keeps_column_numbers_as_positions, 0, all_count);
     tcase_add_loop_test(tests, a_packed_row_is_the_token_weighted_mean_of_its_documents, 0, tiny_count);
     tcase_add_test(tests, only_what_was_asked_for_is_shown);
+    tcase_add_test(tests, a_loss_that_was_not_asked_for_counts_no_targets);
     tcase_add_test(tests, without_targets_a_contexts_own_outputs_leave_the_loss_out);
     tcase_add_loop_test(tests, a_small_batch_in_a_large_context_is_as_in_one_that_just_holds_it, 0, all_count);
     tcase_add_loop_test(tests, narrow_weights_run_as_the_values_they_hold, 0, all_count);
