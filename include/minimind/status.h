@@ -49,8 +49,9 @@ MM_API const char *mm_status_name(mm_status status);
 /**
  * What the last failing call on this thread had to say, in one line without an end of line.
  *
- * Lent by the library until the next failing call on the same thread; never NULL, empty when nothing failed yet.
- * A call that succeeds leaves it alone, so read it only after a status other than MM_OK.
+ * Lent by the library until the next call on the same thread that returns an mm_status; never NULL, empty when nothing
+ * failed yet. A call that succeeds may change it, as where it passed over a bad line: read it only right after a status
+ * other than MM_OK.
  *
  * Threads: any; each has its own. Since: 0.1
  */
