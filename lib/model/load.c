@@ -18,7 +18,8 @@ typedef struct origin {
     bool map, keep_dtype;
 } origin;
 
-/* A config that doesn't say which MiniMind it is may leave that to the weights. */
+/* A config that doesn't say which MiniMind it is may leave that to the weights. What holds of one may not hold of another:
+ * then the files contradict each other. */
 static mm_status settle_version(mm_config *config, const origin *from)
 {
     char type[16] = "";
@@ -28,7 +29,10 @@ static mm_status settle_version(mm_config *config, const origin *from)
     mm_status status = mm_config_get_string(config, "model_type", type, sizeof type, NULL);
     if (status != MM_OK || strcmp(type, "minimind") != 0)
         return status;
-    return mm_config_set_int(config, "minimind_version", 3);
+    status = mm_config_set_int(config, "minimind_version", 3);
+    if (status == MM_OK)
+        status = mm_config_validate(config);
+    return status == MM_OK ? MM_OK : mmi_fail_within(status == MM_ERR_ARG ? MM_ERR_FORMAT : status, "%s", from->config);
 }
 
 static mm_status take_copies(mm_model *model, const mmi_source *sources, bool keep_dtype)

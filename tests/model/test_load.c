@@ -290,6 +290,13 @@ START_TEST(a_config_without_a_version_takes_it_from_the_weights)
     mm_model_free(from_memory);
     mmi_free(data);
 
+    /* As version 3 it may be no config at all; as version 2, it is one. */
+    write_text(in(directory, "config.json"),
+               "{\"model_type\":\"minimind\",\"hidden_size\":16,\"num_hidden_layers\":2,\"num_attention_heads\":2,"
+               "\"num_key_value_heads\":1,\"head_dim\":8,\"intermediate_size\":24,\"vocab_size\":20,\"use_moe\":true,"
+               "\"n_routed_experts\":8,\"num_experts_per_tok\":6}");
+    refuses(directory, MM_ERR_FORMAT, "config.json: num_experts_per_tok is 6");
+
     /* Who says 2 means 2. */
     write_text(in(directory, "config.json"),
                "{\"model_type\":\"minimind\",\"minimind_version\":2,\"hidden_size\":16,\"num_hidden_layers\":2,"
