@@ -17,19 +17,26 @@ mm_status mmi_cache_check_dtype(const mmi_arch *a, int32_t dtype, const char *na
     return MM_OK;
 }
 
-bool mmi_cache_bytes(const mmi_arch *a, int64_t sequences, int64_t capacity, int32_t dtype, size_t *data,
-                     size_t *handle)
+mm_status mmi_cache_measure(const mmi_arch *a, const char *prefix, int32_t sequences, int32_t capacity, int32_t dtype,
+                            size_t *data, size_t *handle)
 {
+    if (sequences < 1 || sequences > MOST_SEQUENCES)
+        return mmi_fail(MM_ERR_ARG, "%ssequences is %d, must be from 1 to %d", prefix, sequences, MOST_SEQUENCES);
+    if (capacity < 1 || capacity > a->max_positions)
+        return mmi_fail(MM_ERR_ARG, "%scapacity is %d, must be from 1 to max_position_embeddings, %lld", prefix,
+                        capacity, (long long)a->max_positions);
     mmi_carve carve = { 0 };
     int64_t elements;
-    if (__builtin_mul_overflow(a->L * 2, a->G * a->D, &elements) ||
-        __builtin_mul_overflow(elements, sequences * capacity, &elements))
-        return false;
+    carve.overflow = __builtin_mul_overflow(a->L * 2, a->G * a->D, &elements) ||
+                     __builtin_mul_overflow(elements, (int64_t)sequences * capacity, &elements);
     size_t block = mmi_block_bytes(dtype);
-    mmi_carve_take(&carve, block > 0 ? elements / MMI_BLOCK : elements, block > 0 ? block : mm_dtype_size(dtype));
+    if (!carve.overflow)
+        mmi_carve_take(&carve, block > 0 ? elements / MMI_BLOCK : elements, block > 0 ? block : mm_dtype_size(dtype));
+    if (carve.overflow)
+        return mmi_fail(MM_ERR_ARG, "a cache of %d sequences of %d tokens is beyond this machine", sequences, capacity);
     *data = carve.used;
     *handle = sizeof(mm_cache) + (size_t)sequences * sizeof(int32_t);
-    return !carve.overflow;
+    return MM_OK;
 }
 
 mm_status mm_cache_create(mm_model *model, int32_t sequences, int32_t capacity, int32_t dtype, mm_cache **out)
@@ -37,17 +44,12 @@ mm_status mm_cache_create(mm_model *model, int32_t sequences, int32_t capacity, 
     if (!model || !out)
         return mmi_fail(MM_ERR_ARG, "mm_cache_create: model or out is NULL");
     const mmi_arch *a = mmi_model_arch(model);
-    if (sequences < 1 || sequences > MOST_SEQUENCES)
-        return mmi_fail(MM_ERR_ARG, "sequences is %d, must be from 1 to %d", sequences, MOST_SEQUENCES);
-    if (capacity < 1 || capacity > a->max_positions)
-        return mmi_fail(MM_ERR_ARG, "capacity is %d, must be from 1 to max_position_embeddings, %lld", capacity,
-                        (long long)a->max_positions);
+    size_t data, handle;
     mm_status status = mmi_cache_check_dtype(a, dtype, "dtype");
+    if (status == MM_OK)
+        status = mmi_cache_measure(a, "", sequences, capacity, dtype, &data, &handle);
     if (status != MM_OK)
         return status;
-    size_t data, handle;
-    if (!mmi_cache_bytes(a, sequences, capacity, dtype, &data, &handle))
-        return mmi_fail(MM_ERR_ARG, "a cache of %d sequences of %d tokens is beyond this machine", sequences, capacity);
     mm_cache *cache = mmi_calloc(1, handle);
     if (!cache)
         return mmi_fail_memory(handle, "a cache");

@@ -32,8 +32,9 @@ void mmi_cache_store(const mmi_kernels *k, mm_cache *cache, int64_t layer, int s
 /* Whether keys and values can be kept as `dtype`; `name` is the option's, for the message. */
 mm_status mmi_cache_check_dtype(const mmi_arch *arch, int32_t dtype, const char *name);
 
-/* What mm_cache_create() takes. False: it overflows. */
-bool mmi_cache_bytes(const mmi_arch *arch, int64_t sequences, int64_t capacity, int32_t dtype, size_t *data,
-                     size_t *handle);
+/* The two blocks that mm_cache_create() takes for a dtype that was checked; MM_ERR_ARG for sizes out of range. `prefix`
+ * is what the options' names begin with, for the message. */
+mm_status mmi_cache_measure(const mmi_arch *arch, const char *prefix, int32_t sequences, int32_t capacity,
+                            int32_t dtype, size_t *data, size_t *handle);
 
 #endif

@@ -37,9 +37,14 @@ static mm_status read_workload(mm_workload *out, mmi_arch *arch, mmi_limits *lim
     if (out->dtype != MM_F32 && !kinds.wide && !kinds.blocks)
         return mmi_fail(MM_ERR_ARG, "dtype is %d (%s), weights may be f32, bf16, f16, q8_0 or q4_0", out->dtype,
                         mm_dtype_name(out->dtype));
+    if (out->weights_mapped != 0 && out->weights_mapped != 1)
+        return mmi_fail(MM_ERR_ARG, "weights_mapped is %d, allowed are 0 and 1", out->weights_mapped);
     status = mmi_limits_read(limits, arch, &o, kinds);
-    if (status == MM_OK && out->dtype != MM_F32 && (out->mode == MM_TRAIN || out->optimizer))
+    bool trains = out->mode == MM_TRAIN || out->optimizer;
+    if (status == MM_OK && out->dtype != MM_F32 && trains)
         status = mmi_fail(MM_ERR_ARG, "dtype is %s, a model in training has f32", mm_dtype_name(out->dtype));
+    if (status == MM_OK && out->weights_mapped && trains && !out->adapter)
+        status = mmi_fail(MM_ERR_ARG, "weights_mapped is 1: without an adapter, mapped weights can't be trained");
     if (status == MM_OK && out->trainable && (out->mode != MM_TRAIN || out->adapter))
         status = mmi_fail(MM_ERR_ARG, "trainable is for MM_TRAIN without an adapter");
     return status;
@@ -95,10 +100,9 @@ static mm_status add_cache(mm_memory *m, const mmi_arch *a, const mm_workload *w
     if (w->cache_sequences == 0)
         return MM_OK;
     size_t data, handle;
-    if (w->cache_sequences < 0 || w->cache_capacity < 1 || w->cache_capacity > a->max_positions ||
-        !mmi_cache_bytes(a, w->cache_sequences, w->cache_capacity, w->cache_dtype, &data, &handle))
-        return mmi_fail(MM_ERR_ARG, "a cache of %d sequences of %d tokens is not possible here", w->cache_sequences,
-                        w->cache_capacity);
+    status = mmi_cache_measure(a, "cache_", w->cache_sequences, w->cache_capacity, w->cache_dtype, &data, &handle);
+    if (status != MM_OK)
+        return status;
     m->cache = (int64_t)data;
     m->handles += (int64_t)handle;
     return MM_OK;

@@ -241,8 +241,11 @@ START_TEST(a_workload_that_does_not_fit_is_refused)
                 { -1, &w.threads, "threads" },
                 { 1 << 20, &w.threads, "threads" },
                 { 2, &w.checkpointing, "checkpointing" },
-                { -1, &w.cache_sequences, "cache" },
-                { 2, &w.cache_sequences, "cache" }, /* of no capacity */ };
+                { -1, &w.weights_mapped, "weights_mapped" },
+                { 2, &w.weights_mapped, "weights_mapped" },
+                { -1, &w.cache_sequences, "cache_sequences" },
+                { 2, &w.cache_sequences, "cache_capacity" }, /* of none */
+                { 2000000, &w.cache_sequences, "cache_sequences is 2000000, must be from 1 to 1048576" } };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         w = good;
         *bad[i].field = bad[i].value;
@@ -257,6 +260,17 @@ START_TEST(a_workload_that_does_not_fit_is_refused)
     w.cache_sequences = 1;
     w.cache_capacity = 513;
     ck_status(mm_estimate_memory(config, &w, &m), MM_ERR_ARG);
+    ck_error_mentions("cache_capacity is 513");
+    for (int optimizer = 0; optimizer < 2; optimizer++) { /* what is mapped is not trained */
+        w = workload(optimizer ? MM_EVAL : MM_TRAIN, 1, 8);
+        w.optimizer = optimizer;
+        w.weights_mapped = 1;
+        ck_status(mm_estimate_memory(config, &w, &m), MM_ERR_ARG);
+        ck_error_mentions("mapped");
+        mm_adapter_options adapter = MM_ADAPTER_OPTIONS_INIT;
+        w.adapter = &adapter;
+        ck_ok(mm_estimate_memory(config, &w, &m));
+    }
     ck_ok(mm_config_set_int(config, "num_attention_heads", 5)); /* 24 is no multiple */
     ck_assert_int_ne(mm_estimate_memory(config, &good, &m), MM_OK);
     ck_assert_int_ne(mm_estimate_flops(config, &good, &f), MM_OK);
