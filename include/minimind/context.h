@@ -155,11 +155,14 @@ typedef struct mm_batch {
     const int32_t *ids;            /**< [B, T], each in [0, vocab_size) */
     const int32_t *targets;        /**< [B, T] or NULL: what position t must predict (already shifted); -100 is not
                                         counted */
-    const int32_t *attention_mask; /**< [B, T], with a cache [B, cached + T], or NULL: 0 hides a token as a key;
-                                        a token that could see hidden ones only takes nothing from attention */
-    const int32_t *position_ids;   /**< [B, T] or NULL: 0, 1, … in each row, or on from the cache */
+    const int32_t *attention_mask; /**< [B, T], with a cache [B, cached + T], or NULL: 0 hides a token as a key, 1 does
+                                        not; at least one 1 in each row. With a cache, all B must hold as many tokens.
+                                        A token that could see hidden ones only takes nothing from attention */
+    const int32_t *position_ids;   /**< [B, T], each in [0, max_context), or NULL: 0, 1, … in each row, or on from the
+                                        cache */
     const int32_t *document_ids;   /**< [B, T] or NULL: tokens of one row see each other only where these are equal;
-                                        each run of equal ids is a document, and its positions start at 0 */
+                                        each run of equal ids is a document, and its positions start at 0. Neither with
+                                        attention_mask nor with a cache */
     mm_cache *cache;               /**< NULL, or B sequences that this batch continues */
     int32_t batch;                 /**< B */
     int32_t length;                /**< T */
