@@ -82,7 +82,8 @@ MM_API mm_status mm_config_set_float(mm_config *config, const char *key, double 
 MM_API mm_status mm_config_set_bool(mm_config *config, const char *key, int32_t value);
 MM_API mm_status mm_config_set_string(mm_config *config, const char *key, const char *value);
 
-/** Forget what was set: the key follows its rule again. @return MM_OK; MM_ERR_ARG. Since: 0.1 */
+/** Forget what was set: the key follows its rule again. "rope_scaling" and "rope_parameters" stand for all keys that begin
+ *  with "rope_scaling.". @return MM_OK; MM_ERR_ARG. Since: 0.1 */
 MM_API mm_status mm_config_unset(mm_config *config, const char *key);
 
 /**
