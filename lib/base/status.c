@@ -24,25 +24,24 @@ const char *mm_last_error(void)
     return detail;
 }
 
-/* Names from files end up in messages: a cut must not leave half a UTF-8 character behind. */
-static void end_at_a_character(char *text, size_t size)
+/* One line of whole characters, whatever the names in it hold and wherever they were cut: a control character becomes a
+ * space, half a UTF-8 character a question mark, or nothing at the end. */
+static void tidy(char *text)
 {
-    size_t end = strlen(text);
-    if (end + 1 < size)
-        return;
-    size_t start = end;
-    while (start > 0 && ((unsigned char)text[start - 1] & 0xC0) == 0x80)
-        start--;
-    if (start > 0 && (unsigned char)text[start - 1] >= 0xC0)
-        text[start - 1] = '\0';
-}
-
-/* The message is one line, whatever the names in it hold. */
-static void keep_to_one_line(char *text)
-{
-    for (; *text != '\0'; text++)
-        if ((unsigned char)*text < ' ' || *text == 0x7F)
-            *text = ' ';
+    char *to = text;
+    for (const char *from = text; *from != '\0';) {
+        unsigned char lead = (unsigned char)*from;
+        int size = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC0 ? 2 : 1, n = 1;
+        while (n < size && ((unsigned char)from[n] & 0xC0) == 0x80)
+            n++;
+        if (n == size)
+            for (int i = 0; i < n; i++)
+                *to++ = lead < ' ' || lead == 0x7F ? ' ' : from[i];
+        else if (from[n] != '\0')
+            *to++ = '?';
+        from += n;
+    }
+    *to = '\0';
 }
 
 mm_status mmi_fail(mm_status status, const char *format, ...)
@@ -52,8 +51,7 @@ mm_status mmi_fail(mm_status status, const char *format, ...)
     va_start(args, format);
     vsnprintf(fresh, sizeof fresh, format, args);
     va_end(args);
-    end_at_a_character(fresh, sizeof fresh);
-    keep_to_one_line(fresh);
+    tidy(fresh);
     memcpy(detail, fresh, sizeof detail);
     return status;
 }
@@ -65,7 +63,6 @@ mm_status mmi_fail_within(mm_status status, const char *format, ...)
     va_start(args, format);
     vsnprintf(prefix, sizeof prefix, format, args);
     va_end(args);
-    end_at_a_character(prefix, sizeof prefix);
     return mmi_fail(status, "%s: %s", prefix, detail);
 }
 

@@ -95,6 +95,29 @@ START_TEST(a_message_too_long_is_cut_at_a_character)
 }
 END_TEST
 
+/* Messages quote so many bytes of a name, whatever ends there. */
+START_TEST(half_a_character_in_a_message_is_a_question_mark)
+{
+    static const struct {
+        const char *name, *shown;
+        int bytes;
+    } cut[] = {
+        { "语语", "<语?> is none", 4 },           { "语语", "<语?> is none", 5 },
+        { "语语", "<语语> is none", 6 },          { "éé", "<é?> is none", 3 },
+        { "\xF0\x9F\x98\x80", "<?> is none", 3 }, { "caf\xE9.json", "<caf?.json> is none", 99 }, /* Latin-1 */
+    };
+    for (size_t i = 0; i < sizeof cut / sizeof *cut; i++) {
+        mmi_fail(MM_ERR_IO, "<%.*s> is none", cut[i].bytes, cut[i].name);
+        ck_assert_str_eq(mm_last_error(), cut[i].shown);
+        mmi_fail_within(MM_ERR_IO, "%.*s", cut[i].bytes, cut[i].name);
+        ck_assert_ptr_nonnull(strstr(mm_last_error(), cut[i].shown));
+        ck_assert_int_eq(mm_last_error()[strlen(mm_last_error()) - strlen(cut[i].shown) - 2], ':');
+    }
+    mmi_fail(MM_ERR_IO, "two\nlines\tof\x7F%.*s", 4, "语语");
+    ck_assert_str_eq(mm_last_error(), "two lines of 语");
+}
+END_TEST
+
 static void *fail_elsewhere(void *out)
 {
     strcpy(out, mm_last_error());
@@ -133,6 +156,7 @@ static Suite *make_suite(void)
     tcase_add_test(c, failing_keeps_the_message_and_hands_the_status_through);
     tcase_add_test(c, a_message_may_quote_the_one_before);
     tcase_add_test(c, a_message_too_long_is_cut_at_a_character);
+    tcase_add_test(c, half_a_character_in_a_message_is_a_question_mark);
     tcase_add_test(c, each_thread_has_its_own_message);
     tcase_add_test(c, a_callback_of_the_program_may_tell_its_own_story);
     suite_add_tcase(suite, c);
