@@ -45,21 +45,8 @@ static inline void tiles_end(void)
     _tile_release();
 }
 
-/* Of the set that comes with tiles, for few rows. */
-void SIMD_NAME(gemm_blocks, vnni)(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M,
-                                  int64_t N, int64_t K);
-
-/* amx_panels.c */
-int64_t SIMD(gemm_panel)(int64_t count, int64_t K, int32_t round);
-void SIMD(gemm_shape)(int64_t *depth, int64_t *a_rows, int64_t *b_cols);
-void SIMD(gemm_pack_a)(float *to, const float *a, int64_t across, int64_t along, int64_t count, int64_t K,
-                       int32_t round);
-void SIMD(gemm_pack_b)(float *to, const float *b, int64_t across, int64_t along, int64_t count, int64_t K,
-                       int32_t round);
-void SIMD(gemm_pack_bf16)(float *to, const void *w, int64_t across, int64_t count, int64_t K, int32_t round);
+/* amx_panels.c; what else it has is in table.h */
 void SIMD(gemm_pack_blocks)(float *to, const void *w, int32_t dtype, int64_t cols, int64_t first, int64_t count,
                             int64_t K);
-void SIMD(gemm_multiply)(float *c, int64_t ldc, const float *a, int64_t ars, const float *b, int64_t M, int64_t N,
-                         int64_t K, const float *from, int32_t round);
 
 #endif

@@ -51,11 +51,6 @@ typedef struct cursor {
     const scales *x_scales;
 } cursor;
 
-static ALWAYS_INLINE int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* The first row of x in a group. */
 static ALWAYS_INLINE int64_t group_at(const part *p, int64_t group)
 {

@@ -12,7 +12,7 @@
 
 #include "backend/c/portable.h"
 #include "backend/simd/amx.h"
-#include "backend/simd/words.h"
+#include "backend/simd/table.h"
 #include "backend/strips.h"
 
 #define DEPTH 512
@@ -32,11 +32,6 @@ typedef struct trailer {
     int32_t kind;
     int32_t unused[15]; /* panels begin at cache lines */
 } trailer;
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 static int64_t steps_of(int64_t K)
 {

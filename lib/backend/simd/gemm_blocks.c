@@ -54,11 +54,6 @@ typedef struct wide_block {
     float scales[MOST_VECS][VL];
 } wide_block;
 
-static ALWAYS_INLINE int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* What is read next of W: the hardware does not see that it goes on behind the end of a page, and a strip is a few of
  * them. Some is asked for with each block, because a core can wait for a few lines only. Of a panel, which many rows
  * meet, that is a share of the next one, a line with each of the block's own: all at once would hold up its products.

@@ -17,11 +17,6 @@ void SIMD(gemm_shape)(int64_t *depth, int64_t *a_rows, int64_t *b_cols)
     *b_cols = TILE_COLS;
 }
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Of K numbers. */
 static int64_t steps_of(int64_t K)
 {

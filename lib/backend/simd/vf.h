@@ -86,6 +86,11 @@
 #define IN_ORDER(sum) __asm__("" : "+w"(sum))
 #endif
 
+static ALWAYS_INLINE int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* Ask for a line that will be written. GCC makes an instruction of __builtin_prefetch(p, 1) only if it is told of one
  * that all processors with AVX2 know, or take for nothing. */
 static ALWAYS_INLINE void fetch_to_write(const void *p)
