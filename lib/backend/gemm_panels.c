@@ -15,7 +15,7 @@ int64_t mmi_gemm_panels(void)
 /* Rows of op(A), or columns of op(B), that are packed together: `count` of them, `depth` numbers at a time. */
 typedef struct operand {
     float *panels;
-    int64_t count, width;
+    int64_t count;
     int64_t depth_floats;      /* of all panels of `depth` numbers */
     int64_t per_piece, pieces; /* rows or columns, and pieces that they make */
 } operand;
@@ -37,7 +37,7 @@ static int64_t panel_floats(const product *p, int64_t count, int64_t K)
 static void set_operand(operand *o, const product *p, float *panels, int64_t count, int64_t width)
 {
     int64_t K = p->K, depth = p->x->k.gemm_depth;
-    *o = (operand){ .panels = panels, .count = count, .width = width };
+    *o = (operand){ .panels = panels, .count = count };
     o->depth_floats = panel_floats(p, round_up(count, width), depth);
     o->per_piece = round_up(mmi_pieces(FLOATS_PER_PIECE, least(K, depth)), width);
     o->pieces = mmi_pieces(count, o->per_piece);

@@ -4,7 +4,7 @@
 
 #include <minimind/view.h>
 
-#include "backend/exec.h"
+#include "backend/gemm.h"
 #include "base/dtype.h"
 
 static inline int64_t round_up(int64_t n, int64_t step)

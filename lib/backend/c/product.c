@@ -4,7 +4,6 @@
 
 #include <minimind/view.h>
 
-#include "backend/kernels.h"
 #include "base/dtype.h"
 
 void mmi_c_gemm_tile(float *c, int64_t ldc, const float *a, int64_t ars, int64_t acs, const float *b, int64_t ldb,

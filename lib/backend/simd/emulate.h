@@ -39,23 +39,6 @@ static inline __m512 emulate_cvtepi32_ps(__m512i v)
 {
     EMULATE(__m512, float, int32_t, v, in[i]);
 }
-#undef _mm512_cvtps_epi32
-#define _mm512_cvtps_epi32 emulate_cvtps_epi32
-static inline __m512i emulate_cvtps_epi32(__m512 v)
-{
-    EMULATE(__m512i, int32_t, float, v, fabsf(in[i]) < 0x1p31f ? (int32_t)rintf(in[i]) : INT32_MIN);
-}
-#undef _mm512_i64gather_epi32
-#define _mm512_i64gather_epi32(at, from, scale) emulate_gather(at, (const unsigned char *)(from), scale)
-static inline __m256i emulate_gather(__m512i at, const unsigned char *from, int64_t scale)
-{
-    int64_t offsets[8];
-    int32_t lanes[8];
-    memcpy(offsets, &at, sizeof offsets);
-    for (int i = 0; i < 8; i++)
-        memcpy(&lanes[i], from + offsets[i] * scale, sizeof lanes[i]);
-    return _mm256_loadu_si256((const void *)lanes);
-}
 #define _mm512_cvtps_pd emulate_cvtps_pd
 static inline __m512d emulate_cvtps_pd(__m256 v)
 {
