@@ -14,7 +14,8 @@ typedef struct bias_job {
     int64_t N, C;
 } bias_job;
 
-/* The matrices alone; `joined` has the first one's gradient. */
+/* Matrices that read the same rows as one, when they lie one behind the other, as the layout puts q, k, v and gate, up.
+ * Adapters are left out, and `joined` has the first one's gradient. False: they don't, run them one by one. */
 static bool join_weights(mmi_param *joined, const mmi_param *parts, int count)
 {
     *joined = parts[0];
@@ -32,6 +33,7 @@ static bool join_weights(mmi_param *joined, const mmi_param *parts, int count)
     return true;
 }
 
+/* Whether their gradients do, or none has any. */
 static bool join_gradients(const mmi_param *parts, int count)
 {
     float *next = parts[0].grad;
@@ -41,11 +43,6 @@ static bool join_gradients(const mmi_param *parts, int count)
         next = next ? next + parts[i].w.rows * parts[i].w.cols : NULL;
     }
     return true;
-}
-
-bool mmi_param_join(mmi_param *joined, const mmi_param *parts, int count)
-{
-    return join_weights(joined, parts, count) && join_gradients(parts, count);
 }
 
 static void add_rows(void *arg, int64_t piece, int worker)

@@ -13,10 +13,6 @@ typedef struct mmi_param {
     const mmi_loras *loras; /* adapters beside it; NULL: none */
 } mmi_param;
 
-/* Two matrices that read the same rows as one, when their weights (and gradients) lie one behind the other, as the
- * layout puts q, k, v and gate, up. Adapters are left out. False: they don't, run them one by one. */
-bool mmi_param_join(mmi_param *joined, const mmi_param *parts, int count);
-
 /* y [N, out] = in [N, in] · Wᵀ + b, rows of y ldy apart. `panel`: room for W as float32; NULL where it is. */
 void mmi_linear_forward(const mmi_exec *x, float *y, int64_t ldy, mmi_operand in, mmi_param w, mmi_param b, int64_t N,
                         float *panel);

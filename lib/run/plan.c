@@ -281,7 +281,7 @@ static void place_scratch(mmi_plan *p, mmi_carve *c, const mmi_arch *a, const mm
     p->panels = floats(c, 1, mmi_gemm_panels());
 }
 
-/* Elements of the matrices that layers may read as one: see mmi_param_join(). */
+/* Elements of the matrices that layers may read as one: see mmi_linear_group_forward(). */
 static int64_t joined_elements(const mmi_layout *layout, const mmi_role *roles, int count)
 {
     int64_t sum = 0;

@@ -247,33 +247,96 @@ START_TEST(what_is_left_to_be_added_is_what_would_have_been_added)
 }
 END_TEST
 
-START_TEST(matrices_join_only_when_they_and_their_gradients_lie_in_a_row)
+/* Two matrices that read the same rows; the second lies so many rows behind the first, and so does its gradient. */
+typedef struct pair {
+    int64_t apart, grads_apart;
+    bool first_learns, second_learns, biased;
+} pair;
+
+enum { PAIR_IN = 6, FIRST = 4, SECOND = 7, BOTH = FIRST + SECOND, PAIR_ROWS = BOTH + 2, PAIR_N = 20 };
+
+/* dw, from what is there, and dx of matrix w [out, PAIR_IN], whose outputs begin at column `at`. */
+static void pair_backward64(double *dw, double *dx, const float *dy, const float *x, const double *w, int64_t N, int64_t at,
+                            int64_t out)
 {
-    float w[64], g[64];
-    mmi_param first = { { w, MM_F32, 2, 4 }, g, NULL }, second = { { w + 8, MM_F32, 3, 4 }, g + 8, NULL }, joined;
-    ck_assert(mmi_param_join(&joined, (mmi_param[]){ first, second }, 2));
-    ck_assert_int_eq(joined.w.rows, 5);
-    ck_assert_ptr_eq(joined.grad, g);
-    mmi_param other = second;
-    other.grad = NULL;
-    ck_assert(!mmi_param_join(&joined, (mmi_param[]){ first, other }, 2));
-    other = second;
-    other.grad = g + 9;
-    ck_assert(!mmi_param_join(&joined, (mmi_param[]){ first, other }, 2));
-    other = second;
-    other.w.data = w + 9;
-    ck_assert(!mmi_param_join(&joined, (mmi_param[]){ first, other }, 2));
-    other = second;
-    other.w.cols = 3;
-    ck_assert(!mmi_param_join(&joined, (mmi_param[]){ first, other }, 2));
-    other = second;
-    other.w.dtype = MM_BF16;
-    ck_assert(!mmi_param_join(&joined, (mmi_param[]){ first, other }, 2));
-    other.w.data = NULL;
-    ck_assert(!mmi_param_join(&joined, (mmi_param[]){ first, other }, 2));
-    first.grad = second.grad = NULL;
-    ck_assert(mmi_param_join(&joined, (mmi_param[]){ first, second }, 2));
-    ck_assert_ptr_null(joined.grad);
+    for (int64_t n = 0; n < N; n++)
+        for (int64_t o = 0; o < out; o++)
+            for (int64_t i = 0; i < PAIR_IN; i++) {
+                dx[n * PAIR_IN + i] += (double)dy[n * BOTH + at + o] * w[o * PAIR_IN + i];
+                if (dw)
+                    dw[o * PAIR_IN + i] += (double)dy[n * BOTH + at + o] * x[n * PAIR_IN + i];
+            }
+}
+
+static void check_pair(const mmi_exec *e, const pair *p, int64_t N, test_rng *rng)
+{
+    const int64_t second = (FIRST + p->apart) * PAIR_IN, grad = (FIRST + p->grads_apart) * PAIR_IN, size = PAIR_ROWS * PAIR_IN;
+    float *x = take_random(rng, N * PAIR_IN, 1), *w = take_random(rng, size, 1), *g = take_random(rng, size, 1);
+    float *b = take_random(rng, SECOND, 1), *dy = take_random(rng, N * BOTH, 1);
+    float *y = take_floats(N * BOTH, NAN), *dx = take_floats(N * PAIR_IN, NAN);
+    double *x64 = take_doubles(x, N * PAIR_IN), *w64 = take_doubles(w, size), *g64 = take_doubles(g, size);
+    double *y64 = take(N * BOTH, sizeof *y64), *dx64 = take(N * PAIR_IN, sizeof *dx64);
+    for (int64_t n = 0; n < N; n++) {
+        ref_linear(y64 + n * BOTH, x64 + n * PAIR_IN, w64, NULL, 1, FIRST, PAIR_IN);
+        ref_linear(y64 + n * BOTH + FIRST, x64 + n * PAIR_IN, w64 + second, p->biased ? take_doubles(b, SECOND) : NULL, 1,
+                   SECOND, PAIR_IN);
+    }
+    pair_backward64(p->first_learns ? g64 : NULL, dx64, dy, x, w64, N, 0, FIRST);
+    pair_backward64(p->second_learns ? g64 + grad : NULL, dx64, dy, x, w64 + second, N, FIRST, SECOND);
+    const mmi_param ws[] = { { { w, MM_F32, FIRST, PAIR_IN }, p->first_learns ? g : NULL, NULL },
+                             { { w + second, MM_F32, SECOND, PAIR_IN }, p->second_learns ? g + grad : NULL, NULL } };
+    mmi_param bs[] = { { { 0 }, NULL, NULL }, { { 0 }, NULL, NULL } };
+    if (p->biased)
+        bs[1] = (mmi_param){ { b, MM_F32, 1, SECOND }, NULL, NULL };
+    mmi_linear_group_forward(e, y, BOTH, mmi_operand_of(x, PAIR_IN), ws, bs, 2, N, NULL);
+    mmi_linear_group_backward(e, dx, PAIR_IN, dy, BOTH, x, PAIR_IN, ws, bs, 2, N);
+    ck_close(y, y64, N * BOTH, 1e-6, e->k.name);
+    ck_close(dx, dx64, N * PAIR_IN, 1e-6, e->k.name);
+    ck_close(g, g64, size, 1e-6, e->k.name); /* what lies beside gradients stays as it is */
+}
+
+START_TEST(matrices_beside_each_other_are_right_wherever_they_and_their_gradients_lie)
+{
+    static const pair pairs[] = {
+        { 0, 0, true, true, false },  { 0, 0, false, false, false }, { 0, 0, true, true, true },
+        { 0, 0, true, false, false }, { 0, 0, false, true, false },  { 0, 1, true, true, false },
+        { 1, 0, true, true, false },  { 1, 2, true, true, true },
+    };
+    test_rng rng = { 32 };
+    EACH_PATH_OF_FLOATS (path) {
+        mmi_exec e = exec_create(path, 2, FOR_PRODUCTS);
+        for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+            for (int64_t N = 1; N <= PAIR_N; N += PAIR_N - 1)
+                check_pair(&e, &pairs[i], N, &rng);
+        exec_free(&e);
+    }
+}
+END_TEST
+
+START_TEST(matrices_of_two_dtypes_are_read_as_what_they_are)
+{
+    enum { N = 3 };
+    test_rng rng = { 33 };
+    struct {
+        uint16_t first[2 * FIRST * PAIR_IN]; /* the second half is not read: the second lies where it would in float32 */
+        float second[SECOND * PAIR_IN];
+    } w = { { 0 }, { 0 } };
+    float *x = take_random(&rng, N * PAIR_IN, 1), *some = take_random(&rng, BOTH * PAIR_IN, 1);
+    float *panel = take_floats(BOTH * PAIR_IN, NAN), *y = take_floats(N * BOTH, NAN);
+    double *x64 = take_doubles(x, N * PAIR_IN), *y64 = take(N * BOTH, sizeof *y64);
+    EACH_PATH_OF_FLOATS (path) {
+        mmi_exec e = exec_create(path, 1, FOR_PRODUCTS);
+        memcpy(w.second, some + FIRST * PAIR_IN, sizeof w.second);
+        e.k.narrow(w.first, some, MM_BF16, FIRST * PAIR_IN);
+        e.k.widen(some, w.first, MM_BF16, FIRST * PAIR_IN);
+        const mmi_param ws[] = { { { w.first, MM_BF16, FIRST, PAIR_IN }, NULL, NULL },
+                                 { { w.second, MM_F32, SECOND, PAIR_IN }, NULL, NULL } };
+        const mmi_param bs[] = { { { 0 }, NULL, NULL }, { { 0 }, NULL, NULL } };
+        ref_linear(y64, x64, take_doubles(some, BOTH * PAIR_IN), NULL, N, BOTH, PAIR_IN);
+        mmi_linear_group_forward(&e, y, BOTH, mmi_operand_of(x, PAIR_IN), ws, bs, 2, N, panel);
+        ck_close(y, y64, N * BOTH, 1e-6, e.k.name);
+        exec_free(&e);
+    }
 }
 END_TEST
 
@@ -285,6 +348,7 @@ int main(void)
     tcase_add_test(tests, gradients_that_nobody_wants_are_left_out);
     tcase_add_test(tests, narrow_weights_give_the_products_of_what_they_hold);
     tcase_add_test(tests, what_is_left_to_be_added_is_what_would_have_been_added);
-    tcase_add_test(tests, matrices_join_only_when_they_and_their_gradients_lie_in_a_row);
+    tcase_add_test(tests, matrices_beside_each_other_are_right_wherever_they_and_their_gradients_lie);
+    tcase_add_test(tests, matrices_of_two_dtypes_are_read_as_what_they_are);
     return run_suite(suite);
 }
