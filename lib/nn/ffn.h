@@ -18,8 +18,8 @@ int64_t mmi_ffn_inner(const mmi_ffn *f);
 mmi_quantizing mmi_ffn_quantizing(const mmi_exec *x, const mmi_ffn *f, int64_t N, float *panel);
 
 /* y [N, C] = from + the network of h [N, C], without gaps; `from` may be y, or NULL: 0. `later` is that of
- * mmi_linear_add(), and so is what it returns. inner [N, mmi_ffn_inner] is
- * kept for the backward pass; mid [N, F] and delta [N, C] are scratch. */
+ * mmi_linear_add(), and so are `delta` and what it returns. inner [N, mmi_ffn_inner] is kept for the backward pass; mid
+ * [N, F] is scratch. */
 bool mmi_ffn_forward(const mmi_exec *x, float *y, const float *from, float *inner, float *mid, mmi_operand h,
                      const mmi_ffn *f, int64_t N, float *panel, float *delta, bool later);
 

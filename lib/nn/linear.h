@@ -18,8 +18,8 @@ void mmi_linear_forward(const mmi_exec *x, float *y, int64_t ldy, mmi_operand in
                         float *panel);
 
 /* y [N, out] = from + in · Wᵀ + b, rows without gaps: how a block joins the residual stream. `from` may be y, or
- * NULL: 0. `delta` [N, out] is scratch. With `later`, and y for `from`, it may be left to whoever reads y next to add
- * delta to it first; true if it is. */
+ * NULL: 0, and then delta may be too, which is scratch [N, out]. With `later`, and y for `from`, it may be left to
+ * whoever reads y next to add delta to it first; true if it is. */
 bool mmi_linear_add(const mmi_exec *x, float *y, const float *from, mmi_operand in, mmi_param w, mmi_param b, int64_t N,
                     float *panel, float *delta, bool later);
 

@@ -165,7 +165,7 @@ static void combine(void *arg, int64_t piece, int worker)
 
 void mmi_moe_forward(const mmi_exec *x, float *out, float *inner, float *y, float *hg, float *mid, const float *h,
                      const mmi_ffn *experts, const mmi_router *router, const mmi_routing *r, mmi_dropout dropout,
-                     int64_t N, float *panel, float *delta)
+                     int64_t N, float *panel)
 {
     int64_t C = router->weight.w.cols, rows = N * router->k, ld = mmi_ffn_inner(&experts[0]);
     job j = { .x = x, .out = hg, .in = h, .y = y, .r = r, .router = router, .N = N, .C = C };
@@ -174,7 +174,7 @@ void mmi_moe_forward(const mmi_exec *x, float *out, float *inner, float *y, floa
         int64_t at = r->first[e], n = r->first[e + 1] - at;
         if (n > 0)
             mmi_ffn_forward(x, y + at * C, NULL, inner + at * ld, mid, mmi_operand_of(hg + at * C, C), &experts[e], n,
-                            panel, delta, false);
+                            panel, NULL, false);
     }
     mmi_dropout_apply(x, y, rows * C, dropout);
     j.out = out;

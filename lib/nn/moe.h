@@ -34,10 +34,10 @@ void mmi_moe_route(const mmi_exec *x, mmi_routing *r, const float *h, const mmi_
 double mmi_moe_balance(const mmi_routing *r, int64_t N, int64_t E, int64_t k, int64_t groups);
 
 /* out [N, C] = Σ over a token's k experts of weight · expert(h). Kept: inner [N k, inner width], y [N k, C]. Scratch:
- * hg [N k, C], mid [N k, F], delta [N k, C]. `dropout` acts on each expert's output, before the weights. */
+ * hg [N k, C], mid [N k, F]. `dropout` acts on each expert's output, before the weights. */
 void mmi_moe_forward(const mmi_exec *x, float *out, float *inner, float *y, float *hg, float *mid, const float *h,
                      const mmi_ffn *experts, const mmi_router *router, const mmi_routing *r, mmi_dropout dropout,
-                     int64_t N, float *panel, float *delta);
+                     int64_t N, float *panel);
 
 /* dh [N, C] += …, and gradients of experts and router += …. From dout [N, C]; balance_scale is the factor of the loss
  * on mmi_moe_balance(). hg, dy [N k, C], d_inner [N k, inner width], mid [N k, F], d_probs [N, E] are scratch. */

@@ -148,7 +148,7 @@ static double experts_forward(mm_context *ctx, const mmi_pass *pass, int64_t l)
             p->expert_load[l * a->E + e] = kept->routing.first[e + 1] - kept->routing.first[e];
         mmi_moe_forward(&ctx->exec, kept->routed, kept->expert_inner, kept->expert_y, p->grouped, p->mid, p->h,
                         p->experts, &router, &kept->routing, mmi_context_dropout(ctx, pass, MMI_SITE_EXPERT, l, 0), N,
-                        p->panel, p->delta);
+                        p->panel);
         mmi_vector_axpy(&ctx->exec, p->branch, half_weight(ctx, MMI_ROUTED_WEIGHT, l), kept->routed, n);
         if (pass->mode == MM_TRAIN)
             balance = balance_factor(a) * mmi_moe_balance(&kept->routing, N, a->E, a->top_k, balance_groups(a, pass));

@@ -186,10 +186,9 @@ static void place_layers(mmi_plan *p, mmi_carve *c, const mmi_arch *a, int64_t N
 
 static void place_layer_scratch(mmi_plan *p, mmi_carve *c, const mmi_arch *a, int64_t N, bool train)
 {
-    int64_t R = most_rows(a, N);
     p->h = floats(c, N, a->C);
-    p->mid = floats(c, R, network_width(a));
-    p->delta = floats(c, R, a->C);
+    p->mid = floats(c, most_rows(a, N), network_width(a));
+    p->delta = floats(c, N, a->C);
     if (a->moe || (train && a->dropout > 0))
         p->branch = floats(c, N, a->C);
     if (a->moe) {

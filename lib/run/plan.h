@@ -63,7 +63,7 @@ typedef struct mmi_plan {
     float *x_final;                 /* [N, C] behind the last layer */
     float *mean_final, *rstd_final; /* [N] */
     float *hidden;                  /* [N, C] behind the final norm */
-    float *h, *mid, *delta;         /* [N, C], [R, F], [R, C] scratch of one layer; R = N, or N k with experts */
+    float *h, *mid, *delta;         /* [N, C], [R, F], [N, C] scratch of one layer; R = N, or N k with experts */
     float *branch;                  /* [N, C] what a block adds, where that passes through dropout or scalars */
     float *grouped;                 /* [R, C] with experts: rows sorted by expert */
     mmi_ffn *experts;               /* [E + S] the layer's at hand */

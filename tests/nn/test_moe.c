@@ -236,9 +236,9 @@ static void work(void *arg, const mmi_exec *x)
     memcpy(m->grad, m->grad0, (size_t)m->params * sizeof(float));
     memcpy(m->dh, m->dh0, (size_t)(N * C) * sizeof(float));
     float *inner = take_floats(R * inner_width, NAN), *y = take_floats(R * C, NAN);
-    float *hg = take_floats(R * C, NAN), *mid = take_floats(R * F, NAN), *delta = take_floats(R * C, NAN);
+    float *hg = take_floats(R * C, NAN), *mid = take_floats(R * F, NAN);
     mmi_moe_route(x, &r, m->h, &router, N, NULL);
-    mmi_moe_forward(x, m->out, inner, y, hg, mid, m->h, experts, &router, &r, output_dropout(m), N, NULL, delta);
+    mmi_moe_forward(x, m->out, inner, y, hg, mid, m->h, experts, &router, &r, output_dropout(m), N, NULL);
     m->balance1 = mmi_moe_balance(&r, N, m->E, m->k, m->groups);
     ck_assert(m->undecided || memcmp(r.chosen, m->chosen, (size_t)R * sizeof *r.chosen) == 0);
     ck_assert(m->undecided || memcmp(r.row_of, m->row_of, (size_t)R * sizeof *r.row_of) == 0);
