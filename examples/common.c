@@ -539,6 +539,8 @@ void train(mm_model *model, mm_loader *loader, mm_tokenizer *tokenizer, const mm
         watch_close(trainer);
         say_what_ended_it(&p, seconds);
     }
+    signal(SIGINT, SIG_DFL); /* stop() is for a trainer that is there; no thread but this one takes signals */
+    signal(SIGTERM, SIG_DFL);
     mm_trainer_free(trainer);
     mm_loader_free(t.validation);
     mm_adapter_free(t.adapter);

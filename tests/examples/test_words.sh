@@ -63,6 +63,15 @@ ends_in_time() {
     learn --max-seconds 0.001 --max-steps 40 --save-weight short && grep -q '^stopped before the end: --max-seconds 0.001 ' "$work/log"
 }
 
+# What a Ctrl-C would have stopped is over and saved: it ends the program as it would any other.
+ends_at_a_late_signal() {
+    # shellcheck disable=SC2086
+    "$build/tests/examples/interrupted" $rows --hidden-size 32 --num-hidden-layers 1 --save-dir "$work/out" --save-weight late --max-steps 1
+    status=$?
+    echo "status $status"
+    [ "$status" -eq 130 ] && [ -s "$work/out/late/model.safetensors" ]
+}
+
 # However the rows are laid out.
 ends_with_the_data() {
     for form in pad pack; do
@@ -308,6 +317,9 @@ check "a run that begins anew says what it will replace" tells_of_an_earlier_run
 check "a run out of patience says so, and where the best model is" ends_without_patience
 check "a run out of time says so" ends_in_time
 check "a run out of data says so" ends_with_the_data
+if [ -x "$build/tests/examples/interrupted" ]; then
+    check "a signal behind the end of a run ends the program" ends_at_a_late_signal
+fi
 check "a run that another rank ends says so" ends_with_another_rank
 check "what a report lacks ends the run at its beginning" names_the_report_first
 if command -v script >/dev/null && SHELL=/bin/sh script -qec true /dev/null </dev/null >/dev/null 2>&1; then
