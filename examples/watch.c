@@ -117,8 +117,8 @@ static void write_samples(int64_t step)
     s.chat = plan.chat;
     s.template_name = plan.template_name;
     s.bos_id = mm_tokenizer_find(words, "<|im_start|>");
-    if (s.max_new_tokens > plan.max_length) /* short rows are no reason not to look at them */
-        s.max_new_tokens = plan.max_length;
+    if (s.max_new_tokens > plan.max_length / 2) /* half of a short row is for the prompt, of which the end is kept */
+        s.max_new_tokens = plan.max_length / 2;
     if (writer && plan.count > 0 && sampled != step && told(mm_report_samples(report, step, writer, words, &s)))
         sampled = step;
 }
