@@ -227,7 +227,8 @@ mm_loader *make_loader(const char *path, mm_tokenizer *tokenizer, int32_t kind, 
 }
 
 static int32_t show(void *user, const mm_train_progress *p);
-static int talks; /* rows are conversations of some kind, not texts */
+static int talks;      /* rows are conversations of some kind, not texts */
+static int32_t bos_id; /* that they begin with; -1: none */
 
 mm_trainer_options trainer_options(mm_tokenizer *tokenizer, int32_t kind, int32_t form)
 {
@@ -236,6 +237,7 @@ mm_trainer_options trainer_options(mm_tokenizer *tokenizer, int32_t kind, int32_
     static const char *const dtypes[] = { "float32", "bfloat16", "float16", NULL }; /* MM_F32, MM_BF16, MM_F16 */
     mm_trainer_options t = MM_TRAINER_OPTIONS_INIT;
     talks = kind != MM_ROW_TEXT;
+    bos_id = !talks && form == MM_ROWS_PAD ? -1 : mm_tokenizer_find(tokenizer, "<|im_start|>"); /* templates begin with it */
     if (o.lora_targets && !o.from_lora && o.lora_rank < 1)
         fail("only an adapter has targets, and --lora-rank makes one; without it there is no --", "lora-targets");
     snprintf(run_directory, sizeof run_directory, "%s.run", place_of(o.save_weight));
@@ -430,6 +432,7 @@ static void watch(void)
     plan.adapter = watched.adapter;
     plan.prompts = o.samples.items;
     plan.count = o.samples.count;
+    plan.bos_id = bos_id;
     plan.regression = o.regression;
     plan.regression_interval = (int64_t)o.regression_interval;
     plan.max_length = small("max-seq-len", o.max_seq_len);

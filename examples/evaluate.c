@@ -5,8 +5,9 @@
  *     evaluate choices --model DIR --data questions.jsonl  rows {"prompt", "choices": […], "answer": 0}
  *     evaluate prompts --model DIR --data prompts.jsonl    rows {"prompt", "expect": […]}: regression tests for models
  *
- * Rows are laid out as sft has them; a model that was trained on packed rows is measured on such with --pack. With
- * --dtype the same is asked of the model in fewer bits, with --adapter of the model and what was learnt beside it.
+ * Rows of texts are laid out as pretrain has them, conversations as sft has them; a model that was trained on packed
+ * rows is measured on such with --pack, and is asked with --bos. With --dtype the same is asked of the model in fewer
+ * bits, with --adapter of the model and what was learnt beside it.
  * Begin reading at main(): a model and its tokenizer are loaded, a context is planned, and one of four functions of
  * evaluate.h does the work. */
 #include "load_as.h"
@@ -44,6 +45,8 @@ static const char usage[] =
     "  --form NAME       of loss: pad, pad3 or pack: how rows are laid out, as the model was trained (as pretrain\n"
     "                    and sft have it when they are not told: pad, but pad3 for minimind-3 and chat)\n"
     "  --pack            the same as --form pack\n"
+    "  --bos             of text, choices and prompts: begin each with the model's bos token, for a model that was\n"
+    "                    trained on --form pack or pad3\n"
     "  --template NAME   of conversations: minimind2, minimind3 or minillm (the tokenizer's own)\n"
     "  --threads N       0: one per core (0)\n"
     "  --verbose         tell about every row";
@@ -51,7 +54,7 @@ static const char usage[] =
 static struct {
     const char *what, *model, *data, *dtype, *adapter, *kind, *form, *template_name;
     long batch, max_length, max_rows, overlap, threads;
-    int verbose;
+    int verbose, bos;
 } o = { .kind = "text", .batch = 8, .max_length = -1 };
 
 static long number(const char *name, const char *text)
@@ -96,6 +99,8 @@ static void read_arguments(int argc, char **argv)
             o.verbose = 1;
         else if (strcmp(argv[i], "--pack") == 0)
             o.form = "pack";
+        else if (strcmp(argv[i], "--bos") == 0)
+            o.bos = 1;
         else if (i == 1 && argv[i][0] != '-')
             o.what = argv[i];
         else if (k == COUNT || i + 1 == argc)
@@ -107,6 +112,8 @@ static void read_arguments(int argc, char **argv)
     }
     if (!o.what || !o.model || !o.data)
         fail("it takes loss, text, choices or prompts, then --model and --data; see --help", "");
+    if (o.bos && strcmp(o.what, "loss") == 0)
+        fail("rows of loss begin as --form says, they take no --", "bos");
 }
 
 /* The context keeps it alive. */
@@ -116,6 +123,18 @@ static void set_adapter(mm_context *context)
     check(mm_adapter_load(mm_context_model(context), o.adapter, &adapter));
     check(mm_context_set_adapters(context, &adapter, NULL, 1));
     mm_adapter_free(adapter);
+}
+
+/* What texts and prompts begin with; -1: nothing. */
+static int32_t first_id(const mm_context *context)
+{
+    int64_t id = -1;
+    if (!o.bos)
+        return -1;
+    check(mm_config_get_int(mm_model_config(mm_context_model(context)), "bos_token_id", &id));
+    if (id < 0)
+        fail("this model has none: --", "bos");
+    return (int32_t)id;
 }
 
 static void print_loss(const mm_evaluation *e)
@@ -184,6 +203,7 @@ static void evaluate_text(mm_context *context, mm_tokenizer *tokenizer)
     mm_evaluate_text_options t = MM_EVALUATE_TEXT_OPTIONS_INIT;
     mm_evaluation e = MM_EVALUATION_INIT;
     t.overlap = (int32_t)o.overlap;
+    t.bos_id = first_id(context);
     check(mm_evaluate_text(context, tokenizer, text, length, &t, &e));
     print_loss(&e);
     free(text);
@@ -202,6 +222,7 @@ static void evaluate_choices(mm_context *context, mm_tokenizer *tokenizer, mm_da
     mm_choices_options c = MM_CHOICES_OPTIONS_INIT;
     mm_choices_result result = MM_CHOICES_RESULT_INIT;
     c.on_row = o.verbose ? show_choice : NULL;
+    c.bos_id = first_id(context);
     c.max_rows = o.max_rows;
     check(mm_evaluate_choices(context, tokenizer, dataset, &c, &result));
     printf("accuracy %.2f %% by likelihood, %.2f %% by likelihood per byte, of %lld questions\n", 100 * result.accuracy,
@@ -224,6 +245,7 @@ static int evaluate_prompts(mm_context *context, mm_tokenizer *tokenizer, mm_dat
     mm_prompts_options p = MM_PROMPTS_OPTIONS_INIT;
     mm_prompts_result result = MM_PROMPTS_RESULT_INIT;
     p.on_row = show_answer;
+    p.bos_id = first_id(context);
     p.template_name = o.template_name;
     p.max_rows = o.max_rows;
     check(mm_evaluate_prompts(context, tokenizer, dataset, &p, &result));

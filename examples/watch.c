@@ -116,7 +116,7 @@ static void write_samples(int64_t step)
     s.count = plan.count;
     s.chat = plan.chat;
     s.template_name = plan.template_name;
-    s.bos_id = mm_tokenizer_find(words, "<|im_start|>");
+    s.bos_id = plan.bos_id;
     if (s.max_new_tokens > plan.max_length / 2) /* half of a short row is for the prompt, of which the end is kept */
         s.max_new_tokens = plan.max_length / 2;
     if (writer && plan.count > 0 && sampled != step && told(mm_report_samples(report, step, writer, words, &s)))
@@ -131,7 +131,7 @@ static void ask_again(int64_t step)
     q.template_name = plan.template_name;
     q.report = report;
     q.step = step;
-    q.bos_id = mm_tokenizer_find(words, "<|im_start|>");
+    q.bos_id = plan.bos_id;
     if (!report || !questions || asked == step || !told(mm_evaluate_prompts(writer, words, questions, &q, &r)))
         return;
     asked = step;

@@ -12,6 +12,7 @@ typedef struct watch_plan {
     int64_t begun;              /* the step that the run began with: 0, or its checkpoint's */
     const char *const *prompts; /* [count] that the model goes on with, ten times in a run */
     int32_t count, chat;        /* chat: prompts are questions */
+    int32_t bos_id;             /* that the rows begin with, put before texts; -1: none */
     int32_t max_length, threads;
     mm_adapter *adapter;         /* that the model runs with; NULL: none */
     const char *regression;      /* rows of mm_evaluate_prompts(); NULL: none */

@@ -114,7 +114,7 @@ else:
 with minimind.Model.from_pretrained(out / "model") as trained:
     prompt = dataset.text(0)[:3]
     print(prompt, end="")
-    for piece in trained.generate(prompt, max_new_tokens=40, temperature=0.5, seed=1):
+    for piece in trained.generate(prompt, bos=True, max_new_tokens=40, temperature=0.5, seed=1):   # packed rows begin with it
         print(piece, end="", flush=True)
     print()
     norm = trained.weights["model.norm.weight"]

@@ -388,6 +388,31 @@ asks_again() {
         grep -q '"prompts_passed"' "$work/asked/pretrain.run/report/metrics.jsonl" && grep -q '"optimizer": "muon"' "$work/asked/pretrain.run/step-5/state.json"
 }
 
+# One text is written with bos before it, and goes on in another way. Rows that are padded have no other bos, packed ones
+# each have one: what a run asks of its model begins as its rows do, and evaluate and generate are told by --bos.
+begins_as_rows_do() {
+    printf '{"text": "hello yes<|im_end|>"}\n{"text": "<|im_start|>hello no<|im_end|>"}\n' >"$work/hello.jsonl"
+    printf '{"prompt": "hello", "expect": ["yes"], "max_new_tokens": 6}' >"$work/yes.jsonl"
+    printf '{"prompt": "hello", "choices": [" yes", " no"], "answer": 0}' >"$work/which.jsonl"
+    for form in pad pack; do
+        "$bin/pretrain" --tokenizer "$work/tokenizer" --data-path "$work/hello.jsonl" --hidden-size 64 --num-hidden-layers 1 --form $form \
+            --max-seq-len 16 --batch-size 2 --accumulation-steps 1 --learning-rate 0.01 --epochs 100 --save-dir "$work/hello" \
+            --save-weight $form --regression "$work/yes.jsonl" --sample hello >"$work/log" && tail -n 20 "$work/log" &&
+            grep -q '^regression after step 100: 1 of 1 prompts passed$' "$work/log" || return 1
+        tail -n 3 "$work/hello/$form.run/report/metrics.jsonl" >"$work/last" && cat "$work/last" # the sample, the answer, the share
+        [ "$(grep -c '“hello”":" yes"' "$work/last")" -eq 2 ] || return 1
+    done
+    set -- --model "$work/hello/pad" --data
+    "$bin/evaluate" prompts "$@" "$work/yes.jsonl" && ! "$bin/evaluate" prompts "$@" "$work/yes.jsonl" --bos &&
+        "$bin/evaluate" prompts --bos --model "$work/hello/pack" --data "$work/yes.jsonl" &&
+        "$bin/evaluate" choices "$@" "$work/which.jsonl" | grep -q '^accuracy 100.00' &&
+        "$bin/evaluate" choices "$@" "$work/which.jsonl" --bos | grep -q '^accuracy 0.00' || return 1
+    printf hello >"$work/hello.txt"
+    without=$("$bin/evaluate" text "$@" "$work/hello.txt" | sed -n 's/ tokens, .*//p') &&
+        with=$("$bin/evaluate" text "$@" "$work/hello.txt" --bos | sed -n 's/ tokens, .*//p') && [ "$with" -eq $((without + 1)) ] &&
+        refuses "they take no --bos" evaluate loss "$@" "$work/hello.jsonl" --bos
+}
+
 truncated_model() {
     mkdir "$work/cut" && cp "$model/config.json" "$work/cut/" &&
         head -c 1000 "$model/model.safetensors" >"$work/cut/model.safetensors"
@@ -590,6 +615,7 @@ check "evaluate refuses a form that there is not" refuses "--form is pad, pad3 o
     evaluate loss --model "$model" --data "$work/a.jsonl" --form dense
 check "evaluate picks the likelier ending" evaluates_choices
 check "evaluate tells which prompts did not pass" evaluates_prompts
+check "a model is asked with bos before a text where its rows had it" begins_as_rows_do
 check "evaluate names the row that is no question" refuses "prompts.jsonl:1" \
     evaluate choices --model "$model" --data "$work/prompts.jsonl"
 check "evaluate refuses a dtype that there is not" refuses "dtype" \
