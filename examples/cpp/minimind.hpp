@@ -898,7 +898,8 @@ private:
 /** The ranks that train one model together; get() is for mm_trainer_options.comm, and outlives the trainer. */
 class communicator {
 public:
-    explicit communicator(mm_comm *taken) : handle_(taken) {}
+    /** `give_back` frees `taken`: for one of MPI that is mm_comm_mpi_free, for a table of one's own whatever it needs. */
+    explicit communicator(mm_comm *taken, void (*give_back)(mm_comm *) = mm_comm_free) : handle_(taken, give_back) {}
 
     /** Meet the other ranks on this machine, at a file name that does not exist yet. */
     static communicator local(const std::string &path, std::int32_t rank, std::int32_t size,
@@ -940,7 +941,7 @@ private:
         return *handle_;
     }
 
-    detail::owner<mm_comm, mm_comm_free> handle_;
+    std::unique_ptr<mm_comm, void (*)(mm_comm *)> handle_;
 };
 
 /** The training loop. */

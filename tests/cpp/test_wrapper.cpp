@@ -575,6 +575,17 @@ void ranks_add_up_what_they_have()
     minimind::communicator moved = std::move(alone);
     REQUIRE(moved.size() == 1 && refused([&] { alone.barrier(); }) == MM_ERR_ARG);
     moved.abort("enough");
+
+    static int returned = 0; /* a table that the library did not make is not the library's to free */
+    mm_comm table = *moved.get();
+    {
+        minimind::communicator own(&table, [](mm_comm *) { returned++; });
+        minimind::communicator taken = std::move(own);
+        moved = std::move(taken);
+        REQUIRE(returned == 0 && moved.get() == &table);
+    }
+    moved = minimind::communicator::tcp("127.0.0.1:1", 0, 1);
+    REQUIRE(returned == 1 && moved.size() == 1);
     REQUIRE(refused([] { minimind::communicator::tcp("nowhere", 0, 2); }) == MM_ERR_ARG);
     REQUIRE(refused([&] { minimind::communicator::local(path, 2, 2); }) == MM_ERR_ARG);
 }
