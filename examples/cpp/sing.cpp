@@ -70,6 +70,15 @@ void sing(minimind::context &context)
     std::cout << "\n";
 }
 
+/* A full disk is noticed when what was written is sent on. */
+int written()
+{
+    if (std::cout.flush())
+        return 0;
+    std::cerr << "sing: can't write standard output\n";
+    return 1;
+}
+
 } // namespace
 
 int main(int argc, char **argv)
@@ -77,7 +86,7 @@ int main(int argc, char **argv)
     if (argc > 1) {
         bool asked = std::strcmp(argv[1], "--help") == 0;
         (asked ? std::cout : std::cerr) << "usage: sing\n\nTeach a tiny model a sequence of ids and let it go on.\n";
-        return asked ? 0 : 1;
+        return asked ? written() : 1;
     }
     try {
         minimind::model model = make_model();
@@ -88,4 +97,5 @@ int main(int argc, char **argv)
         std::cerr << "sing: " << mm_status_name(error.status()) << ": " << error.what() << "\n";
         return 1;
     }
+    return written();
 }

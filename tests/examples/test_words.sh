@@ -138,14 +138,14 @@ sends_pipes_no_moving_line() {
 
 # --- A full disk ---
 
-# noticed PROGRAM ARGUMENT…
+# noticed PROGRAM ARGUMENT…   PROGRAM may be in a folder.
 noticed() {
     program=$1
     shift
     "$bin/$program" "$@" >/dev/full 2>"$work/stderr" </dev/null
     status=$?
     echo "$program $*: status $status" && cat "$work/stderr"
-    [ "$status" -eq 1 ] && grep -qx "$program: can't write standard output" "$work/stderr"
+    [ "$status" -eq 1 ] && grep -qx "${program##*/}: can't write standard output" "$work/stderr"
 }
 
 notices_a_full_disk() {
@@ -153,6 +153,7 @@ notices_a_full_disk() {
         train_tokenizer; do
         noticed $program --help || return 1
     done
+    [ ! -x "$bin/cpp/sing" ] || { noticed cpp/sing --help && noticed cpp/sing; } || return 1
     # shellcheck disable=SC2086
     noticed pretrain $rows --hidden-size 32 --num-hidden-layers 1 --max-steps 3 --save-dir "$work/out" --save-weight full &&
         noticed rl --lessons 2 --steps 2 --batch 1 --group 2 --threads 1 --work-dir "$work/rl" &&
