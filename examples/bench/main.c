@@ -67,6 +67,7 @@ static int usage_text(FILE *to)
     return to == stdout ? written() : 1;
 }
 
+/* A cache takes the first three of what weights are stored in. */
 static const int32_t stored[] = { MM_F32, MM_BF16, MM_Q8_0, MM_Q4_0 }, computed[] = { MM_F32, MM_BF16, MM_F16 };
 
 static int32_t read_dtype(const char *option, const char *name, const int32_t *known, int count)
@@ -117,7 +118,7 @@ static bool take_option(options *o, int c)
     case 's': o->sequences = positive("--sequences", optarg, 1024); return true;
     case 'w': o->dtype = read_dtype("--dtype", optarg, stored, 4); return true;
     case 'm': o->compute = read_dtype("--compute", optarg, computed, 3); return true;
-    case 'c': o->cache_dtype = read_dtype("--cache-dtype", optarg, stored, 4); return true;
+    case 'c': o->cache_dtype = read_dtype("--cache-dtype", optarg, stored, 3); return true;
     case 't': o->threads = positive("--threads", optarg, 1024); return true;
     case 'r': o->repeat = positive("--repeat", optarg, MOST_RUNS); return true;
     case 'k': o->kernels = optarg; return true;

@@ -26,7 +26,7 @@ static void measure_ceiling(void *arg, int round)
 static void open_ceiling(ceiling *c, const options *o, const mm_config *config, int rows, bool training)
 {
     *c = (ceiling){ .o = o, .config = config, .rows = rows, .training = training };
-    c->bytes = weight_bytes(config, o->dtype) + cached_bytes(config, o);
+    c->bytes = weight_bytes(config, training ? MM_F32 : o->dtype) + cached_bytes(config, o);
     reading_open(&c->memory, (size_t)c->bytes);
 }
 

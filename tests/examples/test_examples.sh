@@ -202,6 +202,15 @@ bench_computes_in() {
     bench_measures "$@" && grep -q "\"compute\": \"$wanted\"" "$work/bench" && ! grep -v "\"compute\": \"$wanted\"" "$work/bench"
 }
 
+# The weights that it trains are in float32, and so are their bytes counted.
+bench_counts_what_it_trains() {
+    for dtype in f32 q8_0; do
+        bench_measures train --dtype $dtype && grep -o '"flops_per_weight_byte": [0-9.]*' "$work/bench" || return 1
+    done >"$work/counted"
+    cat "$work/counted"
+    [ "$(wc -l <"$work/counted")" -eq 2 ] && [ "$(sort -u "$work/counted" | wc -l)" -eq 1 ]
+}
+
 bench_long_context() {
     (cd "$work" && "$bin/bench" attention --preset minillm-tiny --max-seq-len 512 --repeat 1 --threads 1 --json) |
         grep -q '"activation_bytes": [0-9]'
@@ -521,11 +530,13 @@ check "bench lets weights in bf16 meet rows in bf16" bench_computes_in bf16 deco
 check "bench lets weights in bf16 meet rows in float32 where asked to" bench_computes_in f32 prefill --dtype bf16 --compute f32
 check "bench computes in float32 otherwise" bench_computes_in f32 batch --dtype q8_0
 check "bench trains in float32 whatever is stored" bench_computes_in f32 train --dtype bf16
+check "bench counts the bytes of the weights that it trains" bench_counts_what_it_trains
 check "bench starts in float32, which it saves" bench_computes_in f32 start --dtype bf16
 check "bench compares what it measures alone" bench_computes_in bf16 scaling --of decode --dtype bf16
 check "bench refuses to compute in what is for storage only" refuses "--compute" bench train --compute q8_0
 check "bench attention goes up to the length it is told" bench_long_context
 check "bench refuses a dtype that there is not" refuses "--dtype" bench decode --dtype q3
+check "bench refuses a cache in what there is for weights alone" refuses "allowed are f32 bf16 q8_0$" bench decode --cache-dtype q4_0
 check "bench refuses a number that is none" refuses "--threads" bench decode --threads two
 check "bench refuses a preset that there is not" refuses "no-such" bench decode --preset no-such
 check "embed runs from start to end" "$bin/embed"
