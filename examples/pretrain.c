@@ -15,7 +15,7 @@
 static char *preset, *config_path, *form;
 static double hidden_size, num_hidden_layers, use_moe, packed;
 static const option_row own[] = {
-    { "preset", TEXT, &preset, "NAME  minimind2-small, minimind2 or minimind-3 (minimind2-small)" },
+    { "preset", TEXT, &preset, "NAME  one that `params --list` names (minimind2-small)" },
     { "config", TEXT, &config_path, "FILE  a config.json instead of a preset" },
     { "hidden-size", COUNT, &hidden_size, "N     0: the preset's" },
     { "num-hidden-layers", COUNT, &num_hidden_layers, "N     0: the preset's" },
