@@ -46,6 +46,23 @@ mm_status mmi_result_write(void *dst, const void *src, size_t known, const char 
     return MM_OK;
 }
 
+mm_status mmi_check_room(size_t *needed, size_t count, size_t capacity, const char *who, const char *units)
+{
+    if (needed)
+        *needed = count;
+    if (capacity == 0 || count <= capacity)
+        return MM_OK;
+    return mmi_fail(MM_ERR_ARG, "%s: there are %zu %s, there is room for %zu", who, count, units, capacity);
+}
+
+mm_status mmi_give_bytes(char *out, size_t capacity, size_t *needed, const char *bytes, size_t count, const char *who)
+{
+    mm_status status = mmi_check_room(needed, count, capacity, who, "bytes");
+    if (status == MM_OK && capacity > 0 && count > 0)
+        memcpy(out, bytes, count);
+    return status;
+}
+
 void mmi_options_defaults(void *dst, size_t given, const void *defaults, size_t known)
 {
     if (!dst || given < sizeof(size_t))

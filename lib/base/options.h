@@ -1,4 +1,4 @@
-/* Structs that can grow: how options are read and results are written across versions. */
+/* Structs that can grow: how options are read and results are written across versions. And arrays of the caller's. */
 #ifndef MMI_BASE_OPTIONS_H
 #define MMI_BASE_OPTIONS_H
 
@@ -12,6 +12,13 @@ mm_status mmi_options_read(void *dst, size_t known, const void *src, const char 
 
 /* Give a result to the caller: as much of `src` as the caller's struct_size has room for, which stays as it is. */
 mm_status mmi_result_write(void *dst, const void *src, size_t known, const char *what);
+
+/* Does an array of the caller's have room? `*needed`, unless NULL, is set to what there is; capacity 0 only asks for
+ * that; too small a one is MM_ERR_ARG. `who` and the `units` are for the message. */
+mm_status mmi_check_room(size_t *needed, size_t count, size_t capacity, const char *who, const char *units);
+
+/* The same for bytes, which are then written. */
+mm_status mmi_give_bytes(char *out, size_t capacity, size_t *needed, const char *bytes, size_t count, const char *who);
 
 /* The body of mm_…_init(): the first `given` bytes of this version's defaults. */
 void mmi_options_defaults(void *dst, size_t given, const void *defaults, size_t known);

@@ -328,19 +328,6 @@ mm_status mmi_row_string(const char **text, size_t *length, const mmi_json *obje
     return mmi_fail(MM_ERR_FORMAT, "\"%s\" is %s, not a string", key, mmi_json_kind_name(mmi_json_what(value)));
 }
 
-static mm_status give_bytes(const char *who, const char *from, size_t length, char *text, size_t capacity,
-                            size_t *needed)
-{
-    if (needed)
-        *needed = length;
-    if (capacity == 0)
-        return MM_OK;
-    if (capacity < length)
-        return mmi_fail(MM_ERR_ARG, "%s: it has %zu bytes, there is room for %zu", who, length, capacity);
-    memcpy(text, from, length);
-    return MM_OK;
-}
-
 static mm_status check_row(const char *who, const mm_dataset *d, int64_t row, const char *text, size_t capacity)
 {
     if (!d || (!text && capacity > 0))
@@ -363,7 +350,7 @@ mm_status mm_dataset_text(mm_dataset *d, int64_t row, char *text, size_t capacit
     if (status == MM_OK && (status = mmi_row_string(&from, &length, object, "text")) != MM_OK)
         status = mmi_dataset_fail_within(status, d, row);
     if (status == MM_OK)
-        status = give_bytes("mm_dataset_text", from, length, text, capacity, needed);
+        status = mmi_give_bytes(text, capacity, needed, from, length, "mm_dataset_text");
     mmi_json_free(object);
     mmi_line_free(&line);
     return status;
@@ -381,7 +368,7 @@ mm_status mm_dataset_line(mm_dataset *d, int64_t row, char *text, size_t capacit
     if (status == MM_OK)
         status = mmi_source_line(&line, source, number);
     if (status == MM_OK)
-        status = give_bytes("mm_dataset_line", line.data, line.size, text, capacity, needed);
+        status = mmi_give_bytes(text, capacity, needed, line.data, line.size, "mm_dataset_line");
     mmi_line_free(&line);
     return status;
 }

@@ -2,6 +2,7 @@
 #include "text/chat.h"
 
 #include "base/memory.h"
+#include "base/options.h"
 #include "text/utf8.h"
 
 mm_status mm_chat_create(mm_chat **out)
@@ -172,7 +173,7 @@ mm_status mm_chat_write_json(const mm_chat *chat, char *text, size_t capacity, s
     mmi_chat_text_put(&out, chat->count == 0 ? MMI_SLICE("[]") : MMI_SLICE("]"));
     mm_status status = mmi_chat_text_status(&out);
     if (status == MM_OK)
-        status = mmi_chat_text_give(&out, text, capacity, needed, "mm_chat_write_json");
+        status = mmi_give_bytes(text, capacity, needed, out.bytes, out.length, "mm_chat_write_json");
     mmi_chat_text_free(&out);
     return status;
 }

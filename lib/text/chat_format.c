@@ -98,7 +98,7 @@ mm_status mm_chat_format(const mm_chat *chat, const mm_tokenizer *tokenizer, con
     mmi_chat_text out = { 0 };
     mm_status status = mmi_chat_render(&out, chat, tokenizer, options);
     if (status == MM_OK)
-        status = mmi_chat_text_give(&out, text, capacity, needed, "mm_chat_format");
+        status = mmi_give_bytes(text, capacity, needed, out.bytes, out.length, "mm_chat_format");
     mmi_chat_text_free(&out);
     return status;
 }
@@ -148,20 +148,6 @@ static mm_status encode_apart(id_list *list, const mm_tokenizer *t, const mmi_ch
     return status;
 }
 
-static mm_status give_ids(const id_list *list, int32_t *ids, size_t capacity, size_t *needed)
-{
-    if (needed)
-        *needed = list->count;
-    if (capacity == 0)
-        return MM_OK;
-    if (list->count > capacity)
-        return mmi_fail(MM_ERR_ARG, "mm_chat_encode: the conversation has %zu ids, there is room for %zu", list->count,
-                        capacity);
-    if (list->count > 0)
-        memcpy(ids, list->ids, list->count * sizeof *ids);
-    return MM_OK;
-}
-
 mm_status mm_chat_encode(const mm_chat *chat, const mm_tokenizer *tokenizer, const mm_chat_options *options,
                          int32_t *ids, size_t capacity, size_t *needed)
 {
@@ -184,7 +170,9 @@ mm_status mm_chat_encode(const mm_chat *chat, const mm_tokenizer *tokenizer, con
     else if (status == MM_OK)
         status = encode_apart(&list, tokenizer, &text, known.content_split);
     if (status == MM_OK)
-        status = give_ids(&list, ids, capacity, needed);
+        status = mmi_check_room(needed, list.count, capacity, "mm_chat_encode", "ids");
+    if (status == MM_OK && capacity > 0 && list.count > 0)
+        memcpy(ids, list.ids, list.count * sizeof *ids);
     mmi_free(list.ids);
     mmi_chat_text_free(&text);
     return status;

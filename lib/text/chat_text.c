@@ -49,16 +49,3 @@ mm_status mmi_chat_text_status(const mmi_chat_text *text)
                mmi_fail(MM_ERR_MEMORY, "out of memory: a conversation's text beyond %zu bytes", text->length) :
                MM_OK;
 }
-
-mm_status mmi_chat_text_give(const mmi_chat_text *text, char *out, size_t capacity, size_t *needed, const char *who)
-{
-    if (needed)
-        *needed = text->length;
-    if (capacity == 0)
-        return MM_OK;
-    if (text->length > capacity)
-        return mmi_fail(MM_ERR_ARG, "%s: the text has %zu bytes, there is room for %zu", who, text->length, capacity);
-    if (text->length > 0)
-        memcpy(out, text->bytes, text->length);
-    return MM_OK;
-}

@@ -29,9 +29,6 @@ void mmi_chat_text_put_own(mmi_chat_text *text, mmi_slice slice);
 /* MM_OK, or MM_ERR_MEMORY with its story if anything was lost. */
 mm_status mmi_chat_text_status(const mmi_chat_text *text);
 
-/* Give it to a caller's buffer by the rule of the public functions; `who` is for the message. */
-mm_status mmi_chat_text_give(const mmi_chat_text *text, char *out, size_t capacity, size_t *needed, const char *who);
-
 /* A value the way Python's json.dumps(value, ensure_ascii=False) writes it, as a message's text: ", " and ": " between
  * parts, reals in the shortest form that reads back, with ".0" when they are whole. */
 void mmi_chat_text_put_json(mmi_chat_text *text, mmi_json *value);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/options.h"
 #include "text/tokenizer.h"
 #include "text/utf8.h"
 
@@ -57,22 +58,13 @@ static mm_status check(size_t *total, const char *name, const mm_tokenizer *t, c
     return MM_OK;
 }
 
-static mm_status check_room(const char *name, size_t total, size_t capacity, size_t *needed)
-{
-    if (needed)
-        *needed = total;
-    if (capacity > 0 && total > capacity)
-        return mmi_fail(MM_ERR_ARG, "%s: it takes %zu bytes, there is room for %zu", name, total, capacity);
-    return MM_OK;
-}
-
 mm_status mm_decode_bytes(const mm_tokenizer *t, const int32_t *ids, size_t count, int32_t skip_special, char *bytes,
                           size_t capacity, size_t *needed)
 {
     size_t total;
     mm_status status = check(&total, "mm_decode_bytes", t, ids, count, skip_special, bytes, capacity);
     if (status == MM_OK)
-        status = check_room("mm_decode_bytes", total, capacity, needed);
+        status = mmi_check_room(needed, total, capacity, "mm_decode_bytes", "bytes");
     if (status == MM_OK && capacity > 0)
         join(bytes, t, ids, count, skip_special);
     return status;
@@ -89,7 +81,7 @@ mm_status mm_decode(const mm_tokenizer *t, const int32_t *ids, size_t count, int
     if (!bytes)
         return mmi_fail_memory(length, "decoded bytes");
     join(bytes, t, ids, count, skip_special);
-    status = check_room("mm_decode", mmi_utf8_repair(NULL, NULL, bytes, length), capacity, needed);
+    status = mmi_check_room(needed, mmi_utf8_repair(NULL, NULL, bytes, length), capacity, "mm_decode", "bytes");
     if (status == MM_OK && capacity > 0)
         mmi_utf8_repair(text, NULL, bytes, length);
     mmi_free(bytes);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/options.h"
 #include "text/tokenizer.h"
 #include "text/utf8.h"
 
@@ -116,14 +117,10 @@ mm_status mm_encode(const mm_tokenizer *t, const char *text, size_t length, int3
     status = mmi_pieces_open(&w.pieces, t->splitter);
     if (status == MM_OK)
         status = encode_all(&w, text, length, split);
-    if (status == MM_OK && needed)
-        *needed = w.count;
-    if (status == MM_OK && capacity > 0) {
-        if (w.count > capacity)
-            status = mmi_fail(MM_ERR_ARG, "mm_encode: the text has %zu ids, there is room for %zu", w.count, capacity);
-        else if (w.count > 0)
-            memcpy(ids, w.ids, w.count * sizeof *ids);
-    }
+    if (status == MM_OK)
+        status = mmi_check_room(needed, w.count, capacity, "mm_encode", "ids");
+    if (status == MM_OK && capacity > 0 && w.count > 0)
+        memcpy(ids, w.ids, w.count * sizeof *ids);
     mmi_pieces_close(&w.pieces);
     mmi_free(w.symbols);
     mmi_merge_scratch_free(&w.scratch);

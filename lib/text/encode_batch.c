@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/options.h"
 #include "base/pool.h"
 #include "base/processor.h"
 #include "text/tokenizer.h"
@@ -76,11 +77,9 @@ static mm_status hand_over(const job *j, size_t count, int32_t *ids, size_t capa
     starts[0] = 0;
     for (size_t i = 0; i < count; i++)
         starts[i + 1] = starts[i] + j->made[i].count;
-    if (capacity == 0)
-        return MM_OK;
-    if (starts[count] > capacity)
-        return mmi_fail(MM_ERR_ARG, "mm_encode_batch: the texts have %zu ids, there is room for %zu", starts[count],
-                        capacity);
+    mm_status status = mmi_check_room(NULL, starts[count], capacity, "mm_encode_batch", "ids");
+    if (status != MM_OK || capacity == 0)
+        return status;
     for (size_t i = 0; i < count; i++)
         if (j->made[i].count > 0)
             memcpy(ids + starts[i], j->made[i].ids, j->made[i].count * sizeof *ids);
