@@ -50,14 +50,14 @@ typedef struct mmi_kernels {
     /* y = w * x * rstd, rstd = 1 / sqrt(mean(x²) + eps). rstd [N] may be NULL. y may be x. */
     void (*rmsnorm_forward)(float *y, int64_t ldy, float *rstd, const float *x, int64_t ldx, const float *w, int64_t N,
                             int64_t C, float eps);
-    /* dx += …, dw [C] += … over all N rows. dx NULL or dw NULL: left out. */
+    /* dx += …, dw [C] += … over all N rows. dw NULL: left out. */
     void (*rmsnorm_backward)(float *dx, int64_t lddx, float *dw, const float *dy, int64_t lddy, const float *x,
                              int64_t ldx, const float *w, const float *rstd, int64_t N, int64_t C);
 
     /* y = w * (x - mean) * rstd + b (biased variance); mean, rstd [N] may be NULL. y may be x. */
     void (*layernorm_forward)(float *y, int64_t ldy, float *mean, float *rstd, const float *x, int64_t ldx,
                               const float *w, const float *b, int64_t N, int64_t C, float eps);
-    /* dx += …, dw [C] += …, db [C] += …; each may be NULL. */
+    /* dx += …, dw [C] += …, db [C] += …; dw and db may be NULL. */
     void (*layernorm_backward)(float *dx, int64_t lddx, float *dw, float *db, const float *dy, int64_t lddy,
                                const float *x, int64_t ldx, const float *w, const float *mean, const float *rstd,
                                int64_t N, int64_t C);

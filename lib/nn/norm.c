@@ -73,9 +73,10 @@ static void backward_rows(void *arg, int64_t piece, int worker)
     int64_t first, last, C = j->C, n;
     mmi_piece_rows(piece, j->step, j->N, &first, &last);
     n = last - first;
-    float *dw = j->partials + 2 * piece * C, *db = dw + C;
+    float *share = j->partials + 2 * piece * C;
+    float *dw = j->p.weight.grad ? share : NULL, *db = j->p.bias.grad ? share + C : NULL;
     const float *w = j->p.weight.w.data;
-    memset(dw, 0, (size_t)(2 * C) * sizeof(float));
+    memset(share, 0, (size_t)(2 * C) * sizeof(float));
     if (j->p.bias.w.data)
         j->x->k.layernorm_backward(j->y + first * C, C, dw, db, j->dy + first * C, C, j->in + first * C, C, w,
                                    j->mean_in + first, j->rstd_in + first, n, C);
@@ -146,8 +147,9 @@ static void backward_heads(void *arg, int64_t piece, int worker)
     const job *j = arg;
     int64_t first, last, D = j->C, width = j->heads * D;
     mmi_piece_rows(piece, j->step, j->N, &first, &last);
-    float *dw = j->partials + 2 * piece * D, *dx = mmi_exec_scratch(j->x, worker);
-    memset(dw, 0, (size_t)(2 * D) * sizeof(float));
+    float *share = j->partials + 2 * piece * D, *dx = mmi_exec_scratch(j->x, worker);
+    float *dw = j->p.weight.grad ? share : NULL;
+    memset(share, 0, (size_t)(2 * D) * sizeof(float));
     for (int64_t i = first; i < last; i++) {
         float *d = j->y + i * j->ldy;
         memset(dx, 0, (size_t)width * sizeof(float));

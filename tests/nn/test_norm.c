@@ -12,7 +12,7 @@
 /* Rows of `heads` heads of C, ld apart; a plain norm has one head and no gaps. */
 typedef struct norm {
     int64_t N, C, heads, ld;
-    bool layernorm, per_head;
+    bool layernorm, per_head, weight_frozen, bias_frozen;
     float *x, *w, *b, *weights; /* loss = Σ weights · y; x and weights [N, ld] */
     double *x64, *w64, *b64, *y64;
     probes by_x, by_w, by_b;
@@ -85,9 +85,9 @@ static norm prepare(norm n, test_rng *rng)
 
 static mmi_norm_params params(const norm *n)
 {
-    mmi_norm_params p = { .weight = { { n->w, MM_F32, 1, n->C }, n->dw, NULL }, .eps = EPS };
+    mmi_norm_params p = { .weight = { { n->w, MM_F32, 1, n->C }, n->weight_frozen ? NULL : n->dw, NULL }, .eps = EPS };
     if (n->layernorm)
-        p.bias = (mmi_param){ { n->b, MM_F32, 1, n->C }, n->db, NULL };
+        p.bias = (mmi_param){ { n->b, MM_F32, 1, n->C }, n->bias_frozen ? NULL : n->db, NULL };
     return p;
 }
 
@@ -231,19 +231,33 @@ START_TEST(what_is_added_before_and_quantized_behind_a_norm_has_the_bits_of_thre
 }
 END_TEST
 
-START_TEST(parameters_that_are_not_trained_get_no_gradient)
+START_TEST(parameters_that_are_not_trained_get_no_gradient_and_change_nothing_else)
 {
+    static const norm kinds[] = {
+        { .N = 5, .C = 12, .heads = 1, .ld = 12, .layernorm = true },
+        { .N = 40, .C = 37, .heads = 1, .ld = 37 },
+        { .N = 6, .C = 10, .heads = 3, .ld = 33, .per_head = true },
+    };
     test_rng rng = { 71 };
-    norm n = prepare((norm){ .N = 5, .C = 12, .heads = 1, .ld = 12, .layernorm = true }, &rng);
-    mmi_exec x = exec_create(mmi_path_get(0), 1, 1);
-    work(&n, &x);
-    float *dx = take_copy(n.dx, n.N * n.C), *partials = take_floats(mmi_norm_partials(n.C), NAN);
-    mmi_norm_params p = params(&n);
-    p.weight.grad = p.bias.grad = NULL;
-    memcpy(n.dx, n.dx0, (size_t)(n.N * n.C) * sizeof(float));
-    mmi_norm_backward(&x, n.dx, n.weights, n.x, n.mean, n.rstd, p, n.N, n.C, partials);
-    ck_assert(same_bits(dx, n.dx, n.N * n.C));
-    exec_free(&x);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        norm n = prepare(kinds[i], &rng);
+        EACH_PATH_OF_FLOATS (path)
+            for (int frozen = 0; frozen < 4; frozen++) {
+                mmi_exec x = exec_create(path, 2, n.heads * n.C);
+                n.weight_frozen = n.bias_frozen = false;
+                work(&n, &x);
+                float *want = take_copy(n.all, n.size);
+                n.weight_frozen = frozen & 1;
+                n.bias_frozen = frozen & 2;
+                if (frozen & 1)
+                    memcpy(want + (n.dw - n.all), n.dw0, (size_t)n.C * sizeof *want);
+                if (frozen & 2)
+                    memcpy(want + (n.db - n.all), n.db0, (size_t)n.C * sizeof *want);
+                work(&n, &x);
+                ck_assert_msg(same_bits(n.all, want, n.size), "%s, %d of kind %d", path->name, frozen, (int)i);
+                exec_free(&x);
+            }
+    }
 }
 END_TEST
 
@@ -256,6 +270,6 @@ int main(void)
     tcase_add_test(tests, norms_of_heads_and_their_gradients_agree_with_the_reference);
     tcase_add_test(tests, a_norm_may_write_over_its_input_and_keep_nothing);
     tcase_add_test(tests, what_is_added_before_and_quantized_behind_a_norm_has_the_bits_of_three_steps);
-    tcase_add_test(tests, parameters_that_are_not_trained_get_no_gradient);
+    tcase_add_test(tests, parameters_that_are_not_trained_get_no_gradient_and_change_nothing_else);
     return run_suite(suite);
 }

@@ -21,17 +21,13 @@ void mmi_c_rmsnorm_forward(float *y, int64_t ldy, float *rstd, const float *x, i
 void mmi_c_rmsnorm_backward(float *dx, int64_t lddx, float *dw, const float *dy, int64_t lddy, const float *x,
                             int64_t ldx, const float *w, const float *rstd, int64_t N, int64_t C)
 {
-    for (int64_t i = 0; i < N; i++, x += ldx, dy += lddy) {
-        float r = rstd[i];
-        if (dx) {
-            float sum = 0;
-            for (int64_t c = 0; c < C; c++)
-                sum += dy[c] * w[c] * x[c];
-            float slope = sum * r * r / (float)C;
-            for (int64_t c = 0; c < C; c++)
-                dx[c] += r * (dy[c] * w[c] - x[c] * slope);
-            dx += lddx;
-        }
+    for (int64_t i = 0; i < N; i++, x += ldx, dy += lddy, dx += lddx) {
+        float r = rstd[i], sum = 0;
+        for (int64_t c = 0; c < C; c++)
+            sum += dy[c] * w[c] * x[c];
+        float slope = sum * r * r / (float)C;
+        for (int64_t c = 0; c < C; c++)
+            dx[c] += r * (dy[c] * w[c] - x[c] * slope);
         if (dw)
             for (int64_t c = 0; c < C; c++)
                 dw[c] += dy[c] * (x[c] * r);
@@ -63,19 +59,15 @@ void mmi_c_layernorm_backward(float *dx, int64_t lddx, float *dw, float *db, con
                               const float *x, int64_t ldx, const float *w, const float *mean, const float *rstd,
                               int64_t N, int64_t C)
 {
-    for (int64_t i = 0; i < N; i++, x += ldx, dy += lddy) {
-        float middle = mean[i], r = rstd[i];
-        if (dx) {
-            float sum = 0, product = 0;
-            for (int64_t c = 0; c < C; c++) {
-                sum += dy[c] * w[c];
-                product += dy[c] * w[c] * (x[c] - middle);
-            }
-            float level = sum / (float)C, slope = product * r * r / (float)C;
-            for (int64_t c = 0; c < C; c++)
-                dx[c] += r * (dy[c] * w[c] - level - (x[c] - middle) * slope);
-            dx += lddx;
+    for (int64_t i = 0; i < N; i++, x += ldx, dy += lddy, dx += lddx) {
+        float middle = mean[i], r = rstd[i], sum = 0, product = 0;
+        for (int64_t c = 0; c < C; c++) {
+            sum += dy[c] * w[c];
+            product += dy[c] * w[c] * (x[c] - middle);
         }
+        float level = sum / (float)C, slope = product * r * r / (float)C;
+        for (int64_t c = 0; c < C; c++)
+            dx[c] += r * (dy[c] * w[c] - level - (x[c] - middle) * slope);
         if (dw)
             for (int64_t c = 0; c < C; c++)
                 dw[c] += dy[c] * ((x[c] - middle) * r);

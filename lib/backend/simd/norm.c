@@ -44,10 +44,8 @@ static ALWAYS_INLINE void rms_row(float *dx, float *dw, const float *dy, const f
     for (int64_t c = 0; c < C; c += VL) {
         int64_t left = C - c;
         vf xs = vf_get(x + c, left), g = vf_mul(vf_get(dy + c, left), factor);
-        if (dx) {
-            vf d = vf_fma(g, vf_get(w + c, left), vf_get(dx + c, left));
-            vf_put(dx + c, left, vf_fnma(xs, back, d));
-        }
+        vf d = vf_fma(g, vf_get(w + c, left), vf_get(dx + c, left));
+        vf_put(dx + c, left, vf_fnma(xs, back, d));
         if (dw)
             vf_put(dw + c, left, vf_fma(g, xs, vf_get(dw + c, left)));
     }
@@ -56,18 +54,12 @@ static ALWAYS_INLINE void rms_row(float *dx, float *dw, const float *dy, const f
 void SIMD(rmsnorm_backward)(float *dx, int64_t lddx, float *dw, const float *dy, int64_t lddy, const float *x,
                             int64_t ldx, const float *w, const float *rstd, int64_t N, int64_t C)
 {
-    for (int64_t i = 0; i < N; i++, x += ldx, dy += lddy) {
-        float r = rstd[i];
-        if (dx) {
-            float slope = triple(dy, w, x, C) * r * r / (float)C;
-            if (dw)
-                rms_row(dx, dw, dy, x, w, r, slope, C);
-            else
-                rms_row(dx, NULL, dy, x, w, r, slope, C);
-            dx += lddx;
-        } else if (dw) {
-            rms_row(NULL, dw, dy, x, w, r, 0, C);
-        }
+    for (int64_t i = 0; i < N; i++, x += ldx, dy += lddy, dx += lddx) {
+        float r = rstd[i], slope = triple(dy, w, x, C) * r * r / (float)C;
+        if (dw)
+            rms_row(dx, dw, dy, x, w, r, slope, C);
+        else
+            rms_row(dx, NULL, dy, x, w, r, slope, C);
     }
 }
 
@@ -134,11 +126,8 @@ void SIMD(layernorm_backward)(float *dx, int64_t lddx, float *dw, float *db, con
                               const float *x, int64_t ldx, const float *w, const float *mean, const float *rstd,
                               int64_t N, int64_t C)
 {
-    for (int64_t i = 0; i < N; i++, x += ldx, dy += lddy) {
-        if (dx) {
-            layer_dx(dx, dy, x, w, mean[i], rstd[i], C);
-            dx += lddx;
-        }
+    for (int64_t i = 0; i < N; i++, x += ldx, dy += lddy, dx += lddx) {
+        layer_dx(dx, dy, x, w, mean[i], rstd[i], C);
         vf m = vf_set(mean[i]), factor = vf_set(rstd[i]);
         for (int64_t c = 0; c < C && dw; c += VL) {
             vf n = vf_mul(vf_sub(vf_get(x + c, C - c), m), factor);
