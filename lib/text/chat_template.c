@@ -5,7 +5,6 @@
 #include <minimind/chat.h>
 
 #include "base/files.h"
-#include "base/json.h"
 #include "base/memory.h"
 #include "text/tokenizer.h"
 
@@ -128,26 +127,20 @@ static const mmi_json *choose(const mmi_json *value)
     return value;
 }
 
-static mm_status read_config(mmi_chat_template *t, const char *config, size_t length)
+static mm_status read_config(mmi_chat_template *t, const mmi_json *config)
 {
-    mmi_json *root = NULL;
-    mm_status status = mmi_json_parse(config, length, "tokenizer_config.json", &root);
-    if (status != MM_OK)
-        return status;
-    const mmi_json *value = mmi_json_get(root, "chat_template");
-    if (mmi_json_what(value) != MMI_JSON_NULL && mmi_json_what(value) != MMI_JSON_NONE) {
-        mmi_slice text = { NULL, 0 };
-        text.at = mmi_json_string(choose(value), &text.length);
-        if (text.at)
-            status = keep(t, text);
-        else
-            t->form = MMI_CHAT_UNKNOWN;
-    }
-    mmi_json_free(root);
-    return status;
+    const mmi_json *value = mmi_json_get(config, "chat_template");
+    if (mmi_json_what(value) == MMI_JSON_NULL || mmi_json_what(value) == MMI_JSON_NONE)
+        return MM_OK;
+    mmi_slice text = { NULL, 0 };
+    text.at = mmi_json_string(choose(value), &text.length);
+    if (text.at)
+        return keep(t, text);
+    t->form = MMI_CHAT_UNKNOWN;
+    return MM_OK;
 }
 
-mm_status mmi_chat_template_read(mmi_chat_template *t, const char *directory, const char *config, size_t length)
+mm_status mmi_chat_template_read(mmi_chat_template *t, const char *directory, const mmi_json *config)
 {
     char *path = mmi_path_join(directory, "chat_template.jinja");
     if (!path)
@@ -158,7 +151,7 @@ mm_status mmi_chat_template_read(mmi_chat_template *t, const char *directory, co
         if (status == MM_OK)
             status = keep(t, (mmi_slice){ t->file, t->file_length });
     } else if (config) {
-        status = read_config(t, config, length);
+        status = read_config(t, config);
     }
     mmi_free(path);
     return status;

@@ -2,6 +2,7 @@
 #ifndef MMI_TEXT_CHAT_TEMPLATE_H
 #define MMI_TEXT_CHAT_TEMPLATE_H
 
+#include "base/json.h"
 #include "base/status.h"
 #include "text/slice.h"
 
@@ -21,9 +22,9 @@ typedef struct mmi_chat_template {
     size_t file_length;
 } mmi_chat_template;
 
-/* From the directory's chat_template.jinja, or else from tokenizer_config.json's text (NULL: there is none), as
- * upstream. A template of whatever kind is no failure, only MMI_CHAT_UNKNOWN. */
-mm_status mmi_chat_template_read(mmi_chat_template *t, const char *directory, const char *config, size_t length);
+/* From the directory's chat_template.jinja, or else from tokenizer_config.json (NULL: there is none), as upstream. A
+ * template of whatever kind is no failure, only MMI_CHAT_UNKNOWN. */
+mm_status mmi_chat_template_read(mmi_chat_template *t, const char *directory, const mmi_json *config);
 void mmi_chat_template_free(mmi_chat_template *t);
 
 /* The known form of a template's text. */

@@ -383,40 +383,40 @@ static mm_status check_config(const mm_tokenizer *t, mmi_json *config)
     return status;
 }
 
-/* tokenizer_config.json is kept as it is: chat templates read it, and saving writes it back. */
-static mm_status load_config(mm_tokenizer *t, const char *path)
+/* tokenizer_config.json's text is kept as it is: saving writes it back. *config stays NULL where there is none. */
+static mm_status load_config(mmi_json **config, mm_tokenizer *t, const char *path)
 {
     if (!mmi_file_exists(path))
         return MM_OK;
     mm_status status = mmi_read_file(path, &t->config, &t->config_length);
-    mmi_json *config = NULL;
     if (status == MM_OK)
-        status = mmi_json_parse(t->config, t->config_length, path, &config);
-    if (status == MM_OK && mmi_json_what(config) != MMI_JSON_OBJECT)
-        status = wrong_kind(path, config, "an object");
-    if (status == MM_OK && (status = check_config(t, config)) != MM_OK)
+        status = mmi_json_parse(t->config, t->config_length, path, config);
+    if (status == MM_OK && mmi_json_what(*config) != MMI_JSON_OBJECT)
+        return wrong_kind(path, *config, "an object");
+    if (status == MM_OK && (status = check_config(t, *config)) != MM_OK)
         status = mmi_fail_within(status, "%s", path);
-    mmi_json_free(config);
     return status;
 }
 
 static mm_status load_directory(mm_tokenizer **out, const char *directory)
 {
     char *file = mmi_path_join(directory, "tokenizer.json");
-    char *config = mmi_path_join(directory, "tokenizer_config.json");
+    char *config_file = mmi_path_join(directory, "tokenizer_config.json");
+    mmi_json *config = NULL;
     mm_tokenizer *t = NULL;
-    mm_status status = file && config ? MM_OK : mmi_fail_memory(strlen(directory) + 32, "a path");
+    mm_status status = file && config_file ? MM_OK : mmi_fail_memory(strlen(directory) + 32, "a path");
     if (status == MM_OK)
         status = load_file(&t, file);
     if (status == MM_OK)
-        status = load_config(t, config);
+        status = load_config(&config, t, config_file);
     if (status == MM_OK)
-        status = mmi_chat_template_read(&t->chat, directory, t->config, t->config_length);
+        status = mmi_chat_template_read(&t->chat, directory, config);
     if (status == MM_OK)
         *out = t;
     else
         mm_tokenizer_free(t);
-    mmi_free(config);
+    mmi_json_free(config);
+    mmi_free(config_file);
     mmi_free(file);
     return status;
 }
