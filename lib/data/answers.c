@@ -1,7 +1,5 @@
 #include "data/answers.h"
 
-#include <stdint.h>
-
 /* Bytes of the white space that `s` begins with, 0 if none: what Python's str.strip() takes away. */
 static size_t space_at(mmi_slice s)
 {
@@ -39,7 +37,8 @@ static mmi_slice trim(mmi_slice s)
 mmi_slice mmi_answer_of(mmi_slice answer)
 {
     const mmi_slice mark = MMI_SLICE("####");
-    for (size_t at; mmi_slice_find(&at, answer, mark);)
+    size_t at;
+    if (mmi_slice_find_last(&at, answer, mark))
         answer = mmi_slice_from(answer, at + mark.length);
     return trim(answer);
 }
