@@ -1,8 +1,6 @@
 /* A loader from outside: its options, its batches, its place. How rows come into a batch is fill.c's affair. */
 #include "data/loader.h"
 
-#include <string.h>
-
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/options.h"

@@ -1,5 +1,4 @@
 /* Text to ids: split at added tokens, cut the rest into pieces, merge inside each. */
-#include <limits.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -7,7 +6,7 @@
 #include "text/tokenizer.h"
 #include "text/utf8.h"
 
-#define SHORT_PIECE 128
+#define STACK_SYMBOLS 128
 
 typedef struct work {
     const mm_tokenizer *t;
@@ -38,8 +37,8 @@ static mm_status encode_piece(work *w, const char *piece, size_t size)
             return MM_OK;
         }
     }
-    int32_t here[SHORT_PIECE], *symbols = here;
-    if (size > SHORT_PIECE) {
+    int32_t here[STACK_SYMBOLS], *symbols = here;
+    if (size > STACK_SYMBOLS) {
         if (!mmi_grow(&w->symbols, &w->symbols_room, size, sizeof *w->symbols))
             return mmi_fail_memory(size * sizeof *w->symbols, "a long piece of text");
         symbols = w->symbols;

@@ -1,7 +1,5 @@
 #include "text/merge.h"
 
-#include <string.h>
-
 #include "base/memory.h"
 
 /* Up to so many symbols, looking through all ranks for the lowest is quicker than keeping a heap. */

@@ -188,9 +188,7 @@ static mm_status bar_merges(mm_tokenizer *t)
  * don't merge into is left out. */
 static mm_status find_whole(mm_tokenizer *t)
 {
-    int32_t *symbols = mmi_alloc(t->longest, sizeof *symbols);
-    if (!symbols)
-        return mmi_fail_memory(t->longest * sizeof *symbols, "a vocabulary");
+    int32_t symbols[LONGEST_WHOLE];
     mmi_merge_scratch scratch = { 0 };
     mm_status status = MM_OK;
     size_t room = 0;
@@ -207,7 +205,6 @@ static mm_status find_whole(mm_tokenizer *t)
             status = add_whole(t, id, bytes, token->bytes_size, &room);
     }
     mmi_merge_scratch_free(&scratch);
-    mmi_free(symbols);
     return status;
 }
 

@@ -1,6 +1,4 @@
 /* Training a tokenizer: count the words of the text, learn merges from them, build a tokenizer of the result. */
-#include <string.h>
-
 #include "base/options.h"
 #include "text/bpe.h"
 #include "text/tokenizer.h"
