@@ -214,6 +214,7 @@ START_TEST(a_run_goes_on_with_another_number_of_ranks_anywhere)
     train(&pair, 2);
     for (int k = 0; k < 4; k++) {
         int64_t stop = rng_between(&rng, 1, (int)alone.last.step - 5);
+        fprintf(stderr, "# form %d: stopped after step %d of %d\n", (int)form, (int)stop, (int)alone.last.step);
         change_ranks(&alone, form, 2, 1, stop);
         change_ranks(&alone, form, 1, 2, stop);
         change_ranks(&alone, form, 4, 2, stop);
