@@ -1,6 +1,7 @@
 """What the tests share: a tiny model, a byte tokenizer, files."""
 from __future__ import annotations
 
+import gc
 import json
 import os
 import pathlib
@@ -8,18 +9,32 @@ import tempfile
 import unittest
 
 import minimind
+from minimind._library import Handle
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 INCLUDE = ROOT / "include"
+
+
+def held() -> int:
+    """Bytes that the library holds, with nothing left for Python to collect."""
+    gc.collect()
+    return minimind.memory_usage()["current"]
 
 
 class Case(unittest.TestCase):
     """A case with a directory of its own, and a look at the library's memory behind it."""
 
     def setUp(self) -> None:
+        self.addCleanup(self._look_at_memory, minimind.memory_usage()["current"])
         directory = tempfile.TemporaryDirectory()
         self.addCleanup(directory.cleanup)
         self.directory = pathlib.Path(directory.name)
+
+    def _look_at_memory(self, before: int) -> None:
+        for name in [name for name, value in vars(self).items() if isinstance(value, Handle)]:   # setUp's
+            delattr(self, name)
+        if minimind.memory_usage()["current"] > before:   # collecting takes longer than most tests
+            self.assertLessEqual(held(), before)
 
     def put(self, name: str, text: str) -> pathlib.Path:
         file = self.directory / name

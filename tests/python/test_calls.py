@@ -23,15 +23,9 @@ import minimind
 from minimind import _ffi
 from minimind._caught import Caught
 from minimind._library import ALONE, Alone, Native, create, lib
-from support import ROOT, Case, byte_tokenizer, no_such, tiny_config, tiny_model
+from support import ROOT, Case, byte_tokenizer, held, no_such, tiny_config, tiny_model
 
 ROWS = [{"text": f"the cat sat on mat number {i}"} for i in range(24)]
-
-
-def held() -> int:
-    """Bytes that the library holds, with nothing left for Python to collect."""
-    gc.collect()
-    return minimind.memory_usage()["current"]
 
 
 class Evil:
