@@ -32,10 +32,10 @@ typedef struct mm_value_head mm_value_head;
  * the network alone until its first step.
  *
  * @param model    Gives hidden_size; not kept.
- * @param options  Copied; NULL for the defaults.
+ * @param options  Copied; NULL for the defaults. All of a head is trained, and decays: trainable and decay stay as they are there.
  * @param out      Yours: pair it with mm_value_head_free().
  *
- * @return MM_OK; MM_ERR_ARG; MM_ERR_MEMORY. Since: 0.1
+ * @return MM_OK; MM_ERR_ARG, also for these two; MM_ERR_MEMORY. Since: 0.1
  */
 MM_API mm_status mm_value_head_create(const mm_model *model, const mm_adamw_options *options, mm_value_head **out);
 

@@ -47,6 +47,9 @@ mm_status mm_value_head_create(const mm_model *model, const mm_adamw_options *op
     mm_status status = mmi_options_read(&plan.options, sizeof plan.options, options, "mm_adamw_options");
     if (status == MM_OK)
         status = mmi_adamw_check(&plan.options);
+    if (status == MM_OK && (plan.options.trainable || plan.options.decay != MM_DECAY_ALL))
+        status = mmi_fail(MM_ERR_ARG, "mm_value_head_create: %s is for models: all of a head is trained, and decays",
+                          plan.options.trainable ? "trainable" : "decay");
     if (status != MM_OK)
         return status;
     size_t size = carve_head(&plan, NULL);

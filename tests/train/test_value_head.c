@@ -251,6 +251,13 @@ START_TEST(a_head_held_wrong_is_named)
     ck_status(mm_value_head_create(model, NULL, NULL), MM_ERR_ARG);
     ck_status(mm_value_head_create(model, &adamw, &head), MM_ERR_ARG);
     ck_error_mentions("eps");
+    mm_adamw_options chosen = MM_ADAMW_OPTIONS_INIT, matrices = MM_ADAMW_OPTIONS_INIT;
+    chosen.trainable = "value_head.weight";
+    ck_status(mm_value_head_create(model, &chosen, &head), MM_ERR_ARG);
+    ck_error_mentions("trainable");
+    matrices.decay = MM_DECAY_MATRICES;
+    ck_status(mm_value_head_create(model, &matrices, &head), MM_ERR_ARG);
+    ck_error_mentions("decay");
     ck_ok(mm_value_head_create(model, NULL, &head));
     ck_status(mm_value_head_forward(NULL, &view, values), MM_ERR_ARG);
     ck_status(mm_value_head_forward(head, &view, NULL), MM_ERR_ARG);
