@@ -10,10 +10,11 @@
  *  - A function that can fail returns an mm_status and gives its result through its last argument. On failure nothing
  *    is changed unless its page says so, nothing leaks, and mm_last_error() tells the story.
  *  - `create`, `load`, `copy` and `train` give a handle that is yours; `free` takes it, and takes NULL. Views are lent.
- *  - Structs that begin with struct_size are set up with their MM_…_INIT, or with mm_…_init() from other languages.
+ *  - Structs that begin with struct_size are set up with their MM_…_INIT, or with mm_…_init() from other languages. Only
+ *    mm_allocator, which has no defaults, is written out.
  *  - The library prints nothing, ends no process, and reads no environment variable but MM_CPU (which makes it pretend
  *    a lesser processor: "c", "avx2", "avxvnni", "avx512", "vnni" or "bf16"; the last three with "-amd" or "-intel" behind
- *    them also one of that maker, whose kernels use the same instructions in other ways).
+ *    them also one of that maker, whose kernels use the same instructions in other ways; "neon": an Arm without dot products).
  *  - On Linux and a processor with AMX, looking for kernels (a context, mm_kernels_count()) asks the system for its tiles,
  *    which makes sigaltstack() refuse stacks smaller than sysconf(_SC_MINSIGSTKSZ) from then on; MM_CPU=bf16 does not ask.
  */

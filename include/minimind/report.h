@@ -84,7 +84,7 @@ MM_API void mm_report_free(mm_report *report);
  *
  * @param step   At least 0. Steps should not go back; nothing breaks if they do.
  * @param name   UTF-8 without control characters, 1 to 500 bytes; not "step" or "time". One call has each name once, and a
- *               name is for one kind of value: scalar, vector or text.
+ *               name is for one kind of value: scalar, vector or text. A report has at most 1000 names.
  * @param value  May be infinite or NaN: that is worth seeing. The page shows a gap.
  *
  * @return MM_OK; MM_ERR_ARG; MM_ERR_MEMORY; MM_ERR_IO, a full disk for one. On failure it is as if the call had not been made:

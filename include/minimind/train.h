@@ -136,8 +136,8 @@ typedef struct mm_trainer_options {
     const mm_policy_training *policy; /**< of MM_STAGE_POLICY, which needs one; copied */
     const mm_comm *comm;       /**< other ranks that train along, NULL for none. Borrowed: it must outlive the trainer */
     mm_loader *validation;     /**< NULL, or rows to measure the loss on, of the kind of the trained ones; its epoch 0 each time.
-                                    Of ranks each has its share, as of the rows that are learnt, or (`world` 1) measures all.
-                                    Kept alive. Nobody else may use it meanwhile */
+                                    MM_STAGE_POLICY takes none. Of ranks each has its share, as of the rows that are learnt, or
+                                    (`world` 1) measures all. Kept alive. Nobody else may use it meanwhile */
     const mm_dpo_options *dpo; /**< of MM_STAGE_DPO; NULL: the defaults */
     const mm_distill_options *distill; /**< of MM_STAGE_DISTILL; NULL: the defaults */
     mm_model *reference;       /**< of MM_STAGE_DPO: the frozen model, of the same vocabulary. NULL: a copy of the model as it is
@@ -145,9 +145,10 @@ typedef struct mm_trainer_options {
                                     then also be given here). Kept alive */
     mm_model *teacher;         /**< of MM_STAGE_DISTILL: of any config whose vocab_size is at least the model's. Kept alive */
     const char *teacher_cache; /**< or what mm_distill_cache_write() wrote of one */
-    int64_t eval_interval;     /**< micro-steps between validations; 0: only at the end */
+    int64_t eval_interval;     /**< micro-steps between validations; 0: only at the end. Needs `validation` */
     int64_t eval_batches;      /**< batches of a validation at most; 0: all */
-    int64_t patience;          /**< end the run after so many validations without a better loss; 0: never */
+    int64_t patience;          /**< end the run after so many validations without a better loss; 0: never. Needs `validation` and
+                                    an eval_interval */
     double min_delta;          /**< by how much a loss must be below the best one to be better, from 0 up */
     int64_t max_skips;         /**< bad steps in a row that are passed over before the run fails with MM_ERR_NUMERIC. 0: the
                                     first one fails it. Bad is a loss, or at an update a norm of the gradients, that is not
@@ -160,7 +161,8 @@ typedef struct mm_trainer_options {
                                     MM_F16 65536 times it; 1 with an interval of -1 is never scaled */
     int64_t loss_scale_interval; /**< it doubles after so many updates without an overflow; 0: 2000; -1: never */
     int32_t keep_best;         /**< 1: save whenever a validation is the best so far; the file `best` names that checkpoint, which
-                                    keep_last spares. An earlier run's stays until this run has one, or comes to its step */
+                                    keep_last spares. An earlier run's stays until this run has one, or comes to its step. Needs
+                                    `validation` */
     int32_t background_save;   /**< 1: the checkpoints of save_interval and keep_best are copied, and written beside training. The
                                     copy's memory is taken when the trainer is made, among ranks on rank 0: as much again as
                                     weights, moments and gradients. A failure is told where the next one is due, or at the end */
@@ -192,9 +194,10 @@ MM_API void mm_trainer_options_init(mm_trainer_options *options, size_t struct_s
  * @param out        Yours: pair it with mm_trainer_free().
  *
  * @return MM_OK; MM_ERR_ARG, also a reference or teacher of a vocabulary that does not fit, or that is the very
- *         model being trained, or an adapter for other shapes; MM_ERR_STATE, weights that cannot be
- *         trained; MM_ERR_MEMORY; MM_ERR_UNSUPPORTED, rows of a kind that the stage does not learn from, Muon for an
- *         adapter; MM_ERR_IO, MM_ERR_FORMAT, from counting packed rows, or of the teacher_cache. Since: 0.1
+ *         model being trained, or an adapter for other shapes, or an option without another that it needs; MM_ERR_STATE, weights
+ *         that cannot be trained; MM_ERR_MEMORY; MM_ERR_UNSUPPORTED, rows of a kind that the stage does not learn from, a
+ *         validation of MM_STAGE_POLICY, Muon for an adapter; MM_ERR_IO, MM_ERR_FORMAT, from counting packed rows, or of the
+ *         teacher_cache. Since: 0.1
  */
 MM_API mm_status mm_trainer_create(mm_model *model, mm_loader *loader, mm_tokenizer *tokenizer,
                                    const mm_trainer_options *options, mm_trainer **out);
