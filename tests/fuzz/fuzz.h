@@ -11,13 +11,14 @@
 /* One input, whatever its bytes. 0; it ends the process when the library breaks a promise. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* What must hold for every input. */
+/* What must hold for every input. Where it does, the message of the call is forgotten, so that the next one needs its own. */
 #define MUST(condition)                                                                                                \
     do {                                                                                                               \
         if (!(condition)) {                                                                                            \
             fprintf(stderr, "%s:%d: does not hold: %s (%s)\n", __FILE__, __LINE__, #condition, mm_last_error());       \
             abort();                                                                                                   \
         }                                                                                                              \
+        mm_set_last_error(MM_OK, "");                                                                                  \
     } while (0)
 
 /* A call with bad input fails with one of these and says why; anything else is a bug of the library. */

@@ -114,9 +114,10 @@ static void resume(int goes_on)
     mm_train_progress before = MM_TRAIN_PROGRESS_INIT, now = MM_TRAIN_PROGRESS_INIT;
     MUST(mm_trainer_progress(trainer, &before) == MM_OK);
     mm_status status = mm_trainer_resume(trainer, checkpoint);
+    MUST(status == MM_OK ||
+         (status == MM_ERR_FORMAT && strstr(mm_last_error(), checkpoint))); /* a user is told which file it is */
     MUST(mm_trainer_progress(trainer, &now) == MM_OK);
-    MUST(status == MM_OK || (status == MM_ERR_FORMAT && now.step == before.step && now.tokens == before.tokens));
-    MUST(status == MM_OK || strstr(mm_last_error(), checkpoint)); /* a user is told which file it is */
+    MUST(status == MM_OK || (now.step == before.step && now.tokens == before.tokens));
     if (status != MM_OK || !goes_on)
         return;
     status = mm_trainer_run(trainer);
