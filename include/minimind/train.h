@@ -121,8 +121,8 @@ typedef struct mm_trainer_options {
     double beta1, beta2, eps, weight_decay; /**< as in mm_adamw_options and mm_muon_options */
     double max_seconds;        /**< stop after so long as mm_trainer_stop() does; 0: no limit */
     int64_t epochs;            /**< at least 1 */
-    int64_t max_steps;         /**< micro-steps at most; 0: as many as the epochs have, which may be fewer. Packed rows are not
-                                    counted then, and total_steps is this */
+    int64_t max_steps;         /**< micro-steps at most; 0: as many as the epochs have. With it packed rows are not counted, and
+                                    may end before total_steps, which is this */
     int64_t accumulation_steps; /**< batches per update, at least 1 */
     int64_t warmup_steps;      /**< of MM_SCHEDULE_COSINE, _LINEAR and _WSD, in micro-steps */
     int64_t save_interval;     /**< micro-steps between checkpoints; 0: only at the end */

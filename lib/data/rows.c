@@ -1,8 +1,8 @@
 #include "data/rows.h"
 
-#include "base/target.h"
-
 #include <string.h>
+
+#include "base/target.h"
 
 static int32_t target_of(int32_t id, int32_t pad)
 {

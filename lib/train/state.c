@@ -180,7 +180,7 @@ static mm_status read_health(mmi_health *h, mmi_json *from, const char *director
 
 /* --- Both, and both places --- */
 
-/* Between two updates a failure goes back to the last one, so what that was like is no longer what is so now. */
+/* Between two updates a failure goes back to the last one, and to what the run was like then. */
 static bool add_last_update(mmi_json *state, const mm_trainer *t)
 {
     mmi_json *own = write_place(t->boundary);
