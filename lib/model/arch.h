@@ -43,7 +43,7 @@ typedef struct mmi_arch {
     double yarn_factor, yarn_beta_fast, yarn_beta_slow, yarn_attention_factor;
     int64_t yarn_original;  /* original_max_position_embeddings */
     double dropout, attention_dropout;
-    bool moe;               /* every layer is routed (or has shared experts only) */
+    bool moe;               /* every layer is routed, among at least one expert */
     int64_t E;              /* routed experts */
     int64_t shared_experts;
     int64_t top_k;

@@ -79,18 +79,17 @@ static bool has_role(const mmi_arch *a, mmi_role role)
     case MMI_ROUTER:
     case MMI_EXPERT_UP:
     case MMI_EXPERT_DOWN:
-        return a->moe && a->E > 0;
+        return a->moe;
     case MMI_EXPERT_GATE:
-        return a->moe && a->E > 0 && a->expert_gated;
+        return a->moe && a->expert_gated;
     case MMI_SHARED_UP:
     case MMI_SHARED_DOWN:
         return a->moe && a->shared_experts > 0;
     case MMI_SHARED_GATE:
         return a->moe && a->shared_experts > 0 && a->expert_gated;
     case MMI_SHARED_WEIGHT:
-        return a->moe && a->family == MMI_MINIGPT && a->shared_experts > 0;
     case MMI_ROUTED_WEIGHT:
-        return a->moe && a->family == MMI_MINIGPT && a->shared_experts > 0 && a->E > 0;
+        return a->moe && a->family == MMI_MINIGPT && a->shared_experts > 0;
     case MMI_HEAD:
         return !a->tied;
     default:

@@ -135,24 +135,22 @@ static double experts_forward(mm_context *ctx, const mmi_pass *pass, int64_t l)
     mmi_plan *p = &ctx->plan;
     mmi_kept *kept = &p->layers[l];
     int64_t N = pass->N, n = N * a->C;
-    double balance = 0;
     norm_forward(ctx, pass, l, (mmi_quantizing){ 0 }); /* the router is not in blocks */
     find_experts(ctx, pass, l);
     if (a->shared_experts > 0)
         shared_forward(ctx, pass, l);
     mmi_vector_zero(&ctx->exec, p->branch, n);
-    if (a->E > 0) {
-        mmi_router router = router_of(ctx, pass, l);
-        mmi_moe_route(&ctx->exec, &kept->routing, p->h, &router, N, p->panel);
-        for (int64_t e = 0; e < a->E; e++)
-            p->expert_load[l * a->E + e] = kept->routing.first[e + 1] - kept->routing.first[e];
-        mmi_moe_forward(&ctx->exec, kept->routed, kept->expert_inner, kept->expert_y, p->grouped, p->mid, p->h,
-                        p->experts, &router, &kept->routing, mmi_context_dropout(ctx, pass, MMI_SITE_EXPERT, l, 0), N,
-                        p->panel);
-        mmi_vector_axpy(&ctx->exec, p->branch, half_weight(ctx, MMI_ROUTED_WEIGHT, l), kept->routed, n);
-        if (pass->mode == MM_TRAIN)
-            balance = balance_factor(a) * mmi_moe_balance(&kept->routing, N, a->E, a->top_k, balance_groups(a, pass));
-    }
+    mmi_router router = router_of(ctx, pass, l);
+    mmi_moe_route(&ctx->exec, &kept->routing, p->h, &router, N, p->panel);
+    for (int64_t e = 0; e < a->E; e++)
+        p->expert_load[l * a->E + e] = kept->routing.first[e + 1] - kept->routing.first[e];
+    mmi_moe_forward(&ctx->exec, kept->routed, kept->expert_inner, kept->expert_y, p->grouped, p->mid, p->h,
+                    p->experts, &router, &kept->routing, mmi_context_dropout(ctx, pass, MMI_SITE_EXPERT, l, 0), N,
+                    p->panel);
+    mmi_vector_axpy(&ctx->exec, p->branch, half_weight(ctx, MMI_ROUTED_WEIGHT, l), kept->routed, n);
+    double balance = 0;
+    if (pass->mode == MM_TRAIN)
+        balance = balance_factor(a) * mmi_moe_balance(&kept->routing, N, a->E, a->top_k, balance_groups(a, pass));
     if (a->shared_experts > 0)
         mmi_vector_axpy(&ctx->exec, p->branch, half_weight(ctx, MMI_SHARED_WEIGHT, l), kept->shared, n);
     mmi_vector_copy(&ctx->exec, next_input(ctx, l), kept->x_mid, n);
@@ -222,8 +220,6 @@ static void experts_backward(mm_context *ctx, const mmi_pass *pass, int64_t l, c
     mmi_vector_zero(&ctx->exec, p->dh, N * a->C);
     if (a->shared_experts > 0)
         shared_backward(ctx, pass, l, d);
-    if (a->E == 0)
-        return;
     mmi_router router = router_of(ctx, pass, l);
     d = half_backward(ctx, pass, l, MMI_ROUTED_WEIGHT, d, kept->routed, p->branch);
     mmi_moe_backward(&ctx->exec, p->dh, p->grouped, p->dgrouped, p->dinner, p->mid, p->dprobs, d, p->h,

@@ -93,7 +93,7 @@ static void place_batch(mmi_plan *p, mmi_carve *c, int64_t N, int64_t B)
 /* Rows that pass through experts: each token through k of them. */
 static int64_t grouped_rows(const mmi_arch *a, int64_t N)
 {
-    return a->moe && a->E > 0 ? N * a->top_k : 0;
+    return a->moe ? N * a->top_k : 0;
 }
 
 /* Rows that any feed-forward network sees at once. */
@@ -119,32 +119,32 @@ static int64_t inner_width(const mmi_arch *a)
 }
 
 /* Learnt weights on the sums of routed and shared experts. */
-static bool has_scalars(const mmi_arch *a)
+static bool has_scalars(const mmi_layout *layout)
 {
-    return a->moe && a->family == MMI_MINIGPT && a->shared_experts > 0;
+    return layout->slot[MMI_SHARED_WEIGHT] >= 0;
 }
 
-static void place_experts(mmi_kept *k, mmi_carve *c, const mmi_arch *a, int64_t N)
+static void place_experts(mmi_kept *k, mmi_carve *c, const mmi_layout *layout, int64_t N)
 {
+    const mmi_arch *a = layout->arch;
     int64_t R = grouped_rows(a, N);
-    if (R > 0) {
-        k->routing.probs = floats(c, N, a->E);
-        k->routing.weights = floats(c, N, a->top_k);
-        k->routing.chosen = mmi_carve_take(c, R, sizeof(int32_t));
-        k->routing.row_of = mmi_carve_take(c, R, sizeof(int32_t));
-        k->routing.token_of = mmi_carve_take(c, R, sizeof(int32_t));
-        k->routing.first = mmi_carve_take(c, a->E + 1, sizeof(int64_t));
-        k->expert_inner = floats(c, R, inner_width(a));
-        k->expert_y = floats(c, R, a->C);
-    }
-    if (has_scalars(a)) { /* their gradients need the sums */
+    k->routing.probs = floats(c, N, a->E);
+    k->routing.weights = floats(c, N, a->top_k);
+    k->routing.chosen = mmi_carve_take(c, R, sizeof(int32_t));
+    k->routing.row_of = mmi_carve_take(c, R, sizeof(int32_t));
+    k->routing.token_of = mmi_carve_take(c, R, sizeof(int32_t));
+    k->routing.first = mmi_carve_take(c, a->E + 1, sizeof(int64_t));
+    k->expert_inner = floats(c, R, inner_width(a));
+    k->expert_y = floats(c, R, a->C);
+    if (has_scalars(layout)) { /* their gradients need the sums */
         k->routed = floats(c, N, a->C);
         k->shared = floats(c, N, a->C);
     }
 }
 
-static void place_kept(mmi_kept *k, mmi_carve *c, const mmi_arch *a, int64_t N, bool train)
+static void place_kept(mmi_kept *k, mmi_carve *c, const mmi_layout *layout, int64_t N, bool train)
 {
+    const mmi_arch *a = layout->arch;
     bool means = a->norm == MMI_LAYERNORM && train;
     k->mean1 = means ? floats(c, N, 1) : NULL;
     k->rstd1 = train ? floats(c, N, 1) : NULL;
@@ -157,24 +157,25 @@ static void place_kept(mmi_kept *k, mmi_carve *c, const mmi_arch *a, int64_t N, 
     k->rstd2 = train ? floats(c, N, 1) : NULL;
     k->inner = floats(c, N, inner_width(a) * (a->moe ? a->shared_experts : 1));
     if (a->moe)
-        place_experts(k, c, a, N);
+        place_experts(k, c, layout, N);
 }
 
-static void place_layers(mmi_plan *p, mmi_carve *c, const mmi_arch *a, int64_t N, const mmi_limits *limits)
+static void place_layers(mmi_plan *p, mmi_carve *c, const mmi_layout *layout, int64_t N, const mmi_limits *limits)
 {
+    const mmi_arch *a = layout->arch;
     bool train = limits->mode == MM_TRAIN, own = train && !limits->checkpointing;
     p->layers = mmi_carve_take(c, a->L, sizeof(mmi_kept));
     mmi_kept kept = { .x = floats(c, N, a->C) };
     kept.x_mid = train ? floats(c, N, a->C) : kept.x;
-    if (a->moe && !has_scalars(a)) {
+    if (a->moe && !has_scalars(layout)) {
         kept.routed = floats(c, N, a->C);
         kept.shared = floats(c, N, a->C);
     }
-    place_kept(&kept, c, a, N, train);
+    place_kept(&kept, c, layout, N, train);
     for (int64_t l = 0; l < a->L; l++) {
         if (l > 0 && own) {
             kept.x_mid = floats(c, N, a->C);
-            place_kept(&kept, c, a, N, true);
+            place_kept(&kept, c, layout, N, true);
         }
         if (p->layers)
             p->layers[l] = kept;
@@ -323,7 +324,7 @@ bool mmi_plan_place(mmi_plan *p, mmi_carve *c, const mmi_arch *a, const mmi_layo
     bool train = limits->mode == MM_TRAIN;
     *p = (mmi_plan){ 0 };
     place_batch(p, c, N, limits->max_batch);
-    place_layers(p, c, a, N, limits);
+    place_layers(p, c, layout, N, limits);
     p->mean_final = train && a->norm == MMI_LAYERNORM ? floats(c, N, 1) : NULL;
     p->rstd_final = train ? floats(c, N, 1) : NULL;
     place_layer_scratch(p, c, a, N, train);
