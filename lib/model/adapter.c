@@ -34,8 +34,7 @@ bool mmi_adapter_is_rule(const char *targets)
     return is_minimind(targets) || strcmp(targets, "all-linear") == 0;
 }
 
-/* The name of a matrix's module: its own without ".weight". */
-static void module_name(const mmi_layout *layout, int64_t index, char name[MMI_NAME_SIZE])
+void mmi_adapter_module(const mmi_layout *layout, int64_t index, char name[MMI_NAME_SIZE])
 {
     mmi_layout_name(layout, index, name, MMI_NAME_SIZE);
     name[strlen(name) - strlen(WEIGHT)] = '\0';
@@ -48,7 +47,7 @@ static bool is_target(const mmi_layout *layout, int64_t index, const mmi_tensor 
     if (is_minimind(targets))
         return tensor->shape[0] == tensor->shape[1];
     char name[MMI_NAME_SIZE];
-    module_name(layout, index, name);
+    mmi_adapter_module(layout, index, name);
     return strcmp(targets, "all-linear") == 0 || mmi_patterns_mean(targets, name);
 }
 
@@ -80,7 +79,7 @@ static mm_status check_targets(const mmi_layout *layout, const char *targets)
             mmi_layout_tensor(layout, i, &tensor);
             if (!mmi_adapter_can_target(&tensor))
                 continue;
-            module_name(layout, i, name);
+            mmi_adapter_module(layout, i, name);
             means = mmi_pattern_means(p, name);
         }
         if (!means)
@@ -329,7 +328,7 @@ int64_t mm_adapter_count_params(const mm_adapter *adapter)
 void mmi_adapter_tensor_name(const mm_adapter *adapter, int64_t index, char *name, size_t size)
 {
     char module[MMI_NAME_SIZE];
-    module_name(adapter->layout, adapter->bases[index / 2], module);
+    mmi_adapter_module(adapter->layout, adapter->bases[index / 2], module);
     snprintf(name, size, "%s.lora_%c" WEIGHT, module, index % 2 ? 'B' : 'A');
 }
 

@@ -64,6 +64,9 @@ bool mmi_adapter_targets(const mmi_layout *layout, int64_t index, const char *ta
 /* A matrix of a layer, and not its router. */
 bool mmi_adapter_can_target(const mmi_tensor *tensor);
 
+/* The name of the module that tensor `index` of a layout is the weight of: the tensor's own without ".weight". */
+void mmi_adapter_module(const mmi_layout *layout, int64_t index, char name[MMI_NAME_SIZE]);
+
 /* Tensor `index`: shape, elements; role, layer and expert are those of its matrix. */
 void mmi_adapter_shape(const mm_adapter *adapter, int64_t index, mmi_tensor *out);
 void mmi_adapter_tensor_name(const mm_adapter *adapter, int64_t index, char *name, size_t size);

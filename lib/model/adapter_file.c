@@ -13,15 +13,12 @@
 #include "model/safetensors.h"
 #include "model/save.h"
 
-#define WEIGHT ".weight"
-
 /* --- Saving --- */
 
 /* The last part of a matrix's module, "q_proj", in place. */
 static const char *leaf_of(const mm_adapter *adapter, int64_t base, char module[MMI_NAME_SIZE])
 {
-    mmi_layout_name(adapter->layout, base, module, MMI_NAME_SIZE);
-    module[strlen(module) - strlen(WEIGHT)] = '\0';
+    mmi_adapter_module(adapter->layout, base, module);
     return strrchr(module, '.') + 1;
 }
 
@@ -309,7 +306,7 @@ static bool understand(char module[MMI_NAME_SIZE], int64_t *base, int *side, con
         char full[MMI_NAME_SIZE];
         mmi_tensor t;
         snprintf(module, MMI_NAME_SIZE, "%s%.*s", whole ? "" : "model.", (int)(length - end), name);
-        snprintf(full, sizeof full, "%.*s" WEIGHT, MMI_NAME_SIZE - 8, module);
+        snprintf(full, sizeof full, "%.*s.weight", MMI_NAME_SIZE - 8, module);
         *base = mmi_name_find(layout, full);
         *side = i % 2;
         if (*base < 0)
@@ -417,11 +414,8 @@ static mm_status build(mm_adapter **out, mm_model *model, const mm_adapter_optio
 {
     mm_adapter *adapter = NULL;
     mm_status status = mmi_adapter_new(&adapter, model, o);
-    if (status == MM_ERR_ARG) { /* the numbers were looked at: it is a target that this model lacks */
-        char story[300];
-        snprintf(story, sizeof story, "%s", mm_last_error());
-        status = mmi_fail(MM_ERR_FORMAT, "%s is not for this model: %s", file->what, story);
-    }
+    if (status == MM_ERR_ARG) /* the numbers were looked at: it is a target that this model lacks */
+        status = mmi_fail_within(MM_ERR_FORMAT, "%s is not for this model", file->what);
     if (status != MM_OK)
         return status;
     status = take_tensors(adapter, file);

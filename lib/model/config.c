@@ -10,8 +10,6 @@
 
 MMI_OPTIONS_INIT(mm_config_key, MM_CONFIG_KEY_INIT)
 
-static const char *const type_names[] = { "an integer", "a number", "true or false", "a string" };
-
 mm_status mm_config_create(const char *preset, mm_config **out)
 {
     const char *name = preset ? preset : mm_preset_name(0);
@@ -71,7 +69,7 @@ static mm_status find_key(const void *config, const char *key, const char *funct
 static mm_status wrong_type(mmi_key key, int64_t asked)
 {
     const mmi_field *field = mmi_field_get(key);
-    return mmi_fail(MM_ERR_ARG, "%s is %s, not %s", field->name, type_names[field->type], type_names[asked]);
+    return mmi_fail(MM_ERR_ARG, "%s is %s, not %s", field->name, mmi_type_name(field->type), mmi_type_name(asked));
 }
 
 static mm_status out_of_range(mmi_key key, const char *found)

@@ -74,12 +74,12 @@ static bool read_value(const mmi_field *field, const mmi_json *json, mmi_value *
 /* Why read_value() said no. A word or a version that we don't know is somebody else's, not a mistake. */
 static mm_status refuse_value(const loader *l, mmi_key key, const char *name, const mmi_json *json)
 {
-    static const char *const wanted[] = { "an integer", "a number", "true or false", "a string" };
     const mmi_field *field = mmi_field_get(key);
     char found[MMI_QUOTE_SIZE], allowed[256];
     describe(json, found);
     if (!right_type(field, mmi_json_what(json)))
-        return mmi_fail(MM_ERR_FORMAT, "%s: %s is %s; it must be %s", l->what, name, found, wanted[field->type]);
+        return mmi_fail(MM_ERR_FORMAT, "%s: %s is %s; it must be %s", l->what, name, found,
+                        mmi_type_name(field->type));
     mmi_field_allowed(field, allowed, sizeof allowed);
     if (field->type == MM_TYPE_STRING || key == MMI_KEY_MINIMIND_VERSION)
         return mmi_fail(MM_ERR_UNSUPPORTED, "%s: %s is %s, which is not run; known is %s", l->what, name, found, allowed);

@@ -209,6 +209,12 @@ int64_t mmi_field_word(const mmi_field *field, const char *text, size_t length)
     return -1;
 }
 
+const char *mmi_type_name(int64_t type)
+{
+    static const char *const names[] = { "an integer", "a number", "true or false", "a string" };
+    return names[type];
+}
+
 bool mmi_field_in_range(const mmi_field *field, double number)
 {
     return number >= field->minimum && number <= field->maximum;

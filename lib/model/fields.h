@@ -135,6 +135,9 @@ int64_t mmi_field_word(const mmi_field *field, const char *text, size_t length);
 /* Whether a number is in the row's range; NaN never is. */
 bool mmi_field_in_range(const mmi_field *field, double number);
 
+/* "an integer", "a number", …: an MM_TYPE_… in messages. */
+const char *mmi_type_name(int64_t type);
+
 /* "0 to 65536", "one of: rope, sinusoidal, none": what a row allows, for messages. */
 const char *mmi_field_allowed(const mmi_field *field, char *text, size_t size);
 
