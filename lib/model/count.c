@@ -1,8 +1,6 @@
 /* What a config costs in parameters: a walk over its layout. */
 #include <minimind/count.h>
 
-#include <string.h>
-
 #include "base/options.h"
 #include "base/status.h"
 #include "model/layout.h"

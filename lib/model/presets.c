@@ -1,6 +1,4 @@
 /* The known models, as config.json files that say only what their family's rules don't. */
-#include <string.h>
-
 #include "model/fields.h"
 
 #define CLASSIC                                                                                                         \

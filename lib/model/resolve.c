@@ -1,5 +1,4 @@
 /* From fields to an architecture: every rule applied, every combination checked. */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/status.h"

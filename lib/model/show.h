@@ -4,7 +4,7 @@
 
 #include <minimind/config.h>
 
-/* Room for any value that is not a long list. */
+/* Room for any value: a number or a word. */
 #define MMI_SHOWN 256
 
 /* The value in force of the key at 0 ≤ index < mm_config_key_count(), "unset" where it has none in this family; returns the

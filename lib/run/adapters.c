@@ -1,7 +1,5 @@
 #include "run/adapters.h"
 
-#include <string.h>
-
 #include "base/random.h"
 #include "model/trained.h"
 #include "run/context.h"
@@ -85,8 +83,8 @@ static mmi_lora lora_of(const mm_context *ctx, const mm_adapter *adapter, int64_
     bool trained = adapter == ctx->adapter;
     return (mmi_lora){ .a = mmi_adapter_room(adapter, 2 * pair),
                        .b = mmi_adapter_room(adapter, 2 * pair + 1),
-                       .da = trained ? mmi_context_grads((mm_context *)ctx, 2 * pair) : NULL,
-                       .db = trained ? mmi_context_grads((mm_context *)ctx, 2 * pair + 1) : NULL,
+                       .da = trained ? mmi_context_grads(ctx, 2 * pair) : NULL,
+                       .db = trained ? mmi_context_grads(ctx, 2 * pair + 1) : NULL,
                        .rank = adapter->options.rank,
                        .scale = weight * adapter->scale,
                        .dropout = trained ? (float)adapter->options.dropout : 0,

@@ -1,5 +1,4 @@
 #include <math.h>
-#include <string.h>
 
 #include "base/options.h"
 #include "base/target.h"

@@ -7,12 +7,12 @@
 
 /* --- What a batch says, checked before anything is changed --- */
 
-static mm_status check_ids(const int32_t *ids, int64_t N, int64_t B_length, int64_t V)
+static mm_status check_ids(const int32_t *ids, int64_t N, int64_t T, int64_t V)
 {
     for (int64_t i = 0; i < N; i++)
         if (ids[i] < 0 || ids[i] >= V)
             return mmi_fail(MM_ERR_ARG, "ids[%lld][%lld] is %d, must be from 0 to vocab_size - 1, %lld",
-                            (long long)(i / B_length), (long long)(i % B_length), ids[i], (long long)(V - 1));
+                            (long long)(i / T), (long long)(i % T), ids[i], (long long)(V - 1));
     return MM_OK;
 }
 

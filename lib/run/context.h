@@ -40,7 +40,7 @@ typedef struct mmi_sharing {
     int64_t bytes, all; /* to read, and those of other tensors, too, which want a place in the caches as well */
     int64_t tensor, at; /* the next byte */
     int64_t passes;     /* since the first */
-    int64_t met;        /* how often all threads have read something */
+    int64_t met;        /* how often all threads have read something; for the tests */
     double pass_ended;  /* the last pass of any kind; in seconds */
     bool paused;        /* there was a long time between two passes */
 } mmi_sharing;
@@ -68,8 +68,9 @@ struct mm_context {
     mmi_sharing sharing;
     size_t grads_size;
     int64_t lowest;   /* the lowest layer with something to learn in or below it; L: only behind the layers */
-    size_t offsets[]; /* [tensors of the model] bytes into grads, MMI_FROZEN where the model's own has none; in
-                         evaluation into plan.vectors, for vectors of wide weights */
+    size_t offsets[]; /* [tensors of the model] bytes into grads, MMI_FROZEN where a tensor has none; not used where an
+                         adapter is trained, which has its own. In evaluation into plan.vectors, for vectors of wide
+                         weights */
 };
 
 /* What it trains. Its patterns are not kept: offsets tell which tensors have gradients. */

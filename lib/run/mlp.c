@@ -1,7 +1,5 @@
 #include "run/mlp.h"
 
-#include <string.h>
-
 #include "run/block.h"
 
 static float *next_input(const mm_context *ctx, int64_t l)
