@@ -194,6 +194,14 @@ void *mmi_carve_take(mmi_carve *carve, int64_t items, size_t size)
     return part;
 }
 
+float *mmi_carve_floats(mmi_carve *carve, int64_t a, int64_t b)
+{
+    int64_t items;
+    if (__builtin_mul_overflow(a, b, &items))
+        items = -1; /* refused below */
+    return mmi_carve_take(carve, items, sizeof(float));
+}
+
 mm_status mm_set_allocator(const mm_allocator *allocator)
 {
     mm_allocator given = { sizeof given, NULL, NULL, NULL };

@@ -49,6 +49,9 @@ typedef struct mmi_carve {
 /* `count` elements of `size` bytes, aligned; NULL while measuring. */
 void *mmi_carve_take(mmi_carve *carve, int64_t count, size_t size);
 
+/* [a, b] float32 likewise; their product may be beyond int64_t. */
+float *mmi_carve_floats(mmi_carve *carve, int64_t a, int64_t b);
+
 /* For tests: the n-th allocation from now on fails (1 is the next one), and all later ones with `forever`. 0 ends it.
  * Returns how many allocations were counted since the last call. */
 uint64_t mmi_memory_fail_at(uint64_t n, bool forever);

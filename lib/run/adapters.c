@@ -21,15 +21,6 @@ static needs add_up(const mmi_adapter_cost *costs, int64_t count)
     return n;
 }
 
-static float *floats(mmi_carve *carve, int64_t a, int64_t b)
-{
-    if (b != 0 && a > INT64_MAX / b) {
-        carve->overflow = true;
-        return NULL;
-    }
-    return mmi_carve_take(carve, a * b, sizeof(float));
-}
-
 /* Cut the block; with base NULL `c` only measures. Only a context that trains needs room for the way back. */
 static void place(mmi_adapters *a, mmi_carve *c, const needs *n, const mmi_arch *arch, const mmi_layout *layout,
                   const mmi_limits *limits)
@@ -39,10 +30,10 @@ static void place(mmi_adapters *a, mmi_carve *c, const needs *n, const mmi_arch 
     a->held = mmi_carve_take(c, n->count, sizeof *a->held);
     a->beside = mmi_carve_take(c, layout->count, sizeof *a->beside);
     a->entries = mmi_carve_take(c, n->pairs, sizeof *a->entries);
-    a->room.down = floats(c, rows, n->rank);
-    a->room.d_down = train ? floats(c, rows, n->rank) : NULL;
-    a->room.in = train ? floats(c, rows, n->widest) : NULL;
-    a->room.d_in = train ? floats(c, rows, n->widest) : NULL;
+    a->room.down = mmi_carve_floats(c, rows, n->rank);
+    a->room.d_down = train ? mmi_carve_floats(c, rows, n->rank) : NULL;
+    a->room.in = train ? mmi_carve_floats(c, rows, n->widest) : NULL;
+    a->room.d_in = train ? mmi_carve_floats(c, rows, n->widest) : NULL;
 }
 
 size_t mmi_adapters_bytes(const mmi_arch *arch, const mmi_layout *layout, const mmi_limits *limits,

@@ -70,15 +70,6 @@ mm_status mmi_limits_read(mmi_limits *out, const mmi_arch *arch, const mm_contex
     return MM_OK;
 }
 
-static float *floats(mmi_carve *carve, int64_t a, int64_t b)
-{
-    if (b != 0 && a > INT64_MAX / b) {
-        carve->overflow = true;
-        return NULL;
-    }
-    return mmi_carve_take(carve, a * b, sizeof(float));
-}
-
 static void place_batch(mmi_plan *p, mmi_carve *c, int64_t N, int64_t B)
 {
     p->ids = mmi_carve_take(c, N, sizeof(int32_t));
@@ -128,17 +119,17 @@ static void place_experts(mmi_kept *k, mmi_carve *c, const mmi_layout *layout, i
 {
     const mmi_arch *a = layout->arch;
     int64_t R = grouped_rows(a, N);
-    k->routing.probs = floats(c, N, a->E);
-    k->routing.weights = floats(c, N, a->top_k);
+    k->routing.probs = mmi_carve_floats(c, N, a->E);
+    k->routing.weights = mmi_carve_floats(c, N, a->top_k);
     k->routing.chosen = mmi_carve_take(c, R, sizeof(int32_t));
     k->routing.row_of = mmi_carve_take(c, R, sizeof(int32_t));
     k->routing.token_of = mmi_carve_take(c, R, sizeof(int32_t));
     k->routing.first = mmi_carve_take(c, a->E + 1, sizeof(int64_t));
-    k->expert_inner = floats(c, R, inner_width(a));
-    k->expert_y = floats(c, R, a->C);
+    k->expert_inner = mmi_carve_floats(c, R, inner_width(a));
+    k->expert_y = mmi_carve_floats(c, R, a->C);
     if (has_scalars(layout)) { /* their gradients need the sums */
-        k->routed = floats(c, N, a->C);
-        k->shared = floats(c, N, a->C);
+        k->routed = mmi_carve_floats(c, N, a->C);
+        k->shared = mmi_carve_floats(c, N, a->C);
     }
 }
 
@@ -146,16 +137,16 @@ static void place_kept(mmi_kept *k, mmi_carve *c, const mmi_layout *layout, int6
 {
     const mmi_arch *a = layout->arch;
     bool means = a->norm == MMI_LAYERNORM && train;
-    k->mean1 = means ? floats(c, N, 1) : NULL;
-    k->rstd1 = train ? floats(c, N, 1) : NULL;
-    k->qkv = floats(c, N, (a->H + 2 * a->G) * a->D);
-    k->qk_raw = train && a->qk_norm ? floats(c, N, (a->H + a->G) * a->D) : NULL;
-    k->qk_rstd = train && a->qk_norm ? floats(c, N, a->H + a->G) : NULL;
-    k->attn = floats(c, N, a->H * a->D);
-    k->lse = train ? floats(c, N, a->H) : NULL;
-    k->mean2 = means ? floats(c, N, 1) : NULL;
-    k->rstd2 = train ? floats(c, N, 1) : NULL;
-    k->inner = floats(c, N, inner_width(a) * (a->moe ? a->shared_experts : 1));
+    k->mean1 = means ? mmi_carve_floats(c, N, 1) : NULL;
+    k->rstd1 = train ? mmi_carve_floats(c, N, 1) : NULL;
+    k->qkv = mmi_carve_floats(c, N, (a->H + 2 * a->G) * a->D);
+    k->qk_raw = train && a->qk_norm ? mmi_carve_floats(c, N, (a->H + a->G) * a->D) : NULL;
+    k->qk_rstd = train && a->qk_norm ? mmi_carve_floats(c, N, a->H + a->G) : NULL;
+    k->attn = mmi_carve_floats(c, N, a->H * a->D);
+    k->lse = train ? mmi_carve_floats(c, N, a->H) : NULL;
+    k->mean2 = means ? mmi_carve_floats(c, N, 1) : NULL;
+    k->rstd2 = train ? mmi_carve_floats(c, N, 1) : NULL;
+    k->inner = mmi_carve_floats(c, N, inner_width(a) * (a->moe ? a->shared_experts : 1));
     if (a->moe)
         place_experts(k, c, layout, N);
 }
@@ -165,89 +156,89 @@ static void place_layers(mmi_plan *p, mmi_carve *c, const mmi_layout *layout, in
     const mmi_arch *a = layout->arch;
     bool train = limits->mode == MM_TRAIN, own = train && !limits->checkpointing;
     p->layers = mmi_carve_take(c, a->L, sizeof(mmi_kept));
-    mmi_kept kept = { .x = floats(c, N, a->C) };
-    kept.x_mid = train ? floats(c, N, a->C) : kept.x;
+    mmi_kept kept = { .x = mmi_carve_floats(c, N, a->C) };
+    kept.x_mid = train ? mmi_carve_floats(c, N, a->C) : kept.x;
     if (a->moe && !has_scalars(layout)) {
-        kept.routed = floats(c, N, a->C);
-        kept.shared = floats(c, N, a->C);
+        kept.routed = mmi_carve_floats(c, N, a->C);
+        kept.shared = mmi_carve_floats(c, N, a->C);
     }
     place_kept(&kept, c, layout, N, train);
     for (int64_t l = 0; l < a->L; l++) {
         if (l > 0 && own) {
-            kept.x_mid = floats(c, N, a->C);
+            kept.x_mid = mmi_carve_floats(c, N, a->C);
             place_kept(&kept, c, layout, N, true);
         }
         if (p->layers)
             p->layers[l] = kept;
         if (train)
-            kept.x = floats(c, N, a->C); /* what the next layer reads */
+            kept.x = mmi_carve_floats(c, N, a->C); /* what the next layer reads */
     }
     p->x_final = kept.x;
 }
 
 static void place_layer_scratch(mmi_plan *p, mmi_carve *c, const mmi_arch *a, int64_t N, bool train)
 {
-    p->h = floats(c, N, a->C);
-    p->mid = floats(c, most_rows(a, N), network_width(a));
-    p->delta = floats(c, N, a->C);
+    p->h = mmi_carve_floats(c, N, a->C);
+    p->mid = mmi_carve_floats(c, most_rows(a, N), network_width(a));
+    p->delta = mmi_carve_floats(c, N, a->C);
     if (a->moe || (train && a->dropout > 0))
-        p->branch = floats(c, N, a->C);
+        p->branch = mmi_carve_floats(c, N, a->C);
     if (a->moe) {
         p->experts = mmi_carve_take(c, a->E + a->shared_experts, sizeof(mmi_ffn));
-        p->grouped = floats(c, grouped_rows(a, N), a->C);
+        p->grouped = mmi_carve_floats(c, grouped_rows(a, N), a->C);
         p->expert_load = mmi_carve_take(c, a->L * a->E, sizeof *p->expert_load);
     }
 }
 
 static void place_backward(mmi_plan *p, mmi_carve *c, const mmi_arch *a, int64_t N)
 {
-    p->dx = floats(c, N, a->C);
-    p->dh = floats(c, N, a->C);
-    p->dqkv = floats(c, N, (a->H + 2 * a->G) * a->D);
-    p->dattn = floats(c, N, a->H * a->D);
-    p->dinner = floats(c, most_rows(a, N), inner_width(a));
+    p->dx = mmi_carve_floats(c, N, a->C);
+    p->dh = mmi_carve_floats(c, N, a->C);
+    p->dqkv = mmi_carve_floats(c, N, (a->H + 2 * a->G) * a->D);
+    p->dattn = mmi_carve_floats(c, N, a->H * a->D);
+    p->dinner = mmi_carve_floats(c, most_rows(a, N), inner_width(a));
     if (a->moe || a->dropout > 0)
-        p->dbranch = floats(c, N, a->C);
+        p->dbranch = mmi_carve_floats(c, N, a->C);
     if (a->moe) {
-        p->dgrouped = floats(c, grouped_rows(a, N), a->C);
-        p->dprobs = floats(c, N, a->E);
+        p->dgrouped = mmi_carve_floats(c, grouped_rows(a, N), a->C);
+        p->dprobs = mmi_carve_floats(c, N, a->E);
     }
     int64_t widest = a->C > a->D ? a->C : a->D;
-    p->partials = floats(c, mmi_norm_partials(widest), 1);
-    p->weights = floats(c, N, 1);
+    p->partials = mmi_carve_floats(c, mmi_norm_partials(widest), 1);
+    p->weights = mmi_carve_floats(c, N, 1);
 }
 
 static void place_outputs(mmi_plan *p, mmi_carve *c, const mmi_arch *a, const mmi_limits *limits, int64_t N)
 {
     int64_t B = limits->max_batch;
     bool train = limits->mode == MM_TRAIN, targets = limits->outputs & (MM_OUT_LOSS | MM_OUT_LOGPROBS);
-    p->hidden = floats(c, N, a->C);
+    p->hidden = mmi_carve_floats(c, N, a->C);
     if (targets || train) {
-        p->logprobs = floats(c, N, 1);
+        p->logprobs = mmi_carve_floats(c, N, 1);
         p->head.chunk = mmi_head_chunk(a->V) < N ? mmi_head_chunk(a->V) : N;
-        p->head.logits = floats(c, p->head.chunk, a->V);
-        p->head.hidden = floats(c, p->head.chunk, a->C);
-        p->head.d_hidden = train ? floats(c, p->head.chunk, a->C) : NULL;
+        p->head.logits = mmi_carve_floats(c, p->head.chunk, a->V);
+        p->head.hidden = mmi_carve_floats(c, p->head.chunk, a->C);
+        p->head.d_hidden = train ? mmi_carve_floats(c, p->head.chunk, a->C) : NULL;
         p->head.rows = mmi_carve_take(c, p->head.chunk, sizeof(int32_t));
         if (train && limits->head_learns && limits->outputs & MM_OUT_LOSS)
-            p->head_grad = floats(c, a->V, a->C);
+            p->head_grad = mmi_carve_floats(c, a->V, a->C);
     }
     if (limits->outputs & MM_OUT_LAST_LOGITS) {
-        p->last_hidden = floats(c, B, a->C);
-        p->last_logits = floats(c, B, a->V);
+        p->last_hidden = mmi_carve_floats(c, B, a->C);
+        p->last_logits = mmi_carve_floats(c, B, a->V);
     }
     if (limits->outputs & MM_OUT_LOGITS)
-        p->logits = floats(c, N, a->V);
+        p->logits = mmi_carve_floats(c, N, a->V);
 }
 
 static void place_tables(mmi_plan *p, mmi_carve *c, const mmi_arch *a, const mmi_limits *limits)
 {
     if (a->positions == MMI_ROPE) {
-        p->cos = floats(c, limits->max_context, a->D / 2);
-        p->sin = floats(c, limits->max_context, a->D / 2);
+        p->cos = mmi_carve_floats(c, limits->max_context, a->D / 2);
+        p->sin = mmi_carve_floats(c, limits->max_context, a->D / 2);
     }
     if (a->positions == MMI_SINUSOIDAL)
-        p->sinusoid = floats(c, limits->max_context, a->C);
+        p->sinusoid = mmi_carve_floats(c, limits->max_context, a->C);
 }
 
 /* Numbers in the longest row of a matrix. */
@@ -277,8 +268,8 @@ static void place_scratch(mmi_plan *p, mmi_carve *c, const mmi_arch *a, const mm
     most = most > own ? most : own;
     const int64_t line = MMI_ALIGN / (int64_t)sizeof(float);
     p->scratch_stride = (most + line - 1) / line * line;
-    p->scratch = floats(c, limits->threads, p->scratch_stride);
-    p->panels = floats(c, 1, mmi_gemm_panels());
+    p->scratch = mmi_carve_floats(c, limits->threads, p->scratch_stride);
+    p->panels = mmi_carve_floats(c, 1, mmi_gemm_panels());
 }
 
 /* Elements of the matrices that layers may read as one: see mmi_linear_group_forward(). */
@@ -314,8 +305,8 @@ static void place_wide(mmi_plan *p, mmi_carve *c, const mmi_layout *layout, mmi_
         else if (t.elements > largest)
             largest = t.elements;
     }
-    p->panel = floats(c, largest, 1);
-    p->vectors = weights.wide ? floats(c, vectors, 1) : NULL;
+    p->panel = mmi_carve_floats(c, largest, 1);
+    p->vectors = weights.wide ? mmi_carve_floats(c, vectors, 1) : NULL;
 }
 
 bool mmi_plan_place(mmi_plan *p, mmi_carve *c, const mmi_arch *a, const mmi_layout *layout, const mmi_limits *limits)
@@ -325,8 +316,8 @@ bool mmi_plan_place(mmi_plan *p, mmi_carve *c, const mmi_arch *a, const mmi_layo
     *p = (mmi_plan){ 0 };
     place_batch(p, c, N, limits->max_batch);
     place_layers(p, c, layout, N, limits);
-    p->mean_final = train && a->norm == MMI_LAYERNORM ? floats(c, N, 1) : NULL;
-    p->rstd_final = train ? floats(c, N, 1) : NULL;
+    p->mean_final = train && a->norm == MMI_LAYERNORM ? mmi_carve_floats(c, N, 1) : NULL;
+    p->rstd_final = train ? mmi_carve_floats(c, N, 1) : NULL;
     place_layer_scratch(p, c, a, N, train);
     if (train)
         place_backward(p, c, a, N);

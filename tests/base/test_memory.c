@@ -202,6 +202,10 @@ START_TEST(carving_notices_sizes_that_overflow)
     mmi_carve_take(&carve, INT64_MAX, 1);
     mmi_carve_take(&carve, INT64_MAX, 1);
     ck_assert(carve.overflow);
+    carve = (mmi_carve){ NULL, 0, false };
+    ck_assert_ptr_null(mmi_carve_floats(&carve, (int64_t)1 << 33, (int64_t)1 << 33)); /* 0, if it wrapped */
+    ck_assert(carve.overflow);
+    ck_assert_uint_eq(carve.used, 0);
     ck_assert_uint_eq(mmi_align_up(0), 0);
     ck_assert_uint_eq(mmi_align_up(1), 64);
     ck_assert_uint_eq(mmi_align_up(64), 64);
