@@ -39,7 +39,7 @@ static void forward_rows(void *arg, int64_t piece, int worker)
     const float *in = j->in + first * C, *w = j->p.weight.w.data, *b = j->p.bias.w.data;
     const mmi_norm_beside *beside = j->beside;
     if (beside && beside->delta)
-        j->x->k.add(beside->x + first * C, beside->delta + first * C, (last - first) * C);
+        j->x->k.add(beside->stream + first * C, beside->delta + first * C, (last - first) * C);
     if (b)
         j->x->k.layernorm_forward(y, C, j->mean ? j->mean + first : NULL, rstd, in, C, w, b, last - first, C, j->p.eps);
     else

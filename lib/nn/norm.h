@@ -15,13 +15,13 @@ int64_t mmi_norm_partials(int64_t C);
 
 /* What becomes of a row beside its norm, while it lies in a core's cache. */
 typedef struct mmi_norm_beside {
-    float *x;           /* what the norm reads, */
-    const float *delta; /* [N, C] and what is added to it first; NULL: nothing */
+    float *stream;      /* the same rows as the norm's `in`, writable, */
+    const float *delta; /* [N, C] and what is added to those first; NULL: nothing */
     mmi_quantizing q;   /* of the norm */
 } mmi_norm_beside;
 
-/* y = norm(x) over N rows of C, without gaps. mean, rstd [N] are kept for the backward pass or NULL; mean is not
- * touched by RMSNorm. y may be x. `beside` may be NULL: nothing else. */
+/* y = norm(in) over N rows of C, without gaps. mean, rstd [N] are kept for the backward pass or NULL; mean is not
+ * touched by RMSNorm. y may be in. `beside` may be NULL: nothing else. */
 void mmi_norm_forward(const mmi_exec *x, float *y, float *mean, float *rstd, const float *in, mmi_norm_params p,
                       int64_t N, int64_t C, const mmi_norm_beside *beside);
 

@@ -258,9 +258,9 @@ void mmi_block_add(const mm_context *ctx, float *to, float *branch, int64_t n, m
     mmi_vector_axpy(&ctx->exec, to, 1, branch, n);
 }
 
-mmi_norm_beside mmi_block_beside(mm_context *ctx, float *x, mmi_quantizing q)
+mmi_norm_beside mmi_block_beside(mm_context *ctx, float *stream, mmi_quantizing q)
 {
-    mmi_norm_beside beside = { .x = x, .delta = ctx->owed ? ctx->plan.delta : NULL, .q = q };
+    mmi_norm_beside beside = { .stream = stream, .delta = ctx->owed ? ctx->plan.delta : NULL, .q = q };
     ctx->owed = false;
     return beside;
 }

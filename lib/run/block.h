@@ -13,8 +13,8 @@ void mmi_block_forward(mm_context *ctx, const mmi_pass *pass, int64_t layer);
 /* plan.dx, the gradient by x_mid, becomes the gradient by x; the parameters' gradients += …. */
 void mmi_block_backward(mm_context *ctx, const mmi_pass *pass, int64_t layer);
 
-/* For the norm of x [N, C], quantized as `q` says: whatever it is still owed is added. */
-mmi_norm_beside mmi_block_beside(mm_context *ctx, float *x, mmi_quantizing q);
+/* For the norm of `stream` [N, C], quantized as `q` says: whatever that is still owed is added. */
+mmi_norm_beside mmi_block_beside(mm_context *ctx, float *stream, mmi_quantizing q);
 
 /* to += branch through dropout, N * C numbers; branch is changed. */
 void mmi_block_add(const mm_context *ctx, float *to, float *branch, int64_t n, mmi_dropout dropout);

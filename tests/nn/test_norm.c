@@ -220,7 +220,7 @@ START_TEST(what_is_added_before_and_quantized_behind_a_norm_has_the_bits_of_thre
                     for (int64_t i = 0; i < N; i++)
                         x.k.quantize(whole + i * bytes, C, want + i * C, 0, C);
                     float *in = take_copy(n.x, N * C);
-                    mmi_norm_beside beside = { .x = in, .delta = delta, .q = { &x.k, quantized, C } };
+                    mmi_norm_beside beside = { .stream = in, .delta = delta, .q = { &x.k, quantized, C } };
                     mmi_norm_forward(&x, y, NULL, NULL, in, params(&n), N, C, &beside);
                     ck_assert_msg(same_bits(y, want, N * C) && same_bits(in, sum, N * C) &&
                                       memcmp(quantized, whole, (size_t)(N * bytes)) == 0,
