@@ -237,7 +237,8 @@ mm_trainer_options trainer_options(mm_tokenizer *tokenizer, int32_t kind, int32_
     static const char *const dtypes[] = { "float32", "bfloat16", "float16", NULL }; /* MM_F32, MM_BF16, MM_F16 */
     mm_trainer_options t = MM_TRAINER_OPTIONS_INIT;
     talks = kind != MM_ROW_TEXT;
-    bos_id = !talks && form == MM_ROWS_PAD ? -1 : mm_tokenizer_find(tokenizer, "<|im_start|>"); /* templates begin with it */
+    int begins = talks || form != MM_ROWS_PAD; /* templates begin with it, too */
+    bos_id = begins ? mm_tokenizer_find(tokenizer, "<|im_start|>") : -1;
     if (o.lora_targets && !o.from_lora && o.lora_rank < 1)
         fail("only an adapter has targets, and --lora-rank makes one; without it there is no --", "lora-targets");
     snprintf(run_directory, sizeof run_directory, "%s.run", place_of(o.save_weight));
@@ -542,7 +543,7 @@ void train(mm_model *model, mm_loader *loader, mm_tokenizer *tokenizer, const mm
         watch_close(trainer);
         say_what_ended_it(&p, seconds);
     }
-    signal(SIGINT, SIG_DFL); /* stop() is for a trainer that is there; no thread but this one takes signals */
+    signal(SIGINT, SIG_DFL); /* stop() needs a trainer; it is not at work, as the library's threads take no signals */
     signal(SIGTERM, SIG_DFL);
     mm_trainer_free(trainer);
     mm_loader_free(t.validation);
