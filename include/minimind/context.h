@@ -56,11 +56,11 @@ typedef void (*mm_piece_fn)(void *job, int64_t index, int32_t worker);
  * piece(job, index, worker) once for each index from 0 to pieces - 1, in any order and on any threads, and return when all
  * have returned; what they wrote must then be visible to the caller.
  *
- * `worker` is from 0 to the context's `threads` - 1 and names scratch memory: two pieces that run at the same time must have
- * different ones, pieces that follow each other may have any. The number of a thread in the host's pool serves where `threads`
- * is the pool's size, as does 0 for a loop on one thread. Pieces never call back into it, and none fails. It is called on
- * the thread that called the library, some hundred times per pass, for pieces of some microseconds to milliseconds; results
- * are the same bits however they are run.
+ * `worker` is from 0 to the context's `threads` - 1 and names scratch memory: two pieces that run at the same time must
+ * have different ones, pieces that follow each other may have any. The number of a thread in the host's pool serves where
+ * `threads` is the pool's size, as does 0 for a loop on one thread. Pieces never call back into it, and none fails. It is
+ * called on the thread that called the library, some hundred times per pass, for pieces of some microseconds to
+ * milliseconds; results are the same bits however they are run.
  */
 typedef void (*mm_parallel_for_fn)(void *user, int64_t pieces, mm_piece_fn piece, void *job);
 

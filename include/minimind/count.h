@@ -129,7 +129,8 @@ MM_API void mm_memory_init(mm_memory *memory, size_t struct_size);
  * Bytes that a model, an adapter, a context, an optimizer and a cache for this workload take together: the plan's own total, and
  * so what mm_memory_get_usage() then shows, to the byte. mm_context_options.compute makes no difference to it.
  *
- * @return MM_OK; MM_ERR_ARG, the workload does not fit the config, or any machine; what mm_config_validate() refuses. Since: 0.1
+ * @return MM_OK; MM_ERR_ARG, the workload does not fit the config, or any machine; what mm_config_validate() refuses.
+ *         Since: 0.1
  */
 MM_API mm_status mm_estimate_memory(const mm_config *config, const mm_workload *workload, mm_memory *out);
 

@@ -31,8 +31,8 @@ mm_status mmi_fail_memory(size_t bytes, const char *what);
 /* `size` rounded up to MMI_ALIGN. */
 size_t mmi_align_up(size_t size);
 
-/* Make room for `needed` elements in a growing array: where they don't fit, at least doubles `*capacity`. False when memory
- * ran out. */
+/* Make room for `needed` elements in a growing array: where they don't fit, at least doubles `*capacity`. False when
+ * memory ran out. */
 bool mmi_grow(void *array_pointer, size_t *capacity, size_t needed, size_t size);
 
 /* A block cut into parts is no larger: what it takes is an int64_t, and so is the sum of what a few take. */

@@ -5,8 +5,8 @@
 #include <minimind/status.h>
 
 /* Keep the message for mm_last_error() on this thread and return `status`, so that `return mmi_fail(…)` reads well.
- * A message longer than its buffer is cut at a character, and of a name that was cut within one, as by "%.200s", no half
- * of it is left. */
+ * A message longer than its buffer is cut at a character, and of a name that was cut within one, as by "%.200s", no
+ * half of it is left. */
 mm_status mmi_fail(mm_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Put "prefix: " before the message at hand, for a caller that knows the file or the line. Returns `status`. */

@@ -18,8 +18,8 @@ typedef struct origin {
     bool map, keep_dtype;
 } origin;
 
-/* A config that doesn't say which MiniMind it is may leave that to the weights. What holds of one may not hold of another:
- * then the files contradict each other. */
+/* A config that doesn't say which MiniMind it is may leave that to the weights. What holds of one version may not hold of
+ * another: then the files contradict each other. */
 static mm_status settle_version(mm_config *config, const origin *from)
 {
     char type[16] = "";

@@ -149,6 +149,12 @@ START_TEST(a_place_that_cannot_be_a_directory_is_an_io_error)
     ck_status(mm_model_save(model, root), MM_ERR_IO);
     ck_error_mentions("model.safetensors");
     ck_assert_int_eq(files_in(root), 2);
+    /* A pipe does: who reads from it would wait for ever. */
+    ck_assert_int_eq(rmdir(in(root, "model.safetensors")), 0);
+    ck_assert_int_eq(mkfifo(in(root, "config.json"), 0666), 0);
+    ck_status(mm_model_save(model, root), MM_ERR_IO);
+    ck_error_mentions("config.json: is not a regular file");
+    ck_assert_int_eq(files_in(root), 2);
     mm_model_free(model);
     ck_assert_uint_eq(held(), 0);
 }

@@ -164,8 +164,8 @@ static mm_status checked_estimate(const mm_config *config, const mm_workload *w)
     return status;
 }
 
-/* Each size from what is nothing to what no machine has, past where bytes no longer fit an int64_t and past where they no
- * longer fit a size_t. */
+/* Each size from what is nothing to what no machine has, past where bytes no longer fit an int64_t and past where they
+ * no longer fit a size_t. */
 START_TEST(sizes_beyond_any_machine_are_refused_not_negative)
 {
     mm_config *config = NULL;
@@ -181,7 +181,7 @@ START_TEST(sizes_beyond_any_machine_are_refused_not_negative)
     }
     ck_ok(mm_config_set_int(config, "vocab_size", 1300000000));
     ck_status(checked_estimate(config, &w), MM_ERR_ARG);
-    ck_error_mentions("65000 sequences of 32768 tokens are beyond this machine");
+    ck_error_mentions("beyond this machine");
     ck_ok(mm_config_set_int(config, "vocab_size", 6400));
     w = (mm_workload)MM_WORKLOAD_INIT;
     w.cache_sequences = 1 << 20;
