@@ -179,7 +179,7 @@ static void tell_of_unlearnt(mm_loader *loader, const mm_dataset *dataset, const
     int64_t rows = mm_dataset_rows(dataset), looked_at = rows < 1000 ? rows : 1000, cut = 0, empty = 0;
     for (int64_t i = 0; i < looked_at; i++) {
         mm_row_report report = MM_ROW_REPORT_INIT;
-        int64_t row = i * (rows / looked_at); /* evenly from all of them; bad ones are the trainer's affair */
+        int64_t row = i * rows / looked_at; /* evenly from all of them; bad ones are the trainer's affair */
         if (mm_loader_check_row(loader, row, &report) != MM_OK || !(report.remarks & MM_REMARK_UNLEARNT))
             continue;
         cut += (report.remarks & MM_REMARK_CUT) != 0;

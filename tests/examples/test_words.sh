@@ -300,13 +300,16 @@ quickstart_stops() {
     [ "$status" -eq 130 ] && grep -q '^4\. ' "$work/log" && ! grep -q '^5\. ' "$work/log" && ! grep -q '^> ' "$work/log"
 }
 
-# Rows without an answer, some and then all of them.
+# Rows without an answer, some, those far into a file, and then all of them.
 tells_of_rows_without_answers() {
     printf '{"conversations": [{"role": "user", "content": "hi"}]}\n' >"$work/mute.jsonl"
     cat "$work/mute.jsonl" "$work/chat.jsonl" >"$work/some.jsonl"
     sft="$bin/sft --from-weight $model --template minimind3 --max-seq-len 64 --batch-size 2 --max-steps 1 --threads 1"
     $sft --data-path "$work/some.jsonl" --save-dir "$work/taught" >"$work/log" || return 1
     grep -qx "$work/some.jsonl: nothing to learn, such as an answer, in 1 of 2 rows looked at" "$work/log" || return 1
+    { yes "$(cat "$work/chat.jsonl")" | head -n 1000 && yes "$(cat "$work/mute.jsonl")" | head -n 999; } >"$work/late.jsonl"
+    $sft --data-path "$work/late.jsonl" --save-dir "$work/taught" >"$work/log" && cat "$work/log" || return 1
+    grep -qx "$work/late.jsonl: nothing to learn, such as an answer, in 499 of 1000 rows looked at" "$work/log" || return 1
     ! $sft --data-path "$work/mute.jsonl" --save-dir "$work/untaught" >"$work/log" 2>"$work/stderr" && cat "$work/stderr" &&
         grep -qx "sft: there is nothing to learn in $work/mute.jsonl" "$work/stderr" && [ ! -e "$work/untaught/full_sft" ]
 }
