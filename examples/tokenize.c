@@ -132,7 +132,7 @@ static void decode(mm_tokenizer *tokenizer, const char *list, size_t length)
     int32_t *ids = need(malloc((length + 1) * sizeof *ids));
     size_t count = 0, size = 0;
     char *end;
-    for (const char *at = list + strspn(list, " ,\t\r\n"); *at; at = end + strspn(end, " ,\t\r\n"))
+    for (const char *at = list + strspn(list, " ,\t\r\n"); at < list + length; at = end + strspn(end, " ,\t\r\n"))
         ids[count++] = read_id(at, &end);
     /* Asked with no buffer, mm_decode() tells how large it must be. */
     check(mm_decode(tokenizer, ids, count, 0, NULL, 0, &size));

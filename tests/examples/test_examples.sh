@@ -52,6 +52,28 @@ trains_from_text() {
         grep -q '"</s>"' "$work/plain/tokenizer.json"
 }
 
+# Ids give the text again, whether words or a file have them, with spaces or commas. Nothing gives nothing.
+ids_become_text() {
+    printf 'Grüße,\t世界\n<|im_end|> x' >"$work/words.txt"
+    set -- "$bin/tokenize" --tokenizer "$work/tokenizer"
+    "$@" <"$work/words.txt" >"$work/ids" && "$@" "$(cat "$work/words.txt")" | cmp "$work/ids" - && echo >>"$work/words.txt" &&
+        "$@" --decode <"$work/ids" | cmp "$work/words.txt" - || return 1
+    # shellcheck disable=SC2046
+    "$@" --decode $(cat "$work/ids") | cmp "$work/words.txt" - &&
+        "$@" --decode "$(tr ' ' , <"$work/ids")" | cmp "$work/words.txt" - || return 1
+    echo >"$work/empty"
+    "$@" </dev/null | cmp "$work/empty" - && "$@" --decode </dev/null | cmp "$work/empty" -
+}
+
+refuses_what_is_no_id() {
+    set -- tokenize --tokenizer "$work/tokenizer"
+    for bad in x 35x -1 4294967299 99999999999999999999; do
+        refuses "\"[0-9x-]*\" is not a token id" "$@" --decode 35 "$bad" || return 1
+    done
+    printf '35\000 36\n' | refuses "\"\" is not a token id" "$@" --decode && refuses "99999 is out of range" "$@" --decode 99999 &&
+        printf 'ab\377' | refuses "not UTF-8 at byte 2" "$@"
+}
+
 data_is_reported() {
     rows=$(wc -l <"$work/a.jsonl")
     "$bin/dataset" --tokenizer "$work/tokenizer" "$work/a.jsonl" >"$work/report" && grep -q "^$rows rows, 0 bad lines, " "$work/report" &&
@@ -550,6 +572,8 @@ check "make_corpus refuses a place it cannot write to" refuses "/no/such/place" 
 check "make_corpus notices a full disk" refuses "/dev/full" make_corpus --bytes 100000 --out /dev/full
 check "train_tokenizer learns from JSON lines" trains_a_tokenizer
 check "train_tokenizer learns from plain text, with special tokens" trains_from_text
+check "tokenize gives the text of ids" ids_become_text
+check "tokenize names what is no id and no text" refuses_what_is_no_id
 check "train_tokenizer names a file that is missing" refuses "absent.jsonl" train_tokenizer --out "$work/x" absent.jsonl
 check "train_tokenizer names a text file that is missing" refuses "absent.txt" train_tokenizer --out "$work/x" absent.txt
 check "train_tokenizer refuses a size that is no number" refuses "--vocab-size" \
