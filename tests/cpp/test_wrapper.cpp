@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -72,9 +73,15 @@ minimind::context tiny_context(const minimind::model &model)
 
 minimind::tokenizer byte_tokenizer() { return minimind::tokenizer::train({ "a" }, 259); }
 
+// Of this process alone, whatever else runs.
 struct directory {
-    std::filesystem::path path = std::filesystem::temp_directory_path() / ("minimind-cpp-" + std::to_string(std::rand()));
-    directory() { std::filesystem::create_directories(path); }
+    std::filesystem::path path;
+    directory()
+    {
+        std::string name = (std::filesystem::temp_directory_path() / "minimind-cpp-XXXXXX").string();
+        require(mkdtemp(name.data()) != nullptr, "a directory");
+        path = name;
+    }
     ~directory() { std::filesystem::remove_all(path); }
 };
 
