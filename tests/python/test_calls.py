@@ -275,7 +275,11 @@ class OneAtATime(Running):
         self.assertEqual(together, [1] * 4)
 
     def test_a_run_refuses_to_be_run_within_itself_or_beside_itself(self):
-        refused = []
+        refused, beside = [], []
+
+        def run():
+            self.assertRaises(minimind.StateError, trainer.run)
+            beside.append(True)
 
         def meddle(progress):
             for wrong in (trainer.run, lambda: trainer.resume(self.directory), loader.next_batch):
@@ -286,14 +290,14 @@ class OneAtATime(Running):
             loader.tell()
             trainer.progress()
             if progress.step == 1:
-                thread = threading.Thread(target=lambda: self.assertRaises(minimind.StateError, trainer.run))
+                thread = threading.Thread(target=run)
                 thread.start()
                 thread.join()
 
         loader = minimind.Loader(minimind.Dataset(self.put_rows("rows.jsonl", ROWS)), self.tokenizer, batch=4, max_length=32)
         with minimind.Trainer(tiny_model(), loader, self.tokenizer, threads=1, epochs=1, on_step=meddle, log_interval=1) as trainer:
             self.assertEqual(trainer.run().step, 6)
-        self.assertEqual(len(refused), 18)
+        self.assertEqual((len(refused), beside), (18, [True]))
         self.assertIsNone(loader.next_batch())   # the epoch is over, and the loader is anybody's again
 
     def test_a_context_refuses_a_call_within_its_own(self):

@@ -75,6 +75,7 @@ def masked_crc32c(data: bytes) -> int:
 def records(data: bytes):
     """The messages of an event file; a wrong checksum or a torn record is an AssertionError."""
     while data:
+        assert len(data) >= 16 <= len(data) - struct.unpack_from("<Q", data)[0], "a torn record"
         length, length_crc = struct.unpack_from("<QI", data)
         assert length_crc == masked_crc32c(data[:8]), "the checksum of a length"
         message, (message_crc,) = data[12:12 + length], struct.unpack_from("<I", data, 12 + length)
@@ -170,7 +171,9 @@ class TensorBoard(Case):
         with minimind.Report(self.directory / "report") as report:
             fill(report)
         (file,) = (self.directory / "report").glob("events.out.tfevents.*")
-        data = bytearray(file.read_bytes())
-        data[40] ^= 1
-        with self.assertRaises(AssertionError):
-            list(records(bytes(data)))
+        data = file.read_bytes()
+        flipped = bytearray(data)
+        flipped[40] ^= 1
+        for wrong in (bytes(flipped), data[:-1], data[:-20], data[:3]):
+            with self.assertRaises(AssertionError):
+                list(records(wrong))

@@ -53,10 +53,21 @@ class Finding(Case):
         done = run("-c", "import minimind", MINIMIND_LIBRARY=no_such("library.so"))
         self.assertEqual(done.returncode, 0, done.stderr)
 
-    def test_the_log_and_the_version_are_the_librarys(self):
+    def test_the_log_is_the_librarys(self):
+        told, rows = [], self.put_rows("rows.jsonl", [{"text": "a"}])
+        self.addCleanup(minimind.set_log, None)
+
+        def log(*line):
+            told.append(line)
+
+        for wanted, level in ((log, minimind.MM_LOG_INFO), (log, minimind.MM_LOG_WARNING), (None, minimind.MM_LOG_INFO)):
+            minimind.set_log(wanted, level)
+            index = self.put("rows.jsonl.mmidx", "no index")   # which is told of at one level only
+            minimind.Dataset(rows, cache_from=0).close()
+        self.assertEqual(told, [(minimind.MM_LOG_INFO, f"{index}: is damaged, it is built again")])
+
+    def test_the_version_and_the_memory_are_the_librarys(self):
         self.assertRegex(minimind.version(), r"^\d+\.\d+\.\d+$")
-        minimind.set_log(lambda level, message: None, minimind.MM_LOG_DEBUG)
-        minimind.set_log(None)
         minimind.memory_reset_peak()
         usage = minimind.memory_usage()
         self.assertEqual(usage["peak"], usage["current"])
