@@ -220,9 +220,9 @@ START_TEST(bad_options_are_refused)
     const double weights[][FILES] = { { 1, 0, 1 }, { 1, -1, 1 }, { 1, NAN, 1 }, { 1, INFINITY, 1 } };
     const int64_t limits[FILES] = { 0, -1, 0 };
     const char *missing[2] = { paths[0], NULL };
-    mm_dataset_options wrong[16];
+    mm_dataset_options wrong[18];
     int n = 0;
-    for (int i = 0; i < 16; i++)
+    for (int i = 0; i < 18; i++)
         wrong[i] = options_of(FILES);
     for (int i = 0; i < 4; i++)
         wrong[n++].weights = weights[i];
@@ -230,6 +230,7 @@ START_TEST(bad_options_are_refused)
     wrong[n++].paths = NULL;
     wrong[n++].count = 0;
     wrong[n++].count = -3;
+    wrong[n++].count = 65537;
     wrong[n].count = 2;
     wrong[n++].paths = missing;
     wrong[n++].validation = 1;
@@ -237,14 +238,15 @@ START_TEST(bad_options_are_refused)
     wrong[n++].validation = NAN;
     wrong[n++].side = 3;
     wrong[n++].max_line = 0;
+    wrong[n++].max_line = INT64_MAX;
     wrong[n++].struct_size = 0;
     mm_dataset *dataset = NULL;
     for (int i = 0; i < n; i++)
         ck_status(mm_dataset_create(&wrong[i], &dataset), MM_ERR_ARG);
     ck_status(mm_dataset_create(NULL, &dataset), MM_ERR_ARG);
-    ck_status(mm_dataset_create(&wrong[15], NULL), MM_ERR_ARG);
-    wrong[15].side = MM_SIDE_VALIDATION; /* of a part that is nothing */
-    ck_status(mm_dataset_create(&wrong[15], &dataset), MM_ERR_FORMAT);
+    ck_status(mm_dataset_create(&wrong[17], NULL), MM_ERR_ARG);
+    wrong[17].side = MM_SIDE_VALIDATION; /* of a part that is nothing */
+    ck_status(mm_dataset_create(&wrong[17], &dataset), MM_ERR_FORMAT);
     ck_error_mentions("side");
     ck_assert_ptr_null(dataset);
     mm_dataset_options o = options_of(1);

@@ -378,12 +378,14 @@ START_TEST(rows_of_another_shape_are_refused_by_file_and_line)
         { MM_ROW_CHAT, "minimind2", "{\"conversations\": [\"x\"]}", "messages[0] is a string" },
         { MM_ROW_CHAT, "minillm", "{\"conversations\": [{\"content\": \"a\"}]}", "\"role\" is absent" },
         { MM_ROW_CHAT, "minillm", "{\"conversations\": [{\"role\": 3, \"content\": \"a\"}]}", "\"role\" is an integer" },
-        { MM_ROW_CHAT, "minimind2", "{\"conversations\": [{\"role\": \"user\"}]}", "" },
-        { MM_ROW_CHAT, "minimind2", "{\"conversations\": [{\"role\": \"user\", \"content\": 5}]}", "" },
+        { MM_ROW_CHAT, "minimind2", "{\"conversations\": [{\"role\": \"user\"}]}",
+          "messages[0] (user): \"content\" is absent" },
+        { MM_ROW_CHAT, "minimind2", "{\"conversations\": [{\"role\": \"user\", \"content\": 5}]}",
+          "\"content\" is an integer" },
         { MM_ROW_CHAT, "minimind3", "{\"conversations\": [{\"role\": \"user\", \"content\": \"a\", \"tool_calls\": \"[\"}]}",
           "messages[0]: tool_calls" },
         { MM_ROW_CHAT, "minimind3", "{\"conversations\": [{\"role\": \"system\", \"content\": \"a\", \"tools\": \"7\"}]}",
-          "tools" },
+          "tools: it is an integer, not a list" },
         { MM_ROW_PREFERENCE, "minillm", "{\"chosen\": [{\"role\": \"user\", \"content\": \"a\"}]}", "\"rejected\" is absent" },
         { MM_ROW_PREFERENCE, "minillm",
           "{\"chosen\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"x\"}], "
@@ -397,7 +399,8 @@ START_TEST(rows_of_another_shape_are_refused_by_file_and_line)
         { MM_ROW_PROMPT, "minillm", "{\"question\": \"a\"}", "\"answer\" is absent" },
         { MM_ROW_PROMPT, "minillm", "{\"question\": 5, \"answer\": \"a\"}", "\"question\" is an integer" },
         { MM_ROW_PROMPT, "minillm", "{}", "\"conversations\" is absent" },
-        { MM_ROW_PROMPT, "minimind2", "{\"conversations\": [{\"role\": \"user\", \"content\": null}]}", "" },
+        { MM_ROW_PROMPT, "minimind2", "{\"conversations\": [{\"role\": \"user\", \"content\": null}]}",
+          "\"content\" is null" },
         { MM_ROW_TEXT, NULL, "{\"text\": [\"a\"]}", "\"text\" is an array" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

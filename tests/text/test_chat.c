@@ -500,6 +500,7 @@ START_TEST(templates_print_nothing_for_a_role_they_do_not_know)
     check_format(NULL, &options, "");
     ck_ok(mm_chat_encode(chat, t, &options, NULL, 0, NULL));
     add("user\n", "x");
+    add_json("[{\"role\": \"user\\u0000\", \"content\": \"x\"}, {\"role\": \"\", \"content\": \"x\"}]");
     check_format(NULL, &options, "");
 }
 END_TEST
@@ -546,6 +547,7 @@ START_TEST(role_strings_refuse_what_they_have_no_place_for)
     mm_chat_roles roles = llama_like;
     mm_chat_options options = MM_CHAT_OPTIONS_INIT;
     options.roles = &roles;
+    check_refused(&options, MM_ERR_ARG, "no messages");
     add("user", "a");
     ck_ok(mm_chat_set_tools_json(chat, "[1]", 3));
     check_refused(&options, MM_ERR_UNSUPPORTED, "no place for tools");

@@ -453,7 +453,12 @@ START_TEST(arguments_are_checked)
     ck_status(mm_encode(t, "a", 1, MM_SPLIT_ALL, NULL, 4, NULL), MM_ERR_ARG);
     ck_status(mm_encode(t, "a", 1, 3, ids, 4, NULL), MM_ERR_ARG);
     ck_status(mm_encode(t, "a", 1, -1, ids, 4, NULL), MM_ERR_ARG);
+    for (int bits = 30; bits < 32; bits++) {
+        ck_status(mm_encode(t, "a", (size_t)1 << bits, MM_SPLIT_ALL, ids, 4, NULL), MM_ERR_ARG);
+        ck_error_mentions("at most 1073741823");
+    }
     ck_status(mm_encode(t, "a", SIZE_MAX, MM_SPLIT_ALL, ids, 4, NULL), MM_ERR_ARG);
+    ck_error_mentions("at most 1073741823");
     mm_tokenizer_free(t);
 }
 END_TEST

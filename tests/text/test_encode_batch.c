@@ -95,7 +95,7 @@ START_TEST(the_text_that_is_not_utf8_is_named)
     size_t length[] = { 4, 3, 1 }, starts[4] = { 9, 9, 9, 9 };
     int32_t ids[8] = { 77 };
     ck_status(mm_encode_batch(t, text, length, 3, MM_SPLIT_ALL, 2, ids, 8, starts), MM_ERR_ARG);
-    ck_error_mentions("text 1");
+    ck_error_mentions("text 1: the text is not UTF-8 at byte 1");
     ck_assert_int_eq(ids[0], 77);
     mm_tokenizer_free(t);
 }
@@ -105,7 +105,7 @@ START_TEST(a_batch_held_wrong_is_refused)
 {
     mm_tokenizer *t = small_tokenizer();
     const char *text[] = { "cats and hats", NULL };
-    size_t length[] = { 13, 2 }, starts[3], offsets[4] = { 5, 5, 5, 5 };
+    size_t length[] = { 13, 2 }, starts[3], offsets[4] = { 5, 5, 5, 5 }, needed = 0;
     int32_t ids[64] = { 77 }, strange[] = { 3, 1 << 21, -1 };
     ck_status(mm_encode_batch(NULL, text, length, 1, MM_SPLIT_ALL, 1, ids, 64, starts), MM_ERR_ARG);
     ck_status(mm_encode_batch(t, NULL, length, 1, MM_SPLIT_ALL, 1, ids, 64, starts), MM_ERR_ARG);
@@ -119,6 +119,13 @@ START_TEST(a_batch_held_wrong_is_refused)
     ck_status(mm_encode_batch(t, text, length, 1, MM_SPLIT_ALL, 1, ids, 1, starts), MM_ERR_ARG);
     ck_error_mentions("there is room for 1");
     ck_assert_int_eq(ids[0], 77);
+    ck_ok(mm_encode(t, text[0], 13, MM_SPLIT_ALL, NULL, 0, &needed));
+    ck_assert_uint_eq(starts[0], 0); /* what they take is told all the same */
+    ck_assert_uint_eq(starts[1], needed);
+    ck_status(mm_encode_batch(t, text, length, 1, MM_SPLIT_ALL, 1025, ids, 64, starts), MM_ERR_ARG);
+    length[0] = (size_t)1 << 30;
+    ck_status(mm_encode_batch(t, text, length, 1, MM_SPLIT_ALL, 1, ids, 64, starts), MM_ERR_ARG);
+    ck_error_mentions("text 0: mm_encode: 1073741824 bytes of text at once");
     ck_status(mm_token_offsets(t, strange, 2, offsets), MM_ERR_ARG);
     ck_status(mm_token_offsets(t, strange + 2, 1, offsets), MM_ERR_ARG);
     ck_assert_uint_eq(offsets[0], 5);

@@ -196,6 +196,9 @@ START_TEST(text_that_is_not_json_is_refused)
     check_refused("{", 1, MM_ERR_FORMAT, "line 1");
     check_refused("[]", 2, MM_ERR_FORMAT, "the file is an array");
     check_refused("\xFF\xFE{}", 4, MM_ERR_FORMAT, "tokenizer.json");
+    char deep[600];
+    memset(deep, '[', sizeof deep);
+    check_refused(deep, sizeof deep, MM_ERR_FORMAT, "tokenizer.json: nested 600 levels deep");
     mm_tokenizer *t = NULL;
     ck_status(mm_tokenizer_load_memory(NULL, 0, &t), MM_ERR_ARG);
     ck_status(mm_tokenizer_load_memory(json, strlen(json), NULL), MM_ERR_ARG);
@@ -270,6 +273,34 @@ START_TEST(an_added_token_need_not_be_in_the_vocabulary)
     mm_tokenizer_free(again);
     mm_tokenizer_free(t);
     free(text);
+}
+END_TEST
+
+START_TEST(tokens_may_hold_a_nul_or_nothing_at_all)
+{
+    char *nul = replaced(json, "\"added_tokens\": [",
+                         "\"added_tokens\": [ {\"id\": 600, \"content\": \"a\\u0000\", \"special\": true},");
+    char *text = replaced(nul, "\"vocab\": {", "\"vocab\": { \"\": 601,");
+    mm_tokenizer *t = NULL, *again = NULL;
+    const char *directory = scratch_directory();
+    ck_ok(mm_tokenizer_load_memory(text, strlen(text), &t));
+    ck_ok(mm_tokenizer_save(t, directory));
+    ck_ok(mm_tokenizer_load(directory, &again));
+    ck_assert_int_eq(mm_tokenizer_find(again, ""), 601);
+    size_t count, size;
+    char back[8];
+    int32_t *ids = encode_alloc(again, "xa\0a", 4, MM_SPLIT_ALL, &count);
+    ck_assert_uint_eq(count, 3);
+    ck_assert_int_eq(ids[1], 600);
+    ids[0] = 601;
+    ck_ok(mm_decode(again, ids, count, 0, back, sizeof back, &size));
+    ck_assert_uint_eq(size, 3);
+    ck_assert_mem_eq(back, "a\0a", 3);
+    free(ids);
+    mm_tokenizer_free(again);
+    mm_tokenizer_free(t);
+    free(text);
+    free(nul);
 }
 END_TEST
 
@@ -514,6 +545,7 @@ static Suite *make_suite(void)
     tcase_add_test(tests, a_damaged_file_ends_in_a_status);
     tcase_add_test(tests, ids_may_have_holes_that_no_text_reaches);
     tcase_add_test(tests, an_added_token_need_not_be_in_the_vocabulary);
+    tcase_add_test(tests, tokens_may_hold_a_nul_or_nothing_at_all);
     tcase_add_test(tests, questions_are_answered_and_take_anything);
     tcase_add_test(tests, a_saved_tokenizer_loads_as_the_same_one);
     tcase_add_test(tests, a_trained_tokenizer_gets_a_config_with_the_roles_of_its_tokens);

@@ -401,6 +401,10 @@ START_TEST(bad_options_and_text_are_refused)
     ck_error_mentions("text 0: it is not UTF-8 at byte 2");
     one = (one_text){ NULL, 4, 0 };
     ck_status(mm_tokenizer_train(&options, &t), MM_ERR_ARG);
+    ck_error_mentions("text 0: it is NULL");
+    one = (one_text){ "abc", (size_t)1 << 30, 0 };
+    ck_status(mm_tokenizer_train(&options, &t), MM_ERR_ARG);
+    ck_error_mentions("text 0: it has 1073741824 bytes, at most 1073741823");
     int32_t answer = -1;
     options.next_text = give_up;
     options.user = &answer;
