@@ -96,8 +96,10 @@ static int32_t next_text(void *user, const char **text, size_t *length)
         }
         if (c->lines && (*length = read_line(c)) > 0)
             break;
-        if (c->lines && (ferror(c->lines) | fclose(c->lines)) != 0)
+        if (c->lines && ferror(c->lines))
             fail("can't read ", c->paths[c->next - 1]);
+        if (c->lines)
+            fclose(c->lines);
         mm_dataset_free(c->rows);
         c->rows = NULL;
         c->lines = NULL;

@@ -576,6 +576,9 @@ check "tokenize gives the text of ids" ids_become_text
 check "tokenize names what is no id and no text" refuses_what_is_no_id
 check "train_tokenizer names a file that is missing" refuses "absent.jsonl" train_tokenizer --out "$work/x" absent.jsonl
 check "train_tokenizer names a text file that is missing" refuses "absent.txt" train_tokenizer --out "$work/x" absent.txt
+mkdir "$work/folder.txt"
+check "train_tokenizer names a text file that can't be read" refuses "can't read .*folder.txt" \
+    train_tokenizer --out "$work/x" "$work/plain.txt" "$work/folder.txt"
 check "train_tokenizer refuses a size that is no number" refuses "--vocab-size" \
     train_tokenizer --vocab-size many --out "$work/x" "$work/a.jsonl"
 printf '{"text": "good"}\n{"text": 3}\n' >"$work/bad.jsonl"
