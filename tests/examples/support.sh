@@ -10,5 +10,5 @@ refuses() {
     "$bin/$program" "$@" >"$work/stdout" 2>"$work/stderr"
     status=$?
     cat "$work/stdout" "$work/stderr"
-    [ "$status" -eq 1 ] && [ ! -s "$work/stdout" ] && grep -q "^$program: " "$work/stderr" && grep -q -e "$said" "$work/stderr"
+    [ "$status" -eq 1 ] && [ ! -s "$work/stdout" ] && grep "^$program: " "$work/stderr" | grep -q -e "$said"
 }
