@@ -150,6 +150,22 @@ EITHER(DEFINE_MMAP)
     }
 EITHER(DEFINE_STATS)
 
+#define DEFINE_FTRUNCATE(suffix, text)                                                                                 \
+    int ftruncate##suffix(int fd, long size);                                                                          \
+    int ftruncate##suffix(int fd, long size)                                                                           \
+    {                                                                                                                  \
+        OWN("ftruncate" text, int, int, long);                                                                         \
+        return refuse("ftruncate", READS) || interrupt() ? -1 : own(fd, size);                                         \
+    }
+EITHER(DEFINE_FTRUNCATE)
+
+int flock(int fd, int how);
+int flock(int fd, int how)
+{
+    OWN("flock", int, int, int);
+    return refuse("flock", READS) ? -1 : own(fd, how);
+}
+
 long read(int fd, void *to, size_t size);
 long read(int fd, void *to, size_t size)
 {
@@ -161,7 +177,10 @@ long write(int fd, const void *from, size_t size);
 long write(int fd, const void *from, size_t size)
 {
     OWN("write", long, int, const void *, size_t);
-    return refuse("write", WRITES) || interrupt() ? -1 : own(fd, from, shorten(size, 1));
+    bool refused = refuse("write", WRITES);
+    if (refused && error_number == ENOSPC && asked == fails_at && size > 1)
+        return own(fd, from, size / 2); /* what a disk had room for before it was full */
+    return refused || interrupt() ? -1 : own(fd, from, shorten(size, 1));
 }
 
 /* A thousand saves need not wait for the disk. */

@@ -12,7 +12,7 @@ typedef enum files_manner {
 } files_manner;
 
 /* From here on requests are counted, and fail with `error`, an errno, as `how` says. With ENOSPC only those that may
- * take room on a disk are. */
+ * take room on a disk are, and a write that is the n-th does a half before the next one fails. */
 void files_begin(files_manner how, long n, int error);
 
 typedef struct files_seen {
