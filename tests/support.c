@@ -2,6 +2,7 @@
 #include "support.h"
 
 #include <ftw.h>
+#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,6 +82,24 @@ const char *scratch_directory(void)
     if (!mkdtemp(path))
         ck_abort_msg("can't make a directory in %s", scratch);
     return path;
+}
+
+bool set_decimal_comma(void)
+{
+    char source[400], command[1024];
+    const char *place = scratch_directory();
+    snprintf(source, sizeof source, "%s/comma.src", place);
+    FILE *file = fopen(source, "w");
+    ck_assert_ptr_nonnull(file);
+    fputs("LC_NUMERIC\ndecimal_point \"<U002C>\"\nthousands_sep \"<U002E>\"\ngrouping 3;3\nEND LC_NUMERIC\n", file);
+    ck_assert_int_eq(fclose(file), 0);
+    snprintf(command, sizeof command, "localedef -c --no-archive -i '%s' '%s/comma' >/dev/null 2>&1", source, place);
+    (void)!system(command); /* it warns of the other categories with its exit status */
+    setenv("LOCPATH", place, 1);
+    const bool set = setlocale(LC_NUMERIC, "comma") && strcmp(localeconv()->decimal_point, ",") == 0;
+    if (!set)
+        fprintf(stderr, "# skipped: no locale with a decimal comma can be made\n");
+    return set;
 }
 
 double relative_error(const float *a, const float *b, size_t n)

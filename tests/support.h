@@ -45,6 +45,10 @@ const char *shared_path(const char *name);
 /* A fresh empty directory, removed again when the test program ends. Static until the next call. */
 const char *scratch_directory(void);
 
+/* From here on the C library's numbers have a decimal comma, by a locale that is made here. False, which is told, where
+ * localedef is missing or lacks its tables. */
+bool set_decimal_comma(void);
+
 /* ‖a - b‖ / ‖b‖ over n floats, in double precision; ‖a - b‖ when b is 0. */
 double relative_error(const float *a, const float *b, size_t n);
 

@@ -1,5 +1,4 @@
 /* config.json: what is accepted, what is refused and how, and that saving loses nothing. */
-#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -284,8 +283,7 @@ START_TEST(numbers_are_written_as_a_person_would)
 {
     mm_config *config = config_of("{'aux_loss_alpha':0.1,'dropout':0.30000000000000004," MINIMIND2 "}");
     const char *path = path_in(scratch_directory(), "config.json");
-    /* Some host may have set a locale whose numbers have a comma. */
-    (void)(setlocale(LC_ALL, "de_DE.UTF-8") || setlocale(LC_ALL, "fr_FR.UTF-8"));
+    (void)set_decimal_comma(); /* as a host may */
     ck_ok(mm_config_save(config, path));
     char *text = file_text(path);
     ck_assert_ptr_nonnull(strstr(text, "\"rms_norm_eps\": 1e-05,\n"));

@@ -1,7 +1,6 @@
 /* A report: what is told comes back from its files, whatever interrupts it. */
 #define _XOPEN_SOURCE 700
 #include <limits.h>
-#include <locale.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -637,14 +636,14 @@ END_TEST
 START_TEST(numbers_are_spelled_the_same_under_any_locale)
 {
     char text[32];
-    static const char *const locales[] = { "de_DE.UTF-8", "fr_FR.UTF-8", "de_DE", "C" };
-    for (size_t i = 0; i < 4; i++)
-        if (setlocale(LC_ALL, locales[i])) {
-            mmi_number(text, -1234.5, 6);
-            ck_assert_str_eq(text, "-1234.5");
-            mmi_number(text, 1.5e-10, 6);
-            ck_assert_str_eq(text, "1.5e-10");
-        }
+    for (int comma = 0; comma < 2; comma++) {
+        mmi_number(text, -1234.5, 6);
+        ck_assert_str_eq(text, "-1234.5");
+        mmi_number(text, 1.5e-10, 6);
+        ck_assert_str_eq(text, "1.5e-10");
+        if (comma == 0 && !set_decimal_comma())
+            break;
+    }
     mmi_number(text, NAN, 6);
     ck_assert_str_eq(text, "null");
 }
