@@ -473,6 +473,52 @@ START_TEST(options_that_contradict_each_other_are_refused)
 }
 END_TEST
 
+/* A byte is a token there, and the template's words are many of them. */
+START_TEST(a_tokenizer_without_a_template_takes_the_one_that_is_named)
+{
+    static const char *const names[] = { NULL, "minimind2", "minimind3", "minillm" };
+    static const char *const special[] = { "<s>" };
+    mm_tokenizer_train_options plain = MM_TOKENIZER_TRAIN_OPTIONS_INIT;
+    mm_tokenizer *without = NULL;
+    plain.next_text = no_text;
+    plain.special_tokens = special;
+    plain.special_count = 1;
+    ck_ok(mm_tokenizer_train(&plain, &without));
+    mm_tokenizer_free(tokenizer);
+    tokenizer = without;
+    mm_loader_options o = options_of(MM_ROW_TEXT, MM_ROWS_PAD3, 1, 200, NULL);
+    use(talk, &o);
+    for (int i = 0; i < 4; i++) {
+        mm_loader *other = NULL;
+        mm_batch b = MM_BATCH_INIT;
+        o = options_of(MM_ROW_CHAT, MM_ROWS_PAD3, 1, 400, names[i]);
+        o.strip_empty_think = 1;
+        ck_status(mm_loader_create(dataset, tokenizer, &o, &other), i == 0 ? MM_ERR_STATE : MM_OK);
+        if (i == 0) {
+            ck_error_mentions("brought no chat template");
+            ck_assert_ptr_null(other);
+            continue;
+        }
+        ck_ok(mm_loader_next(other, &b));
+        ck_assert_str_eq(learnt_of(&b, 0), "yes<|im_end|>\n|no<|im_end|>\n|");
+        mm_loader_free(other);
+    }
+    mm_tokenizer *unknown = NULL;
+    mm_loader *other = NULL;
+    const char *directory = scratch_directory();
+    ck_ok(mm_tokenizer_save(tokenizer, directory));
+    put_file(directory, "chat_template.jinja", "{{ x }}", 7);
+    ck_ok(mm_tokenizer_load(directory, &unknown));
+    o.template_name = NULL;
+    ck_status(mm_loader_create(dataset, unknown, &o, &other), MM_ERR_UNSUPPORTED);
+    ck_error_mentions("not one that this library knows");
+    o.kind = MM_ROW_TEXT; /* which needs none */
+    ck_ok(mm_loader_create(dataset, unknown, &o, &other));
+    mm_loader_free(other);
+    mm_tokenizer_free(unknown);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("data/kinds");
@@ -489,6 +535,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, a_report_tells_what_is_remarkable_about_a_row);
     tcase_add_test(tc, rows_of_another_shape_are_refused_by_file_and_line);
     tcase_add_test(tc, options_that_contradict_each_other_are_refused);
+    tcase_add_test(tc, a_tokenizer_without_a_template_takes_the_one_that_is_named);
     suite_add_tcase(suite, tc);
     return suite;
 }

@@ -10,6 +10,9 @@ const char *put_file(const char *directory, const char *name, const char *bytes,
 /* A file of `rows` rows {"text": …} with words of their own, of lengths 1 to `longest` words. */
 const char *put_rows(const char *directory, const char *name, int rows, int longest, unsigned seed);
 
+/* A text function for mm_tokenizer_train() that has none. */
+int32_t no_text(void *user, const char **text, size_t *length);
+
 /* Bytes and MiniMind's three special tokens, no merges: 259 ids. */
 mm_tokenizer *byte_tokenizer(void);
 
