@@ -3,7 +3,7 @@
 #include "backend/simd/simd.h"
 
 /* Large products without OpenBLAS, and dealt out by gemm_own.c: docs/performance-notes.md has what was measured, with
- * AVX2 on Zen 3, with AVX-512 on an Intel server and on Zen 5. Not measured elsewhere, so OpenBLAS has the say there. */
+ * AVX2 on Zen 3, with AVX-512 on Granite Rapids and on Zen 5. Not measured elsewhere, so OpenBLAS has the say there. */
 #define MEASURED ISA_IS_X86
 
 /* One token's attention over 64 keys took 5 us on Granite Rapids, and a job handed to another thread 0.4. */
