@@ -474,17 +474,27 @@ START_TEST(directories_are_made_with_their_parents_and_removed_with_their_childr
 }
 END_TEST
 
+/* To a file, and to a directory, inside of the tree and in its place. */
 START_TEST(removing_a_tree_does_not_follow_links)
 {
     in_scratch("tree");
-    char outside[512], link[700];
+    char outside[512], file[600], link[700];
     snprintf(outside, sizeof outside, "%s/outside", directory);
-    snprintf(link, sizeof link, "%s/link", path);
+    snprintf(file, sizeof file, "%s/file", outside);
     ck_ok(mmi_make_directory(path));
-    ck_ok(mmi_write_file(outside, "x", 1));
+    ck_ok(mmi_make_directory(outside));
+    ck_ok(mmi_write_file(file, "x", 1));
+    snprintf(link, sizeof link, "%s/to-a-file", path);
+    ck_assert_int_eq(symlink(file, link), 0);
+    snprintf(link, sizeof link, "%s/to-a-directory", path);
     ck_assert_int_eq(symlink(outside, link), 0);
     ck_ok(mmi_remove_tree(path));
-    assert_holds(outside, "x", 1);
+    ck_assert(!mmi_file_exists(path));
+    assert_holds(file, "x", 1);
+    ck_assert_int_eq(symlink(outside, path), 0);
+    ck_ok(mmi_remove_tree(path));
+    ck_assert(!mmi_file_exists(path));
+    assert_holds(file, "x", 1);
 }
 END_TEST
 
