@@ -365,6 +365,34 @@ START_TEST(what_cannot_be_read_is_named_and_nothing_is_given)
 }
 END_TEST
 
+/* Nothing waits for somebody at the other end of a pipe; the test's time ends where it does. */
+START_TEST(a_pipe_is_refused_whichever_way_it_is_opened)
+{
+    char *data = NULL;
+    size_t size = 77;
+    int fd = -1;
+    mmi_look seen;
+    mmi_mapping mapping = { NULL, 0 };
+    mmi_reader reader = { -1, 0, false };
+    mmi_appender appender;
+    in_scratch("pipe");
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    ck_status(mmi_open_file(path, &fd, &seen), MM_ERR_IO);
+    ck_error_mentions("pipe: is not a regular file");
+    ck_status(mmi_read_file(path, &data, &size), MM_ERR_IO);
+    ck_status(mmi_map_file(path, &mapping), MM_ERR_IO);
+    ck_status(mmi_reader_open(&reader, path), MM_ERR_IO);
+    ck_status(mmi_appender_open(&appender, path), MM_ERR_IO); /* that nobody reads */
+    ck_error_mentions("pipe: can't open");
+    const int other = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    ck_assert_int_ge(other, 0);
+    ck_status(mmi_appender_open(&appender, path), MM_ERR_IO);
+    ck_error_mentions("pipe: is not a regular file");
+    close(other);
+    ck_assert(fd == -1 && !data && size == 77 && !mapping.data && !reader.open);
+}
+END_TEST
+
 START_TEST(a_mapping_shows_the_file)
 {
     in_scratch("mapped");
@@ -540,6 +568,7 @@ static Suite *make_suite(void)
     tcase_add_test(c, a_place_that_cannot_be_written_is_named);
     tcase_add_test(c, writing_without_memory_is_a_status_and_leaves_no_file);
     tcase_add_test(c, what_cannot_be_read_is_named_and_nothing_is_given);
+    tcase_add_test(c, a_pipe_is_refused_whichever_way_it_is_opened);
     tcase_add_test(c, a_mapping_shows_the_file);
     tcase_add_test(c, a_reader_notices_a_file_that_became_shorter);
     tcase_add_test(c, a_file_of_any_size_is_read_at_any_place);
