@@ -105,11 +105,42 @@ START_TEST(what_comes_back_is_within_half_a_step)
                 edge_check();
                 for (int64_t i = 0; i < n; i++) {
                     double step = fabs(scale_of(k, w + (size_t)(i / MMI_BLOCK) * mmi_block_bytes(dtype), dtype));
-                    /* q4_0 has no 8: the number opposite to the largest may be cut to 7; a half's rounding may add */
-                    double most = (dtype == MM_Q8_0 ? 0.5 : 1.0) * step + 128 * step / 2048;
+                    /* q4_0 has no 8: what is as large as the largest number, and opposite, is cut to 7 */
+                    const bool cut = dtype == MM_Q4_0 && fabs(x[i]) > 7 * step;
+                    const double of_the_half = (dtype == MM_Q8_0 ? 128 : 9) * step / 2048; /* the scale was rounded */
+                    const double most = (cut ? 1.0 : 0.5) * step + of_the_half;
                     ck_near(y[i], x[i], most, k, mm_dtype_name(dtype), i);
                 }
             }
+}
+END_TEST
+
+/* In a block whose scale is 1, as its largest number says, or -1 in q4_0. */
+START_TEST(of_two_that_are_as_near_the_outer_one_is_taken_and_in_q4_0_the_upper_one)
+{
+    static const float q8_0[][2] = { { 127, 127 }, { 0.5f, 1 },  { -0.5f, -1 }, { 1.5f, 2 },      { -2.5f, -3 },
+                                     { 2.49f, 2 }, { 2.51f, 3 }, { -7.4f, -7 }, { 126.5f, 127 }, { -126.5f, -127 } };
+    static const float q4_0[][2] = { { -8, -8 },    { 0.5f, 1 },   { -0.5f, 0 },  { 1.5f, 2 },   { -2.5f, -2 },
+                                     { 2.49f, 2 },  { 2.51f, 3 },  { -7.4f, -7 }, { -7.5f, -7 }, { -7.6f, -8 },
+                                     { 7.49f, 7 },  { 7.5f, 7 },   { 8, 7 } };
+    const float(*const cases[])[2] = { q8_0, q4_0, q4_0 };
+    static const int counts[] = { sizeof q8_0 / sizeof *q8_0, sizeof q4_0 / sizeof *q4_0, sizeof q4_0 / sizeof *q4_0 };
+    EACH_TABLE (k)
+        for (int kind = 0; kind < 3; kind++) {
+            const float sign = kind == 2 ? -1 : 1;
+            const int32_t dtype = kind == 0 ? MM_Q8_0 : MM_Q4_0;
+            float x[MMI_BLOCK] = { 0 }, y[MMI_BLOCK];
+            unsigned char block[34];
+            for (int i = 0; i < counts[kind]; i++)
+                x[i] = sign * cases[kind][i][0];
+            k->narrow(block, x, dtype, MMI_BLOCK);
+            k->widen(y, block, dtype, MMI_BLOCK);
+            for (int i = 0; i < MMI_BLOCK; i++) {
+                const float want = i < counts[kind] ? sign * cases[kind][i][1] : 0;
+                expect(y[i] == want, "%s: %g became %g, not %g", label_of(k, dtype), (double)x[i], (double)y[i],
+                       (double)want);
+            }
+        }
 }
 END_TEST
 
@@ -664,6 +695,7 @@ int main(void)
     tcase_add_test(tests, strips_lie_as_their_header_says);
     tcase_add_test(tests, blocks_lie_as_gguf_has_them);
     tcase_add_test(tests, what_comes_back_is_within_half_a_step);
+    tcase_add_test(tests, of_two_that_are_as_near_the_outer_one_is_taken_and_in_q4_0_the_upper_one);
     tcase_add_test(tests, whole_numbers_of_a_power_of_two_come_back_exactly);
     tcase_add_test(tests, zeros_and_the_tiniest_numbers_become_finite);
     tcase_add_test(tests, a_nan_or_an_infinity_makes_its_block_nan_and_no_other);
