@@ -3,6 +3,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/status.h"
+
 static struct {
     mm_log_fn log;
     void *user;
@@ -25,5 +27,6 @@ void mmi_log(int32_t level, const char *format, ...)
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
+    mmi_make_line(line);
     sink.log(sink.user, level, line);
 }

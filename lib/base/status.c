@@ -24,9 +24,7 @@ const char *mm_last_error(void)
     return detail;
 }
 
-/* One line of whole characters, whatever the names in it hold and wherever they were cut: a control character becomes a
- * space, half a UTF-8 character a question mark, or nothing at the end. */
-static void tidy(char *text)
+void mmi_make_line(char *text)
 {
     char *to = text;
     for (const char *from = text; *from != '\0';) {
@@ -51,7 +49,7 @@ mm_status mmi_fail(mm_status status, const char *format, ...)
     va_start(args, format);
     vsnprintf(fresh, sizeof fresh, format, args);
     va_end(args);
-    tidy(fresh);
+    mmi_make_line(fresh);
     memcpy(detail, fresh, sizeof detail);
     return status;
 }

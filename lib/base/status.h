@@ -12,4 +12,8 @@ mm_status mmi_fail(mm_status status, const char *format, ...) __attribute__((for
 /* Put "prefix: " before the message at hand, for a caller that knows the file or the line. Returns `status`. */
 mm_status mmi_fail_within(mm_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Make `text` one line of whole characters, whatever the names in it hold and wherever they were cut: a control
+ * character becomes a space, half a UTF-8 character a question mark, or nothing at the end. Messages are so. */
+void mmi_make_line(char *text);
+
 #endif

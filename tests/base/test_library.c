@@ -40,7 +40,7 @@ END_TEST
 typedef struct heard {
     int count;
     int32_t level;
-    char message[2048];
+    char message[8192]; /* more than any remark is let be */
 } heard;
 
 static void hear(void *user, int32_t level, const char *message)
@@ -70,17 +70,33 @@ START_TEST(the_log_hears_what_its_level_allows)
 }
 END_TEST
 
-START_TEST(a_remark_too_long_is_cut)
+START_TEST(a_remark_too_long_is_cut_at_a_character)
+{
+    for (size_t shift = 0; shift < 3; shift++) {
+        heard h = { 0, -1, "" };
+        char text[4096] = "xx";
+        text[shift] = '\0';
+        while (strlen(text) + 3 < sizeof text)
+            strcat(text, "语");
+        mm_set_log(hear, &h, MM_LOG_DEBUG);
+        mmi_log(MM_LOG_DEBUG, "%s", text);
+        const size_t n = strlen(h.message);
+        ck_assert_int_eq(h.count, 1);
+        ck_assert_uint_gt(n, 500);
+        ck_assert_uint_lt(n, strlen(text));
+        ck_assert(memcmp(h.message, text, n) == 0);
+        ck_assert_uint_eq(n % 3, shift);
+    }
+}
+END_TEST
+
+/* Names in it may hold anything. */
+START_TEST(a_remark_is_one_line_of_whole_characters)
 {
     heard h = { 0, -1, "" };
-    char text[4096];
-    memset(text, 'x', sizeof text - 1);
-    text[sizeof text - 1] = '\0';
     mm_set_log(hear, &h, MM_LOG_DEBUG);
-    mmi_log(MM_LOG_DEBUG, "%s", text);
-    ck_assert_int_eq(h.count, 1);
-    ck_assert_uint_gt(strlen(h.message), 500);
-    ck_assert_uint_lt(strlen(h.message), sizeof text - 1);
+    mmi_log(MM_LOG_DEBUG, "%s: is damaged", "two\nlines/caf\xE9.json");
+    ck_assert_str_eq(h.message, "two lines/caf?.json: is damaged");
 }
 END_TEST
 
@@ -91,7 +107,8 @@ static Suite *make_suite(void)
     tcase_add_test(c, the_running_version_is_the_one_compiled_against);
     tcase_add_test(c, dtypes_have_pinned_numbers_sizes_and_names);
     tcase_add_test(c, the_log_hears_what_its_level_allows);
-    tcase_add_test(c, a_remark_too_long_is_cut);
+    tcase_add_test(c, a_remark_too_long_is_cut_at_a_character);
+    tcase_add_test(c, a_remark_is_one_line_of_whole_characters);
     suite_add_tcase(suite, c);
     return suite;
 }
