@@ -29,7 +29,7 @@ void mmi_make_line(char *text)
     char *to = text;
     for (const char *from = text; *from != '\0';) {
         unsigned char lead = (unsigned char)*from;
-        int size = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC0 ? 2 : 1, n = 1;
+        int size = lead >= 0xF8 ? 0 : lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC0 ? 2 : lead < 0x80, n = 1;
         while (n < size && ((unsigned char)from[n] & 0xC0) == 0x80)
             n++;
         if (n == size)

@@ -105,6 +105,8 @@ START_TEST(half_a_character_in_a_message_is_a_question_mark)
         { "语语", "<语?> is none", 4 },           { "语语", "<语?> is none", 5 },
         { "语语", "<语语> is none", 6 },          { "éé", "<é?> is none", 3 },
         { "\xF0\x9F\x98\x80", "<?> is none", 3 }, { "caf\xE9.json", "<caf?.json> is none", 99 }, /* Latin-1 */
+        { "\xA9.json", "<?.json> is none", 99 }, /* no character begins so, nor as the next two */
+        { "语\xAD\x80", "<语?\?> is none", 99 }, { "\xF8\x88\x80\x80", "<?\?\?\?> is none", 99 },
     };
     for (size_t i = 0; i < sizeof cut / sizeof *cut; i++) {
         mmi_fail(MM_ERR_IO, "<%.*s> is none", cut[i].bytes, cut[i].name);
