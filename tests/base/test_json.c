@@ -1,4 +1,5 @@
 /* The door to Jansson: what is refused, what survives a round trip, what asks and answers mean. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,7 +104,8 @@ START_TEST(what_is_not_one_json_value_is_refused)
     static const char *const more[] = { "1}", "{\"a\": 1}}", "1,\"z\":2", "[1]}\n", "1},{\"a\":2" };
     for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
         ck_status(mmi_json_parse(more[i], strlen(more[i]), "more.json", &value), MM_ERR_FORMAT);
-        ck_assert_msg(strcmp(mm_last_error(), "more.json: it goes on behind its value") == 0, "%s: %s", more[i], mm_last_error());
+        ck_assert_msg(strcmp(mm_last_error(), "more.json: it goes on behind its value") == 0, "%s: %s", more[i],
+                      mm_last_error());
     }
     ck_status(mmi_json_parse("{\"a\": [\n1,\n2 3]}", 16, "wrong.json", &value), MM_ERR_FORMAT);
     ck_error_mentions("line 3");
@@ -140,8 +142,69 @@ START_TEST(nesting_without_end_is_refused_not_followed)
     memset(text + depth, ']', depth);
     mmi_json *value = NULL;
     ck_status(mmi_json_parse(text, 2 * depth, "deep", &value), MM_ERR_FORMAT);
+    ck_error_mentions("deep: nested 200000 levels deep");
     ck_assert_ptr_null(value);
     mmi_free(text);
+}
+END_TEST
+
+START_TEST(as_many_levels_are_read_as_are_promised_and_brackets_in_strings_are_none)
+{
+    static const struct {
+        const char *text;
+        size_t depth;
+    } cases[] = { { "\"[[{\"", 0 },
+                  { "\"\\\"[[\"", 0 },
+                  { "[\"\\\\\", [[1]]]", 3 },
+                  { "{\"[[\": \"]]\"}", 1 },
+                  { "[[], [[{}], []]]", 4 } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        ck_assert_uint_eq(mmi_json_depth(cases[i].text, strlen(cases[i].text)), cases[i].depth);
+    char text[4 * MMI_JSON_DEPTH];
+    for (size_t depth = MMI_JSON_DEPTH; depth <= MMI_JSON_DEPTH + 1; depth++) {
+        mmi_json *value = NULL;
+        memset(text, '[', depth);
+        memcpy(text + depth, "\"[\\\"[\"", 6);
+        memset(text + depth + 6, ']', depth);
+        const mm_status status = mmi_json_parse(text, 2 * depth + 6, "deep", &value);
+        ck_status(status, depth > MMI_JSON_DEPTH ? MM_ERR_FORMAT : MM_OK);
+        ck_assert(!value == (depth > MMI_JSON_DEPTH));
+        mmi_json_free(value);
+    }
+    ck_error_mentions("deep: nested 257 levels deep, at most 256 are read");
+}
+END_TEST
+
+START_TEST(values_are_equal_whatever_the_order_of_their_members)
+{
+    static const struct {
+        const char *a, *b;
+        bool equal;
+    } cases[] = { { "{\"a\": 1, \"b\": [2]}", "{\"b\": [2], \"a\": 1}", true },
+                  { "{\"a\": 1}", "{\"a\": 1, \"b\": null}", false },
+                  { "[1, 2]", "[2, 1]", false },
+                  { "1", "1.0", false },
+                  { "null", "null", true } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mmi_json *a = parse(cases[i].a), *b = parse(cases[i].b);
+        ck_assert_msg(mmi_json_equal(a, b) == cases[i].equal, "%s, %s", cases[i].a, cases[i].b);
+        mmi_json_free(a);
+        mmi_json_free(b);
+    }
+}
+END_TEST
+
+START_TEST(a_number_that_is_not_finite_is_null)
+{
+    static const double none[] = { NAN, INFINITY, -INFINITY };
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        mmi_json *value = mmi_json_new_number(none[i]);
+        ck_assert_int_eq(mmi_json_what(value), MMI_JSON_NULL);
+        mmi_json_free(value);
+    }
+    mmi_json *value = mmi_json_new_number(-0.5);
+    ck_assert_double_eq(mmi_json_number(value, 1), -0.5);
+    mmi_json_free(value);
 }
 END_TEST
 
@@ -277,6 +340,9 @@ static Suite *make_suite(void)
     tcase_add_test(c, what_is_not_one_json_value_is_refused);
     tcase_add_test(c, a_fault_at_a_character_of_several_bytes_is_told_in_utf_8);
     tcase_add_test(c, nesting_without_end_is_refused_not_followed);
+    tcase_add_test(c, as_many_levels_are_read_as_are_promised_and_brackets_in_strings_are_none);
+    tcase_add_test(c, values_are_equal_whatever_the_order_of_their_members);
+    tcase_add_test(c, a_number_that_is_not_finite_is_null);
     tcase_add_test(c, strings_keep_their_nul_and_their_length);
     tcase_add_test(c, an_object_is_walked_in_its_own_order);
     tcase_add_test(c, setters_take_values_over_and_report_their_makers_failure);
