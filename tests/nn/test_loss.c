@@ -223,6 +223,36 @@ START_TEST(logits_that_exist_already_are_read_instead_of_made)
 }
 END_TEST
 
+/* A NaN that did not reach the loss would be trained on. */
+START_TEST(a_row_that_is_not_a_number_has_no_logprob_and_leaves_others_theirs)
+{
+    enum { BAD = 11, V = 301 };
+    static const float bad[] = { NAN, INFINITY, -INFINITY };
+    test_rng rng = { 140 };
+    for (size_t b = 0; b < sizeof bad / sizeof *bad; b++)
+        for (int at_once = 0; at_once < 2; at_once++) {
+            head h = prepare((head){ .N = 23, .C = 12, .V = V, .chunk = 8, .at_once = at_once }, 100, &rng);
+            h.hidden[BAD * h.C + 7] = bad[b];
+            EACH_PATH_OF_FLOATS (path) {
+                mmi_exec x = exec_create(path, 2, FOR_PRODUCTS);
+                work(&h, &x);
+                for (int64_t i = 0; i < h.N; i++) {
+                    const float *d = h.d_hidden + i * h.C;
+                    ck_assert_msg(i == BAD ? isnan(h.logprobs[i]) : fabs(h.logprobs[i] - h.logprobs64[i]) <= 1e-5,
+                                  "%s, %g: row %d has %g", path->name, (double)bad[b], (int)i, (double)h.logprobs[i]);
+                    for (int64_t c = 0; c < h.C; c++)
+                        ck_each(isnan(d[c]) == (i == BAD), "%s, %g: row %d goes back with %g", path->name,
+                                (double)bad[b], (int)i, (double)d[c]);
+                }
+                for (int64_t i = 0; i < V * h.C; i++)
+                    ck_each(isnan(h.dw[i]), "%s, %g: weight %d is told %g", path->name, (double)bad[b], (int)i,
+                            (double)h.dw[i]);
+                exec_free(&x);
+            }
+        }
+}
+END_TEST
+
 START_TEST(chunks_hold_a_few_hundred_rows_of_any_vocabulary)
 {
     for (int64_t V = 1; V < (int64_t)1 << 22; V = V * 3 + 1)
@@ -239,6 +269,7 @@ int main(void)
     tcase_add_loop_test(tests, going_forward_and_back_at_once_gives_the_gradient_of_the_undivided_loss, 0, SHAPES);
     tcase_add_test(tests, no_digits_are_lost_to_logits_that_are_all_large_or_to_a_target_that_is_likely);
     tcase_add_test(tests, logits_that_exist_already_are_read_instead_of_made);
+    tcase_add_test(tests, a_row_that_is_not_a_number_has_no_logprob_and_leaves_others_theirs);
     tcase_add_test(tests, chunks_hold_a_few_hundred_rows_of_any_vocabulary);
     return run_suite(suite);
 }
