@@ -121,12 +121,35 @@ START_TEST(activations_at_the_ends_of_the_line)
                     ck_near(slope[i], x[i] > 0, 0, k, "slope far out", i);
             }
             ck_near(slope[6], act == MMI_ACT_RELU ? 0 : 0.5, 1e-7, k, "slope at 0", act);
-            float nan = NAN, got, unit = 1;
-            k->activate(&got, &nan, &unit, act, 1);
-            ck_assert_msg(isnan(got), "%s: activation %d of NaN is %g", k->name, act, got);
-            k->activate(&got, NULL, &nan, act, 1);
-            ck_assert_msg(isnan(got), "%s: activation %d of NaN is %g", k->name, act, got);
         }
+}
+END_TEST
+
+START_TEST(a_nan_reaches_its_own_number_and_no_other)
+{
+    enum { N = 37, GATE = 0, UP, D, INPUTS };
+    EACH_TABLE (k)
+        for (int32_t act = 0; act <= MMI_ACT_RELU; act++)
+            for (int bad = 0; bad < N * INPUTS; bad++) {
+                const int in = bad / N, at = bad % N;
+                float from[INPUTS][N], out[N], plain[N], d_gate[N], d_up[N], again[N];
+                for (int i = 0; i < N * INPUTS; i++)
+                    from[i / N][i % N] = i == bad ? NAN : 1 + (float)(i % 5) / 4;
+                k->activate(out, from[GATE], from[UP], act, N);
+                k->activate(plain, NULL, from[UP], act, N);
+                k->activate_backward(d_gate, d_up, again, from[D], from[GATE], from[UP], act, N);
+                for (int i = 0; i < N; i++) {
+                    const bool here = i == at;
+                    /* relu's slope is 0 or 1, at NaN as well */
+                    const bool to_gate = here && (in != GATE || act != MMI_ACT_RELU);
+                    expect(isnan(out[i]) == (here && in != D) && isnan(again[i]) == (here && in != D) &&
+                               isnan(plain[i]) == (here && in == UP) && isnan(d_up[i]) == (here && in != UP) &&
+                               isnan(d_gate[i]) == to_gate,
+                           "%s: activation %d, NaN in number %d of input %d: [%d] is %g, %g, %g, %g, %g", k->name, act,
+                           at, in, i, (double)out[i], (double)again[i], (double)plain[i], (double)d_up[i],
+                           (double)d_gate[i]);
+                }
+            }
 }
 END_TEST
 
@@ -337,6 +360,7 @@ int main(void)
     tcase_add_test(tests, activations_agree_with_double_precision_all_along_the_line);
     tcase_add_test(tests, activations_of_any_length_touch_nothing_else);
     tcase_add_test(tests, activations_at_the_ends_of_the_line);
+    tcase_add_test(tests, a_nan_reaches_its_own_number_and_no_other);
     tcase_add_test(tests, activate_may_write_over_either_input);
     tcase_add_test(tests, exp_is_off_by_at_most_one_unit_in_the_last_place);
     tcase_add_test(tests, exp_of_the_extremes);

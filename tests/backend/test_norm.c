@@ -215,6 +215,32 @@ START_TEST(a_nan_reaches_its_own_row_and_no_other)
 }
 END_TEST
 
+START_TEST(a_nan_goes_back_to_its_own_row_and_to_the_weight_of_its_column)
+{
+    enum { N = 3, C = 21 };
+    EACH_TABLE (k)
+        for (int bad = 0; bad < 4 * C; bad++) {
+            const int column = bad / 4, layer = bad % 2, in_x = bad / 2 % 2;
+            float x[N * C], dy[N * C], dx[N * C] = { 0 }, w[C], dw[C] = { 0 }, db[C] = { 0 };
+            const float mean[N] = { 1, 1, 1 }, rstd[N] = { 1, 1, 1 };
+            for (int i = 0; i < N * C; i++)
+                x[i] = dy[i] = (float)(i % 7) - 2;
+            for (int c = 0; c < C; c++)
+                w[c] = 1;
+            (in_x ? x : dy)[C + column] = NAN;
+            if (layer)
+                k->layernorm_backward(dx, C, dw, db, dy, C, x, C, w, mean, rstd, N, C);
+            else
+                k->rmsnorm_backward(dx, C, dw, dy, C, x, C, w, rstd, N, C);
+            for (int i = 0; i < N * C; i++)
+                expect(isnan(dx[i]) == (i / C == 1), "%s: dx[%d] is %g", k->name, i, (double)dx[i]);
+            for (int c = 0; c < C; c++)
+                expect(isnan(dw[c]) == (c == column) && isnan(db[c]) == (c == column && layer && !in_x),
+                       "%s: weight %d is told %g, %g", k->name, c, (double)dw[c], (double)db[c]);
+        }
+}
+END_TEST
+
 START_TEST(a_row_of_zeros_is_finite)
 {
     EACH_TABLE (k) {
@@ -268,6 +294,7 @@ int main(void)
     tcase_add_test(tests, layernorm_forward_agrees_with_double_precision);
     tcase_add_test(tests, layernorm_backward_agrees_with_double_precision);
     tcase_add_test(tests, a_nan_reaches_its_own_row_and_no_other);
+    tcase_add_test(tests, a_nan_goes_back_to_its_own_row_and_to_the_weight_of_its_column);
     tcase_add_test(tests, a_row_of_zeros_is_finite);
     tcase_add_test(tests, rope_turns_the_pairs_and_back);
     suite_add_tcase(suite, tests);

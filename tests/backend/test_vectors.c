@@ -234,6 +234,27 @@ START_TEST(adamw_agrees_with_double_precision)
 }
 END_TEST
 
+/* What is wrong with a gradient shows in its parameter and its moments. */
+START_TEST(a_nan_or_an_infinity_reaches_its_own_parameter_and_no_other)
+{
+    enum { N = 37 };
+    EACH_TABLE (k)
+        for (int bad = 0; bad < 2 * N; bad++) {
+            float w[N], m[N], v[N], g[N];
+            for (int i = 0; i < N; i++) {
+                w[i] = m[i] = v[i] = 0.5f;
+                g[i] = i != bad / 2 ? 1 : bad % 2 ? INFINITY : NAN;
+            }
+            k->adamw(w, m, v, g, N, 1, 1e-3, 0.9, 0.999, 1e-8, 0.01, 0.1, 0.001);
+            for (int i = 0; i < N; i++)
+                expect(i != bad / 2 ? isfinite(w[i]) && isfinite(m[i]) && isfinite(v[i]) :
+                                      isnan(w[i]) && !isfinite(m[i]) && !isfinite(v[i]),
+                       "%s: parameter %d of a bad %d is %g, %g, %g", k->name, i, bad / 2, (double)w[i], (double)m[i],
+                       (double)v[i]);
+        }
+}
+END_TEST
+
 START_TEST(adamw_with_a_zero_gradient_and_rate_leaves_the_weights)
 {
     EACH_TABLE (k) {
@@ -261,6 +282,7 @@ int main(void)
     tcase_add_test(tests, narrowing_takes_the_nearest_and_of_two_the_even_one);
     tcase_add_test(tests, conversions_of_any_length_touch_nothing_else);
     tcase_add_test(tests, adamw_agrees_with_double_precision);
+    tcase_add_test(tests, a_nan_or_an_infinity_reaches_its_own_parameter_and_no_other);
     tcase_add_test(tests, adamw_with_a_zero_gradient_and_rate_leaves_the_weights);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
