@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "backend/kernels.h"
 #include "support.h"
@@ -67,5 +68,26 @@ extern const int awkward_count;
 
 /* Half the distance from 1 to the next float: what one rounding can cost. */
 #define ROUNDING 5.97e-8
+
+/* Of a product with |a|, |b| ≤ 1: K products and what was there before are at most K + 1 together, and each of K + 1
+ * additions may round; a long sum rounds up and down alike. */
+static inline double product_error(int64_t K)
+{
+    return ROUNDING * (double)(K + 1) * (K < 64 ? (double)(K + 1) : 64);
+}
+
+static inline uint32_t bits_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static inline float float_of(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
 
 #endif

@@ -59,13 +59,6 @@ static problem make_problem(int64_t M, int64_t N, int64_t K, int a_layout, int b
     return p;
 }
 
-/* |a|, |b| ≤ 1: K products and what was there before are at most K + 1 together, and each of K + 1 additions may round;
- * a long sum rounds up and down alike. */
-static double product_error(int64_t K)
-{
-    return ROUNDING * (double)(K + 1) * (K < 64 ? (double)(K + 1) : 64);
-}
-
 static void check_problem(const problem *p, const mmi_kernels *k, const char *what)
 {
     for (int64_t i = 0; i < p->M; i++)

@@ -14,20 +14,6 @@
 static const int32_t types[] = { MM_BF16, MM_F16 };
 #define TYPES ((int)(sizeof types / sizeof types[0]))
 
-static float float_of(uint32_t bits)
-{
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-static uint32_t bits_of(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
 /* --- Rounding, seen through a product with 1 --- */
 
 /* Where rounding can go wrong: ties to even and their neighbours, the largest numbers of both types, what lies beyond
@@ -74,16 +60,16 @@ START_TEST(every_table_rounds_as_portable_c_does)
                     if (!is_tame(x[i]))
                         x[i] = 1;
                 }
-                multiply_by_panels(k, y, 1, x, 1, 1, one, 1, 1, 40, 1, 1, 0, types[t], 0);
+                multiply_by_panels(k, y, 1, x, 1, 1, one, 1, 1, 40, 1, 1, NULL, types[t], 0);
                 for (int64_t i = 0; i < 40; i++)
                     expect_rounded(y[i], x[i], types[t], k, "A in rows");
-                multiply_by_panels(k, y, 1, x, 1, 40, one, 1, 1, 40, 1, 1, 0, types[t], 0);
+                multiply_by_panels(k, y, 1, x, 1, 40, one, 1, 1, 40, 1, 1, NULL, types[t], 0);
                 for (int64_t i = 0; i < 40; i++)
                     expect_rounded(y[i], x[i], types[t], k, "A in columns");
-                multiply_by_panels(k, y, 40, one, 1, 1, x, 40, 1, 1, 40, 1, 0, types[t], 0);
+                multiply_by_panels(k, y, 40, one, 1, 1, x, 40, 1, 1, 40, 1, NULL, types[t], 0);
                 for (int64_t i = 0; i < 40; i++)
                     expect_rounded(y[i], x[i], types[t], k, "B in rows");
-                multiply_by_panels(k, y, 40, one, 1, 1, x, 1, 1, 1, 40, 1, 0, types[t], 0);
+                multiply_by_panels(k, y, 40, one, 1, 1, x, 1, 1, 1, 40, 1, NULL, types[t], 0);
                 for (int64_t i = 0; i < 40; i++)
                     expect_rounded(y[i], x[i], types[t], k, "B in columns");
                 k->gemv_rows_rounded(y, 40, one, 1, x, MM_F32, 1, 1, 40, 1, 0, types[t]);
@@ -113,13 +99,7 @@ START_TEST(float16_overflows_to_infinity_and_keeps_its_subnormals)
 }
 END_TEST
 
-/* --- Sums --- */
-
-/* As in test_product.c: the sum is float32 and its terms are exact. */
-static double sum_error(int64_t K)
-{
-    return 5.97e-8 * (double)(K + 1) * (K < 64 ? (double)(K + 1) : 64);
-}
+/* --- Sums, which are float32; their terms are exact --- */
 
 enum { ROWS, COLUMNS, SCATTERED, LAYOUTS };
 
@@ -149,7 +129,7 @@ static void try_panels(const mmi_kernels *k, int64_t M, int64_t N, int64_t K, in
             double want = from ? before[i * ldc + j] : 0;
             for (int64_t p = 0; p < K; p++)
                 want += (double)mmi_c_round(a[i * ars + p * acs], type) * mmi_c_round(b[p * brs + j * bcs], type);
-            ck_near(c[i * ldc + j], want, sum_error(K), k, "gemm_multiply", i * 10000 + j);
+            ck_near(c[i * ldc + j], want, product_error(K), k, "gemm_multiply", i * 10000 + j);
         }
     for (int64_t i = 0; i + 1 < M && N > 0; i++)
         for (int64_t j = N; j < ldc; j++)
@@ -276,7 +256,7 @@ static void check_few_rows(const mmi_kernels *k, int32_t dtype, int32_t type, in
         double want = 0;
         for (int64_t p = 0; p < K; p++)
             want += (double)mmi_c_round(x[i / N * ldx + p], type) * mmi_c_round(exact[i % N * ldw + p], type);
-        ck_near(y[i], want, sum_error(K), k, "gemv_rows_rounded", i);
+        ck_near(y[i], want, product_error(K), k, "gemv_rows_rounded", i);
     }
     edge_check();
 }
@@ -316,7 +296,7 @@ START_TEST(an_operand_beyond_float16_reaches_its_row_and_no_other)
             b[i] = fabsf(b[i]) + 1;
         a[7 * 11 + 10] = 65520;
         a[9 * 11 + 10] = NAN;
-        multiply_by_panels(k, c, 37, a, 11, 1, b, 37, 1, 19, 37, 11, 0, MM_F16, 0);
+        multiply_by_panels(k, c, 37, a, 11, 1, b, 37, 1, 19, 37, 11, NULL, MM_F16, 0);
         for (int i = 0; i < 19 * 37; i++)
             expect(i / 37 == 7 ? isinf(c[i]) :
                    i / 37 == 9 ? isnan(c[i]) :
@@ -382,7 +362,7 @@ START_TEST(products_of_every_kind_are_right_and_have_the_same_bits_on_any_number
                 float *want = multiply(&one, i % 8, s[0], s[1], s[2], true);
                 float *c = multiply(&one, i % 8, s[0], s[1], s[2], false);
                 for (int64_t at = 0; at < s[0] * s[1]; at++)
-                    ck_near(c[at], want[at], sum_error(s[2]), path, "mmi_gemm", at);
+                    ck_near(c[at], want[at], product_error(s[2]), path, "mmi_gemm", at);
                 for (int o = 0; o < 2; o++) {
                     float *again = multiply(&others[o], i % 8, s[0], s[1], s[2], false);
                     expect(memcmp(c, again, (size_t)(s[0] * s[1]) * sizeof *c) == 0, "%s: %d threads have other bits",

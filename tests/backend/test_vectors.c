@@ -89,20 +89,6 @@ START_TEST(transpose_turns_rows_into_columns)
 }
 END_TEST
 
-static uint32_t bits_of(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-static float float_of(uint32_t bits)
-{
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
 /* What a half means, by the definition of the format. */
 static double half_value(uint16_t bits)
 {
