@@ -13,11 +13,12 @@
 #define UNTOUCHED 12345.0f
 
 #define ALL_BUT_TWO 2
+#define ALL_OF_FIRST 3
 
 /* Lengths of segments; with `capacity`, keys and values lie in a cache, `past` tokens of it before the new ones. */
 typedef struct shape {
     int64_t H, G, D, lengths[MOST_SEGMENTS];
-    int masked; /* true: some keys; or all but the last two of each segment */
+    int masked; /* true: some keys; or all but the last two of each segment; or some, and all of the first one */
     int64_t capacity, past[MOST_SEGMENTS];
 } shape;
 
@@ -45,10 +46,12 @@ static double loss(void *arg)
     return sum;
 }
 
-/* A mask with zeros in front and in between, that leaves every segment something to see. */
-static int32_t *random_mask(test_rng *rng, int64_t n, int masked)
+/* A mask with zeros in front and in between, that leaves every segment something to see, but the first, if so said. */
+static int32_t *random_mask(test_rng *rng, int64_t n, int masked, bool first)
 {
     int32_t *mask = take(n, sizeof *mask);
+    if (masked == ALL_OF_FIRST && first)
+        return mask;
     int64_t hidden = masked == ALL_BUT_TWO ? (n > 2 ? n - 2 : 0) : rng_between(rng, 0, (int)n / 2);
     for (int64_t i = hidden; i < n; i++)
         mask[i] = i == hidden || masked == ALL_BUT_TWO || rng_between(rng, 0, 3) > 0;
@@ -60,7 +63,7 @@ static void lay_segments(attention *a, test_rng *rng)
     const shape *s = &a->s;
     for (; a->segments < MOST_SEGMENTS && s->lengths[a->segments] > 0; a->segments++) {
         int64_t i = a->segments, count = s->lengths[i], past = s->past[i];
-        const int32_t *mask = s->masked ? random_mask(rng, past + count, s->masked) : NULL;
+        const int32_t *mask = s->masked ? random_mask(rng, past + count, s->masked, i == 0) : NULL;
         a->segment[i] = (mmi_segment){ a->N, count, past, s->capacity ? i : 0, mask };
         a->plain[i] = (ref_segment){ a->N, count, s->capacity ? i * s->capacity : a->N, past, mask };
         a->N += count;
@@ -234,6 +237,8 @@ static const shape masked[] = {
     { .H = 2, .G = 2, .D = 36, .lengths = { 2, 5, 66 }, .masked = true },
     { .H = 4, .G = 2, .D = 10, .lengths = { 90, 3 }, .masked = ALL_BUT_TWO },
     { .H = 8, .G = 4, .D = 32, .lengths = { 300, 1, 4 }, .masked = ALL_BUT_TWO },
+    { .H = 4, .G = 2, .D = 10, .lengths = { 300, 70 }, .masked = ALL_OF_FIRST },
+    { .H = 8, .G = 4, .D = 32, .lengths = { 2, 30, 9 }, .masked = ALL_OF_FIRST },
 };
 enum { MASKED = sizeof masked / sizeof *masked };
 
@@ -258,6 +263,10 @@ static const shape cached[] = {
     { 8, 2, 64, { 2, 1 }, ALL_BUT_TWO, 1200, { 1198, 20 } },
     { 4, 2, 32, { 100, 3, 9 }, ALL_BUT_TWO, 1250, { 1100, 1090, 0 } },
     { 6, 2, 10, { 30, 1 }, true, 1100, { 1070, 3 } },
+    { 8, 2, 64, { 1, 2 }, ALL_OF_FIRST, 400, { 399, 20 } },
+    { 8, 2, 64, { 2, 1 }, ALL_OF_FIRST, 1200, { 1198, 20 } },
+    { 3, 1, 5, { 1, 2 }, ALL_OF_FIRST, 1100, { 1099, 40 } },
+    { 4, 2, 32, { 100, 3, 9 }, ALL_OF_FIRST, 1250, { 1100, 1090, 0 } },
     { 4, 2, 32, { 100, 3, 150 }, false, 1250, { 1100, 1090, 0 } }, /* parts of keys beside a row that is longer than a tile */
     { 8, 8, 3, { 1, 1 }, false, 1030, { 1029, 1029 } }, /* one after the other */
     { 18, 9, 3, { 1, 1, 1 }, false, 1030, { 1029, 1, 1029 } }, /* so many heads that there are none */
