@@ -1,5 +1,5 @@
 /* The pool: every piece exactly once, on a worker that exists, with whatever came before seen by all. */
-#define _POSIX_C_SOURCE 200809L /* nanosleep */
+#define _GNU_SOURCE /* nanosleep, pthread_setattr_default_np */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -420,6 +420,28 @@ START_TEST(a_pool_without_memory_is_an_error)
 }
 END_TEST
 
+#ifdef __GLIBC__
+/* Each thread is to have a stack that no memory holds; where addresses have 32 bits, some may have one. */
+START_TEST(a_pool_whose_threads_cannot_be_started_is_an_error_and_holds_nothing)
+{
+    mm_memory_usage before = MM_MEMORY_USAGE_INIT, after = MM_MEMORY_USAGE_INIT;
+    pthread_attr_t endless;
+    mmi_pool *pool = NULL;
+    ck_assert_int_eq(pthread_attr_init(&endless), 0);
+    ck_assert_int_eq(pthread_attr_setstacksize(&endless, SIZE_MAX / 4), 0);
+    ck_assert_int_eq(pthread_setattr_default_np(&endless), 0);
+    ck_ok(mm_memory_get_usage(&before));
+    ck_status(mmi_pool_create(MOST_THREADS, &pool), MM_ERR_MEMORY);
+    ck_error_mentions("can't start 7 threads");
+    ck_assert_ptr_null(pool);
+    ck_ok(mm_memory_get_usage(&after));
+    ck_assert_uint_eq(after.current, before.current);
+    ck_ok(mmi_pool_create(1, &pool)); /* which needs none */
+    mmi_pool_free(pool);
+}
+END_TEST
+#endif
+
 int main(void)
 {
     Suite *suite = suite_create("base/pool");
@@ -442,6 +464,9 @@ int main(void)
     tcase_add_test(tests, a_pool_that_never_ran_can_be_freed);
     tcase_add_test(tests, pools_of_several_threads_run_side_by_side);
     tcase_add_test(tests, a_pool_without_memory_is_an_error);
+#ifdef __GLIBC__
+    tcase_add_test(tests, a_pool_whose_threads_cannot_be_started_is_an_error_and_holds_nothing);
+#endif
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }
