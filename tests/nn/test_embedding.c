@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include "backend/strips.h"
 #include "nn/arrays.h"
 #include "nn/embedding.h"
 #include "nn/exec.h"
@@ -96,6 +97,38 @@ START_TEST(narrow_tables_are_read_as_what_they_hold)
 }
 END_TEST
 
+/* Rows of up to several times what is widened at once, 32 blocks. */
+START_TEST(tables_in_blocks_are_read_as_what_they_hold)
+{
+    static const int32_t dtypes[] = { MM_Q8_0, MM_Q4_0 };
+    static const int64_t widths[] = { 32, 1024, 1056, 2080 };
+    enum { V = 19, N = 9 };
+    test_rng rng = { 4 };
+    int32_t *ids = take_ints(&rng, N, 0, V - 1);
+    ids[0] = 0;
+    ids[N - 1] = V - 1;
+    for (size_t d = 0; d < 2; d++)
+        for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) {
+            const int64_t C = widths[w];
+            float *table = take_random(&rng, V * C, 1), *held = take_floats(V * C, 0), *y = take_floats(N * C, NAN);
+            void *blocks = take((int64_t)mmi_dtype_bytes(dtypes[d], V * C), 1);
+            void *strips = take((int64_t)mmi_strips_bytes(dtypes[d], V, C), 1);
+            EACH_PATH_OF_FLOATS (path) {
+                mmi_exec x = exec_create(path, 2, 1);
+                x.k.narrow(blocks, table, dtypes[d], V * C);
+                x.k.widen(held, blocks, dtypes[d], V * C);
+                mmi_strips_pack(strips, blocks, dtypes[d], V, C);
+                mmi_embedding_forward(&x, y, (mmi_weight){ strips, dtypes[d], V, C }, ids, N);
+                for (int i = 0; i < N; i++)
+                    ck_assert_msg(same_bits(y + i * C, held + ids[i] * C, C), "%s, %s, %d columns: row %d", x.k.name,
+                                  mm_dtype_name(dtypes[d]), (int)C, i);
+                exec_free(&x);
+            }
+            release_from(table);
+        }
+}
+END_TEST
+
 START_TEST(sinusoidal_positions_are_added_row_by_row)
 {
     static const int64_t widths[] = { 1, 2, 7, 24, 130 };
@@ -127,6 +160,7 @@ int main(void)
     Suite *suite = plain_suite("nn/embedding", &tests);
     tcase_add_test(tests, rows_of_the_table_are_gathered_and_their_gradients_added_up);
     tcase_add_test(tests, narrow_tables_are_read_as_what_they_hold);
+    tcase_add_test(tests, tables_in_blocks_are_read_as_what_they_hold);
     tcase_add_test(tests, sinusoidal_positions_are_added_row_by_row);
     return run_suite(suite);
 }
