@@ -396,6 +396,33 @@ START_TEST(logits_far_apart_stay_finite_both_ways)
 }
 END_TEST
 
+START_TEST(a_token_that_is_not_a_number_gives_none_and_leaves_others_theirs)
+{
+    static const float bad[] = { NAN, INFINITY, -INFINITY };
+    test_rng rng = { 570 };
+    for (int kind = 0; kind < 4; kind++)
+        for (size_t b = 0; b < sizeof bad / sizeof *bad; b++) {
+            moe m = moe_of(4, kind);
+            m.undecided = true;
+            take_arrays(&m, &rng);
+            finish(&m, &rng);
+            const int64_t token = m.N / 2;
+            m.h[token * m.C + 3] = bad[b];
+            EACH_PATH_OF_FLOATS (path) {
+                mmi_exec x = exec_create(path, 2, FOR_PRODUCTS);
+                work(&m, &x);
+                for (int64_t i = 0; i < m.N * m.C; i++)
+                    ck_each(i / m.C == token ? isnan(m.out[i]) : fabs(m.out[i] - m.out64[i]) <= 1e-4,
+                            "%s, kind %d, %g: [%d] is %g", path->name, kind, (double)bad[b], (int)i, (double)m.out[i]);
+                for (int64_t i = 0; i < m.N * m.C; i++)
+                    ck_each(isfinite(m.dh[i]) || i / m.C == token, "%s, kind %d, %g: [%d] goes back with %g",
+                            path->name, kind, (double)bad[b], (int)i, (double)m.dh[i]);
+                exec_free(&x);
+            }
+        }
+}
+END_TEST
+
 START_TEST(experts_are_chosen_without_rounding)
 {
     static const int32_t types[] = { MM_F32, MM_BF16, MM_F16 };
@@ -431,6 +458,7 @@ int main(void)
     tcase_add_loop_test(tests, an_expert_without_tokens_has_no_gradient, 0, 4);
     tcase_add_loop_test(tests, equally_likely_experts_are_chosen_lowest_first, 0, 5);
     tcase_add_test(tests, logits_far_apart_stay_finite_both_ways);
+    tcase_add_test(tests, a_token_that_is_not_a_number_gives_none_and_leaves_others_theirs);
     tcase_add_test(tests, experts_are_chosen_without_rounding);
     return run_suite(suite);
 }
