@@ -142,8 +142,9 @@ static void same(void *arg, const char *label)
     ck_assert_msg(same_bits(n->all, n->all1, n->size), "%s: other bits than with one thread", label);
 }
 
-static const int64_t shapes[][2] = { { 1, 2 },   { 1, 130 }, { 3, 1 },     { 17, 6 },
-                                     { 16, 24 }, { 33, 36 }, { 1100, 10 }, { 7, 515 } };
+/* N, C: the last two are cut into some pieces, and into as many as there may be. */
+static const int64_t shapes[][2] = { { 1, 2 },     { 1, 130 }, { 3, 1 },     { 17, 6 },   { 16, 24 },
+                                     { 1100, 10 }, { 7, 515 }, { 300, 150 }, { 1152, 1030 } };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 START_TEST(rmsnorm_and_its_gradients_agree_with_the_reference)
@@ -167,7 +168,7 @@ END_TEST
 START_TEST(norms_of_heads_and_their_gradients_agree_with_the_reference)
 {
     static const int64_t heads[][3] = { { 1, 1, 6 },   { 5, 8, 10 },   { 40, 3, 24 },
-                                        { 67, 7, 36 }, { 19, 2, 130 }, { 2, 5, 3 } };
+                                        { 67, 7, 36 }, { 19, 2, 130 }, { 300, 8, 64 } };
     test_rng rng = { 60 };
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
         int64_t H = heads[i][1], D = heads[i][2];
@@ -201,8 +202,8 @@ END_TEST
 
 START_TEST(what_is_added_before_and_quantized_behind_a_norm_has_the_bits_of_three_steps)
 {
-    static const int64_t rows[] = { 1, 7, 16, 41 };
-    enum { C = 96, MOST = 41 };
+    static const int64_t rows[] = { 1, 7, 42, 130 }; /* 42 are a piece */
+    enum { C = 96, MOST = 130 };
     const int64_t bytes = mmi_quantized_row(C);
     test_rng rng = { 72 };
     for (int layernorm = 0; layernorm < 2; layernorm++) {
