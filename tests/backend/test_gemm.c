@@ -111,12 +111,14 @@ static void check_solution(const problem *p, const float *c, const mmi_path *pat
     check_between_rows(p, c, path);
 }
 
+/* Few rows meet fewer than 2^17 numbers of B in one piece: shapes here have more, too. */
 START_TEST(products_of_every_kind_agree_with_double_precision)
 {
     static const int64_t shapes[][3] = {
         { 1, 1, 1 },     { 1, 300, 70 }, { 8, 33, 512 },  { 9, 33, 100 },   { 3, 700, 129 },
         { 700, 3, 129 }, { 300, 1, 40 }, { 130, 260, 0 }, { 257, 255, 65 }, { 512, 128, 96 },
         { 31, 640, 17 }, { 0, 5, 5 },    { 5, 0, 5 },     { 520, 70, 300 }, { 2090, 36, 40 },
+        { 1, 700, 200 }, { 7, 1030, 133 },
     };
     test_rng rng = { 1 };
     EACH_PATH_OF_FLOATS (path) {
@@ -153,7 +155,8 @@ START_TEST(products_have_the_same_bits_for_any_number_of_threads)
 {
     static const int64_t shapes[][3] = {
         { 300, 300, 40 }, { 128, 512, 150 }, { 5, 1000, 100 },  { 533, 131, 33 },
-        { 8, 100, 33 },   { 40, 2090, 33 },  { 130, 150, 600 },
+        { 8, 100, 33 },   { 40, 2090, 33 },  { 130, 150, 600 }, { 1, 1030, 133 },
+        { 6, 700, 200 },
     };
     static const int threads[THREAD_COUNTS] = { 1, 2, 3, 8, 13 };
     test_rng rng = { 4 };
@@ -265,7 +268,8 @@ END_TEST
 START_TEST(products_with_weights_of_every_dtype_agree)
 {
     static const int64_t shapes[][3] = { { 1, 77, 64 },    { 8, 200, 33 }, { 9, 40, 50 },
-                                         { 100, 130, 65 }, { 0, 4, 4 },    { 4, 0, 4 } };
+                                         { 100, 130, 65 }, { 0, 4, 4 },    { 4, 0, 4 },
+                                         { 1, 1030, 133 }, { 7, 700, 200 } };
     test_rng rng = { 2 };
     EACH_PATH_OF_FLOATS (path) {
         mmi_exec x = exec_create(path, 2, FOR_PRODUCTS);

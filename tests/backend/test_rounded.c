@@ -346,9 +346,8 @@ static float *multiply(const runner *r, int variant, int64_t M, int64_t N, int64
     return c;
 }
 
-static const int64_t shapes[][3] = {
-    { 1, 300, 70 }, { 8, 33, 129 }, { 3, 257, 65 }, { 131, 67, 90 }, { 257, 255, 33 }
-};
+static const int64_t shapes[][3] = { { 1, 300, 70 },    { 8, 33, 129 },  { 3, 257, 65 },   { 131, 67, 90 },
+                                     { 257, 255, 33 }, { 1, 700, 200 }, { 6, 1030, 133 } };
 #define SHAPES ((int)(sizeof shapes / sizeof shapes[0]))
 
 START_TEST(products_of_every_kind_are_right_and_have_the_same_bits_on_any_number_of_threads)

@@ -144,10 +144,10 @@ static void same(void *arg, const char *label)
     ck_assert_msg(same_bits(l->all, l->all1, l->size), "%s: other bits than with one thread", label);
 }
 
-/* N, in, out: one row, few rows, one more than few, primes, more than one slice. */
+/* N, in, out: one row, few rows, one more than few, primes, more than one slice; few rows of more than one piece. */
 static const int64_t shapes[][3] = { { 1, 1, 1 },    { 1, 37, 130 }, { 2, 700, 131 }, { 7, 10, 6 },    { 8, 64, 33 },
                                      { 9, 24, 36 },  { 13, 1, 5 },   { 31, 67, 1 },   { 65, 130, 131 }, { 270, 65, 140 },
-                                     { 67, 37, 300 } };
+                                     { 67, 37, 300 }, { 3, 200, 700 } };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 START_TEST(products_and_their_gradients_agree_with_the_reference)
