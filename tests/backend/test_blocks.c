@@ -548,26 +548,37 @@ START_TEST(products_of_any_number_of_rows_have_the_bits_of_the_portable_kernel_o
 }
 END_TEST
 
+static void weighted_on_all(int64_t M, int64_t N, int64_t K, int32_t dtype, test_rng *rng)
+{
+    weighted p = weighted_of(M, N, K, dtype, rng);
+    float *one = malloc((size_t)(M * N) * sizeof *one);
+    ck_assert_ptr_nonnull(one);
+    EACH_PATH (path)
+        for (int threads = 1; threads <= 3; threads += 2)
+            weighted_check(&p, path, M, threads, one);
+    free(one);
+    weighted_free(&p);
+}
+
 START_TEST(large_products_whose_last_slices_are_cut_again_have_the_same_bits)
 {
-    static const struct {
-        int64_t M, N, K;
-        int32_t dtype;
-    } shapes[] = { { 520, 370, 1024, MM_Q8_0 }, /* into rows */
-                   { 200, 2100, 448, MM_Q8_0 }, /* into columns */
-                   { 64, 64, 33280, MM_Q8_0 },  /* along K, where panels have no more room */
-                   { 64, 70, 33312, MM_Q4_0 } };
     test_rng rng = { 48 };
-    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
-        weighted p = weighted_of(shapes[s].M, shapes[s].N, shapes[s].K, shapes[s].dtype, &rng);
-        float *one = malloc((size_t)(p.M * p.N) * sizeof *one);
-        ck_assert_ptr_nonnull(one);
-        EACH_PATH (path)
-            for (int threads = 1; threads <= 3; threads += 2)
-                weighted_check(&p, path, p.M, threads, one);
-        free(one);
-        weighted_free(&p);
-    }
+    weighted_on_all(520, 370, 1024, MM_Q8_0, &rng); /* into rows */
+    weighted_on_all(200, 2100, 448, MM_Q8_0, &rng); /* into columns */
+    weighted_on_all(64, 64, 33280, MM_Q8_0, &rng);  /* along K, where panels have no more room */
+    weighted_on_all(64, 70, 33312, MM_Q4_0, &rng);
+}
+END_TEST
+
+/* From 2^16 numbers of W on they are met in pieces: so a text is gone on with. */
+START_TEST(few_rows_meet_large_weights_in_pieces_with_the_same_bits)
+{
+    test_rng rng = { 51 };
+    EACH_DTYPE (dtype)
+        for (int64_t M = 1; M <= 5; M++) {
+            weighted_on_all(M, 421, 160, dtype, &rng);
+            weighted_on_all(M, 1500, 64, dtype, &rng);
+        }
 }
 END_TEST
 
@@ -689,6 +700,7 @@ int main(void)
     TCase *tests = tcase_create("all");
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, large_products_whose_last_slices_are_cut_again_have_the_same_bits);
+    tcase_add_test(tests, few_rows_meet_large_weights_in_pieces_with_the_same_bits);
     tcase_add_test(tests, rows_that_are_quantized_by_whoever_makes_them_meet_the_same_weights);
     tcase_add_test(tests, rows_are_quantized_ahead_only_for_weights_in_blocks_and_where_there_is_room);
     tcase_add_test(tests, a_pair_of_products_shows_each_column_once_when_both_have_it);
