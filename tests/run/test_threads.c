@@ -83,6 +83,42 @@ START_TEST(any_number_of_threads_gives_the_same_bits_on_a_wider_model)
 }
 END_TEST
 
+/* Rows that are few enough are done in one piece: so are those of a sequence's beginning alone, and not those of all
+ * sequences together, in training and behind a cache. */
+START_TEST(many_pieces_give_what_one_gives)
+{
+    enum { SEQUENCES = 4, LONG = 130, SHORT = 60 };
+    test_rng rng = { 602 };
+    mm_model *model = model_of(medium, 7);
+    mm_batch batch = random_batch(model, SEQUENCES, LONG, MM_TRAIN, &rng), part = batch;
+    const int64_t V = vocab_of(model);
+    part.batch = 1;
+    part.length = SHORT;
+    for (int32_t p = 0; p < mm_kernels_count(); p++)
+        for (int cached = 0; cached < 2; cached++) {
+            mm_context *context = context_on(model, MM_TRAIN, SEQUENCES, LONG, MM_OUT_LOGITS, 2, mm_kernels_name(p));
+            mm_cache *cache = NULL;
+            mm_output out = MM_OUTPUT_INIT;
+            ck_ok(mm_cache_create(model, SEQUENCES, LONG, MM_F32, &cache));
+            batch.mode = part.mode = cached ? MM_EVAL : MM_TRAIN;
+            batch.cache = cached ? cache : NULL;
+            ck_ok(mm_forward(context, &batch, &out));
+            const float *all = copy_view(&out.logits);
+            for (int64_t i = 0; i < SEQUENCES; i++) {
+                part.ids = batch.ids + i * LONG;
+                part.targets = batch.targets + i * LONG;
+                ck_ok(mm_forward(context, &part, &out));
+                double error = relative_error(all + i * LONG * V, out.logits.data, (size_t)(SHORT * V));
+                ck_assert_msg(error < 1e-5, "%s, sequence %d, cached %d: %g", mm_kernels_name(p), (int)i, cached,
+                              error);
+            }
+            mm_cache_free(cache);
+            mm_context_free(context);
+        }
+    mm_model_free(model);
+}
+END_TEST
+
 /* --- The host's own loops --- */
 
 typedef struct host {
@@ -271,6 +307,7 @@ int main(void)
     Suite *suite = plain_suite("run/threads", &tests);
     tcase_add_loop_test(tests, any_number_of_threads_gives_the_same_bits_on_small_models, 0, all_count);
     tcase_add_test(tests, any_number_of_threads_gives_the_same_bits_on_a_wider_model);
+    tcase_add_test(tests, many_pieces_give_what_one_gives);
     tcase_add_loop_test(tests, a_hosts_own_parallel_for_gives_the_same_bits_and_no_thread_is_started, 0, 6);
     tcase_add_test(tests, one_thread_is_the_callers_own);
     tcase_add_test(tests, the_same_call_twice_gives_the_same_bits);
