@@ -279,21 +279,6 @@ START_TEST(a_cache_is_of_use_to_the_weights_that_made_it_only)
     ck_error_mentions("other weights");
     ck_ok(mm_model_cast(s.model, MM_BF16, &wide));
     ck_status(mm_cache_load(wide, path, &loaded), MM_ERR_ARG);
-    static const struct {
-        const char *key;
-        double value;
-    } others[] = { { "rope_theta", 100 }, { "rms_norm_eps", 0.125 } }; /* the same weights, other keys and values */
-    for (int i = 0; i < 2; i++) {
-        mm_config *config = NULL;
-        mm_model *turned = NULL;
-        ck_ok(mm_config_copy(mm_model_config(s.model), &config));
-        ck_ok(mm_config_set_float(config, others[i].key, others[i].value));
-        ck_ok(mm_model_create(config, 3, &turned));
-        ck_status(mm_cache_load(turned, path, &loaded), MM_ERR_ARG);
-        ck_error_mentions("another config");
-        mm_config_free(config);
-        mm_model_free(turned);
-    }
     ck_status(mm_cache_load(NULL, path, &loaded), MM_ERR_ARG);
     ck_status(mm_cache_load(s.model, NULL, &loaded), MM_ERR_ARG);
     ck_status(mm_cache_load(s.model, path, NULL), MM_ERR_ARG);
@@ -306,6 +291,80 @@ START_TEST(a_cache_is_of_use_to_the_weights_that_made_it_only)
     mm_model_free(other);
     mm_model_free(wide);
     end(&s);
+}
+END_TEST
+
+/* Whatever type the key has. */
+static void set(mm_config *config, const char *key, const char *value)
+{
+    ck_assert_msg(mm_config_set_string(config, key, value) == MM_OK ||
+                      mm_config_set_int(config, key, atoi(value)) == MM_OK ||
+                      mm_config_set_bool(config, key, atoi(value)) == MM_OK,
+                  "%s: %s", key, mm_last_error());
+}
+
+/* A model of drawn weights, which no value here changes: wide_heads with the keys of `ground`, and then `key`. */
+static mm_model *drawn(const char *const ground[][2], const char *key, const char *value)
+{
+    mm_config *config = NULL;
+    mm_model *model = NULL;
+    ck_ok(mm_config_load_memory(wide_heads, sizeof wide_heads - 1, &config));
+    for (; ground[0][0]; ground++)
+        set(config, ground[0][0], ground[0][1]);
+    set(config, key, value);
+    ck_ok(mm_model_create(config, 3, &model));
+    mm_config_free(config);
+    return model;
+}
+
+/* Each of them leaves the weights as they are, and the shapes of keys and values. */
+START_TEST(a_cache_is_of_use_to_a_config_that_makes_the_same_keys_only)
+{
+    static const char *const plain[][2] = { { NULL } };
+    static const char *const yarn[][2] = { { "max_position_embeddings", "4096" },
+                                           { "rope_scaling.type", "yarn" },
+                                           { "rope_scaling.variant", "standard" },
+                                           { "rope_scaling.factor", "16" },
+                                           { "rope_scaling.beta_fast", "32" },
+                                           { "rope_scaling.beta_slow", "1" },
+                                           { "rope_scaling.attention_factor", "1" },
+                                           { NULL } };
+    static const char *const experts[][2] = { { "use_moe", "1" }, { "num_experts_per_tok", "2" }, { NULL } };
+    static const struct {
+        const char *const (*ground)[2];
+        const char *key, *values[2];
+    } cases[] = {
+        { plain, "num_attention_heads", { "4", "2" } },
+        { plain, "rms_norm_eps", { "0", "1" } },
+        { plain, "hidden_act", { "silu", "gelu" } },
+        { plain, "position_embedding_type", { "rope", "none" } },
+        { plain, "rope_theta", { "1000000", "100" } },
+        { yarn, "rope_scaling.variant", { "standard", "minimind2" } },
+        { yarn, "rope_scaling.factor", { "16", "4" } },
+        { yarn, "rope_scaling.beta_fast", { "32", "16" } },
+        { yarn, "rope_scaling.beta_slow", { "1", "2" } },
+        { yarn, "rope_scaling.attention_factor", { "1", "2" } },
+        { yarn, "rope_scaling.original_max_position_embeddings", { "2048", "1024" } },
+        { experts, "num_experts_per_tok", { "2", "1" } },
+        { experts, "norm_topk_prob", { "1", "0" } },
+    };
+    const char *path = file_in_scratch();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mm_cache *cache = NULL, *loaded = NULL;
+        mm_model *models[3];
+        for (int m = 0; m < 3; m++)
+            models[m] = drawn(cases[i].ground, cases[i].key, cases[i].values[m / 2]);
+        ck_ok(mm_cache_create(models[0], 1, 8, MM_F32, &cache));
+        ck_ok(mm_cache_save(cache, path));
+        ck_ok(mm_cache_load(models[1], path, &loaded));
+        mm_cache_free(loaded);
+        mm_status status = mm_cache_load(models[2], path, &loaded);
+        ck_assert_msg(status == MM_ERR_ARG, "%s: %s", cases[i].key, mm_status_name(status));
+        ck_error_mentions("another config");
+        mm_cache_free(cache);
+        for (int m = 0; m < 3; m++)
+            mm_model_free(models[m]);
+    }
 }
 END_TEST
 
@@ -634,6 +693,7 @@ int main(void)
     tcase_add_loop_test(tests, a_saved_cache_goes_on_where_it_stood, 0, DTYPES);
     tcase_add_test(tests, a_cache_of_blocks_is_of_use_to_their_scales_only);
     tcase_add_test(tests, a_cache_is_of_use_to_the_weights_that_made_it_only);
+    tcase_add_test(tests, a_cache_is_of_use_to_a_config_that_makes_the_same_keys_only);
     tcase_add_test(tests, a_cache_is_of_use_to_positions_stretched_alike_only);
     tcase_add_test(tests, a_damaged_file_is_told_from_a_cache);
     tcase_add_test(tests, blocks_that_a_models_heads_do_not_fill_are_a_damaged_file);
