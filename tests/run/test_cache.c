@@ -484,6 +484,32 @@ START_TEST(a_damaged_file_is_told_from_a_cache)
 }
 END_TEST
 
+/* Two sequences of different lengths whose values have one another's names. */
+START_TEST(keys_without_their_values_are_a_damaged_file)
+{
+    static const char names[3][19] = { "sequences.0.values", "sequences.1.values", "sequences.x.values" };
+    static const int turns[3][2] = { { 0, 2 }, { 1, 0 }, { 2, 1 } }; /* from, to */
+    static char bytes[1 << 18];
+    setting s = begin(MM_F32);
+    const char *path = file_in_scratch();
+    mm_cache *loaded = NULL;
+    mm_output out;
+    feed(&s, s.cache, s.batch.ids, 2, T, &out);
+    ck_ok(mm_cache_truncate(s.cache, _i, 4));
+    ck_ok(mm_cache_save(s.cache, path));
+    size_t n = read_all(path, bytes, sizeof bytes);
+    for (int turn = 0; turn < 3; turn++)
+        for (size_t i = 8; i + 18 <= n; i++)
+            if (memcmp(bytes + i, names[turns[turn][0]], 18) == 0)
+                memcpy(bytes + i, names[turns[turn][1]], 18);
+    write_all(path, bytes, n);
+    ck_status(mm_cache_load(s.model, path, &loaded), MM_ERR_FORMAT);
+    ck_error_mentions(_i == 0 ? "sequence 0 has 4 keys and 21 values" : "sequence 0 has 21 keys and 4 values");
+    ck_assert_ptr_null(loaded);
+    end(&s);
+}
+END_TEST
+
 START_TEST(blocks_that_a_models_heads_do_not_fill_are_a_damaged_file)
 {
     static char bytes[1 << 18];
@@ -696,6 +722,7 @@ int main(void)
     tcase_add_test(tests, a_cache_is_of_use_to_a_config_that_makes_the_same_keys_only);
     tcase_add_test(tests, a_cache_is_of_use_to_positions_stretched_alike_only);
     tcase_add_test(tests, a_damaged_file_is_told_from_a_cache);
+    tcase_add_loop_test(tests, keys_without_their_values_are_a_damaged_file, 0, 2);
     tcase_add_test(tests, blocks_that_a_models_heads_do_not_fill_are_a_damaged_file);
     tcase_add_loop_test(tests, many_samples_of_one_prompt_are_each_what_they_are_alone, 0, DTYPES);
     tcase_add_loop_test(tests, sequences_draw_the_same_tokens_with_any_number_of_threads, 0, 2);
