@@ -218,6 +218,14 @@ START_TEST(configs_are_taken_or_refused_by_key)
         { "{" GOOD ",'alpha_pattern':{'q_proj':4}}", MM_ERR_UNSUPPORTED, "alpha_pattern" },
         { "{" GOOD ",'layers_to_transform':[1]}", MM_ERR_UNSUPPORTED, "layers_to_transform" },
         { "{" GOOD ",'modules_to_save':['lm_head']}", MM_ERR_UNSUPPORTED, "modules_to_save" },
+        { "{" GOOD ",'lora_bias':true}", MM_ERR_UNSUPPORTED, "lora_bias" },
+        { "{" GOOD ",'use_qalora':true}", MM_ERR_UNSUPPORTED, "use_qalora" },
+        { "{" GOOD ",'layers_pattern':'layers'}", MM_ERR_UNSUPPORTED, "layers_pattern" },
+        { "{" GOOD ",'layer_replication':[[0,2],[1,2]]}", MM_ERR_UNSUPPORTED, "layer_replication" },
+        { "{" GOOD ",'exclude_modules':'lm_head'}", MM_ERR_UNSUPPORTED, "exclude_modules" },
+        { "{" GOOD ",'trainable_token_indices':[5]}", MM_ERR_UNSUPPORTED, "trainable_token_indices" },
+        { "{" GOOD ",'target_parameters':['mlp.experts.gate_up_proj']}", MM_ERR_UNSUPPORTED, "target_parameters" },
+        { "{" GOOD ",'alora_invocation_tokens':[7]}", MM_ERR_UNSUPPORTED, "alora_invocation_tokens" },
         { "{'peft_type':'IA3','r':3}", MM_ERR_UNSUPPORTED, "peft_type" },
         { "{'r':3,'lora_alpha':6.5,'target_modules':['q_proj']}", MM_ERR_FORMAT, "peft_type" },
         { "{'peft_type':'LORA','r':0,'lora_alpha':6.5,'target_modules':['q_proj']}", MM_ERR_FORMAT, "r is" },
@@ -265,7 +273,14 @@ START_TEST(tensors_that_do_not_fit_are_refused)
     snprintf(directory, sizeof directory, "%s", saved(adapter));
     snprintf(path, sizeof path, "%s/adapter_model.safetensors", directory);
     const char *form = "base_model.model.model.%s.lora_%c.weight";
-    for (int wrong = 0; wrong < 6; wrong++) {
+    static const char *const words[] = { "layers.1.self_attn.q_proj.lora_B.weight is missing",
+                                         "k_proj.lora_A.weight is no adapter",
+                                         "layers.9.self_attn.q_proj.lora_A.weight is no adapter",
+                                         "q_proj.lora_A.weight is [2, 16], rank and model imply [3, 16]",
+                                         "is there twice under two names",
+                                         "q_proj.lora_A.weight is I32",
+                                         "q_proj.lora_A.weight is [3, 16, 1], rank" };
+    for (int wrong = 0; wrong < 7; wrong++) {
         rows_in_form(&r, adapter, form);
         if (wrong == 0)
             r.count--;
@@ -275,15 +290,76 @@ START_TEST(tensors_that_do_not_fit_are_refused)
             strcpy(r.entries[0].name, "base_model.model.model.layers.9.self_attn.q_proj.lora_A.weight");
         if (wrong == 3)
             r.entries[0].shape[0] = 2;
-        if (wrong == 4)
-            strcpy(r.entries[1].name, "layers.0.self_attn.q_proj.lora.A.weight");
+        if (wrong == 4) {
+            r.entries[1] = r.entries[0];
+            r.entries[1].name = r.names[1];
+            strcpy(r.names[1], "layers.0.self_attn.q_proj.lora.A.weight");
+        }
         if (wrong == 5)
             r.entries[0].dtype = MM_I32;
+        if (wrong == 6)
+            r.entries[0].rank = 3;
         ck_ok(mmi_st_write(path, r.entries, r.count, NULL));
         ck_status(mm_adapter_load(model, directory, &got), wrong == 5 ? MM_ERR_UNSUPPORTED : MM_ERR_FORMAT);
+        ck_error_mentions(words[wrong]);
         ck_error_mentions("adapter_model.safetensors");
         ck_assert_ptr_null(got);
     }
+    mm_adapter_free(adapter);
+}
+END_TEST
+
+/* With no config beside it the file has to say all: what is adapted, and the rank. */
+START_TEST(a_file_alone_that_names_no_rank_or_no_adapter_is_refused)
+{
+    static const char *const words[] = { "holds no adapter",
+                                         "holds no adapter",
+                                         "layers.0.self_attn.q_proj.lora_A.weight has no rank from 1 to 65536",
+                                         "layers.0.self_attn.q_proj.lora_A.weight has no rank from 1 to 65536",
+                                         "layers.0.self_attn.q_proj.weight is no adapter",
+                                         "rank and model imply" };
+    mm_adapter *adapter = adapter_of("q_proj", 3), *got = NULL;
+    const char *path = in(scratch_directory(), "lora.safetensors");
+    rows r;
+    for (int wrong = 0; wrong < 6; wrong++) {
+        rows_in_form(&r, adapter, "model.%s.lora_%c.weight");
+        if (wrong == 0)
+            r.count = 0;
+        if (wrong == 1) { /* B alone */
+            strcpy(r.names[0], r.names[1]);
+            r.entries[0] = r.entries[1];
+            r.entries[0].name = r.names[0];
+            r.count = 1;
+        }
+        if (wrong == 2)
+            r.entries[0].shape[0] = 0;
+        if (wrong == 3)
+            r.entries[0].rank = 1;
+        if (wrong == 4)
+            strcpy(r.names[0], "model.layers.0.self_attn.q_proj.weight");
+        if (wrong == 5) /* two ranks */
+            r.entries[2].shape[0] = 2;
+        uint64_t before = held();
+        ck_ok(mmi_st_write(path, r.entries, r.count, NULL));
+        ck_status(mm_adapter_load(model, path, &got), MM_ERR_FORMAT);
+        ck_error_mentions(words[wrong]);
+        ck_error_mentions(path);
+        ck_assert_ptr_null(got);
+        ck_assert_uint_eq(held(), before);
+    }
+    mm_adapter_free(adapter);
+}
+END_TEST
+
+START_TEST(all_linear_in_a_config_is_every_projection)
+{
+    mm_adapter *adapter = adapter_of("*", 3), *again = NULL;
+    char directory[600];
+    snprintf(directory, sizeof directory, "%s", saved(adapter));
+    write_config(directory, "{'peft_type':'LORA','r':3,'lora_alpha':6.5,'target_modules':'all-linear'}");
+    ck_ok(mm_adapter_load(model, directory, &again));
+    same_adapters(adapter, again);
+    mm_adapter_free(again);
     mm_adapter_free(adapter);
 }
 END_TEST
@@ -363,6 +439,7 @@ START_TEST(a_rank_that_the_tensors_do_not_have_takes_no_memory)
     mm_memory_reset_peak();
     uint64_t before = held();
     ck_status(mm_adapter_load(model, directory, &got), MM_ERR_FORMAT);
+    ck_error_mentions("is [3, 16], rank and model imply [65536, 16]");
     ck_ok(mm_memory_get_usage(&usage));
     ck_assert_uint_lt(usage.peak - before, 1 << 16); /* B of one matrix alone would be 4 MB */
     mm_adapter_free(adapter);
@@ -442,6 +519,8 @@ int main(void)
     tcase_add_test(tests, half_precision_is_widened);
     tcase_add_test(tests, configs_are_taken_or_refused_by_key);
     tcase_add_test(tests, tensors_that_do_not_fit_are_refused);
+    tcase_add_test(tests, a_file_alone_that_names_no_rank_or_no_adapter_is_refused);
+    tcase_add_test(tests, all_linear_in_a_config_is_every_projection);
     tcase_add_test(tests, damaged_and_missing_files_are_refused);
     tcase_add_test(tests, an_adapter_for_another_model_is_refused);
     tcase_add_test(tests, out_of_memory_at_any_point_leaves_nothing);
