@@ -250,6 +250,7 @@ START_TEST(what_is_generated_with_it_is_what_the_merged_model_generates)
     ck_ok(mm_adapter_merge(model, &adapter, NULL, 1, &merged));
     mm_context *contexts[2] = { evaluating(model, &adapter, NULL, 1), evaluating(merged, NULL, NULL, 0) };
     int32_t ids[2][LENGTH];
+    static const int32_t nothing[1]; /* stops */
     for (int i = 0; i < 2; i++) {
         mm_sampling sampling = MM_SAMPLING_INIT;
         mm_generate_options o = MM_GENERATE_OPTIONS_INIT;
@@ -259,9 +260,10 @@ START_TEST(what_is_generated_with_it_is_what_the_merged_model_generates)
         o.prompt_lengths = &length;
         o.sampling = &sampling;
         o.max_new_tokens = LENGTH;
+        o.stop_ids = nothing;
         ck_ok(mm_generate(contexts[i], &o, &result));
-        memset(ids[i], 0, sizeof ids[i]);
-        memcpy(ids[i], result.ids, (size_t)result.lengths[0] * sizeof *result.ids);
+        ck_assert_int_eq(result.lengths[0], LENGTH);
+        memcpy(ids[i], result.ids, sizeof ids[i]);
         mm_context_free(contexts[i]);
     }
     ck_assert_int_eq(memcmp(ids[0], ids[1], sizeof ids[0]), 0);

@@ -126,8 +126,6 @@ static mm_workload workload_of(int32_t mode, int32_t length, int32_t checkpointi
     return w;
 }
 
-/* Taken, not only estimated: 512, 1024, … 8192 tokens. What each further token takes stays the same but for how large blocks are
- * rounded up. */
 START_TEST(arithmetic_of_the_longest_rows_is_counted)
 {
     mm_config *config = NULL;
@@ -208,6 +206,8 @@ START_TEST(sizes_beyond_any_machine_are_refused_not_negative)
 }
 END_TEST
 
+/* Taken, not only estimated: 512, 1024, … 8192 tokens. What each further token takes stays the same but for how large
+ * blocks are rounded up. */
 START_TEST(memory_taken_is_linear_in_the_length)
 {
     mm_model *model = model_of(long_models[_i], 1);

@@ -82,7 +82,8 @@ static void ck_same(const mm_model *a, const mm_model *b)
         ck_ok(mm_model_tensor(b, t, &y));
         ck_assert_int_eq(x.dtype, y.dtype);
         int64_t n = x.shape[0] * x.shape[1];
-        int64_t bytes = x.dtype == MM_Q8_0 ? n / 32 * 34 : x.dtype == MM_Q4_0 ? n / 32 * 18 : n * 4;
+        int64_t number = (int64_t)mm_dtype_size(x.dtype);
+        int64_t bytes = x.dtype == MM_Q8_0 ? n / 32 * 34 : x.dtype == MM_Q4_0 ? n / 32 * 18 : n * number;
         ck_assert_mem_eq(x.data, y.data, (size_t)bytes);
     }
 }
@@ -90,11 +91,13 @@ static void ck_same(const mm_model *a, const mm_model *b)
 START_TEST(copies_are_equal_and_what_was_cast_back_is_near)
 {
     int32_t dtype = dtypes[_i];
-    mm_model *model = model_at(2, 2), *q = quantized(model, dtype), *copy = NULL, *back = NULL, *half = NULL;
+    mm_model *model = model_at(2, 2), *q = quantized(model, dtype), *copy = NULL, *back = NULL, *half = NULL, *two = NULL;
     ck_ok(mm_model_copy(q, &copy));
     ck_same(q, copy);
     ck_ok(mm_model_cast(q, MM_F32, &back));
     ck_ok(mm_model_cast(q, MM_BF16, &half));
+    ck_ok(mm_model_cast(back, MM_BF16, &two)); /* in two steps */
+    ck_same(half, two);
     for (int64_t t = 0; t < mm_model_tensor_count(model); t++) {
         mm_view a, b;
         double off = 0, size = 0;
@@ -109,7 +112,7 @@ START_TEST(copies_are_equal_and_what_was_cast_back_is_near)
         ck_assert_msg(sqrt(off) <= (dtype == MM_Q8_0 ? 0.006 : 0.1) * sqrt(size), "tensor %lld is off by %g of %g",
                       (long long)t, sqrt(off), sqrt(size));
     }
-    mm_model *const all[] = { model, q, copy, back, half };
+    mm_model *const all[] = { model, q, copy, back, half, two };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         mm_model_free(all[i]);
 }
