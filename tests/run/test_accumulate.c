@@ -325,6 +325,37 @@ START_TEST(contexts_of_different_configs_have_no_sum)
 }
 END_TEST
 
+/* As many numbers in as many tensors, or fewer: what they are of decides. */
+START_TEST(contexts_that_train_different_tensors_have_no_sum)
+{
+    static const char *const trainable[] = { "q_proj", "o_proj", "layers.0.*", NULL };
+    mm_model *model = nth_model(0, 1);
+    mm_adapter *adapter = NULL;
+    mm_context *contexts[5];
+    ck_ok(mm_adapter_create(model, NULL, &adapter));
+    for (int i = 0; i < 5; i++) {
+        mm_context_options o = MM_CONTEXT_OPTIONS_INIT;
+        o.mode = MM_TRAIN;
+        o.max_length = 3;
+        o.threads = 1;
+        o.trainable = i < 4 ? trainable[i] : NULL;
+        o.adapter = i < 4 ? NULL : adapter;
+        ck_ok(mm_context_create(model, &o, &contexts[i]));
+    }
+    for (int i = 0; i < 5; i++)
+        for (int j = 0; j < 5; j++) {
+            mm_status status = mm_grad_add(contexts[i], contexts[j], 1);
+            ck_assert_msg(status == (i == j ? MM_OK : MM_ERR_ARG), "%d and %d: %s", i, j, mm_status_name(status));
+            if (i != j)
+                ck_error_mentions("train different tensors");
+        }
+    for (int i = 0; i < 5; i++)
+        mm_context_free(contexts[i]);
+    mm_adapter_free(adapter);
+    mm_model_free(model);
+}
+END_TEST
+
 START_TEST(the_norm_is_that_of_all_gradients_together)
 {
     pair p = pair_of(2, 509);
@@ -377,6 +408,7 @@ int main(void)
     tcase_add_loop_test(tests, a_batch_without_a_counted_target_has_no_loss_and_no_gradient, 0, tiny_count);
     tcase_add_test(tests, gradients_of_two_contexts_are_added_with_a_scale);
     tcase_add_test(tests, contexts_of_different_configs_have_no_sum);
+    tcase_add_test(tests, contexts_that_train_different_tensors_have_no_sum);
     tcase_add_test(tests, the_norm_is_that_of_all_gradients_together);
     tcase_add_test(tests, gradient_views_have_the_tensors_shapes);
     return run_suite(suite);
