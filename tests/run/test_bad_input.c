@@ -334,8 +334,12 @@ START_TEST(contexts_out_of_range_are_not_made)
     ck_status(mm_context_create(model, &o, &context), MM_ERR_ARG);
     ck_error_mentions("threads is 0");
     o = good;
-    o.router_noise = NAN;
-    ck_status(mm_context_create(model, &o, &context), MM_ERR_ARG);
+    static const float noises[] = { NAN, -0.01f, 1.01f, INFINITY };
+    for (int i = 0; i < 4; i++) {
+        o.router_noise = noises[i];
+        ck_status(mm_context_create(model, &o, &context), MM_ERR_ARG);
+        ck_error_mentions("router_noise");
+    }
     o = good;
     o.struct_size = sizeof(size_t) - 1;
     ck_status(mm_context_create(model, &o, &context), MM_ERR_ARG);

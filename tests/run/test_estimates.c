@@ -181,6 +181,9 @@ START_TEST(sizes_beyond_any_machine_are_refused_not_negative)
     ck_status(checked_estimate(config, &w), MM_ERR_ARG);
     ck_error_mentions("beyond this machine");
     ck_ok(mm_config_set_int(config, "vocab_size", 6400));
+    w.max_batch = 65536; /* 2³¹ rows: one more than an int32_t counts */
+    ck_status(checked_estimate(config, &w), MM_ERR_ARG);
+    ck_error_mentions("max_batch x max_length is 2147483648");
     w = (mm_workload)MM_WORKLOAD_INIT;
     w.cache_sequences = 1 << 20;
     w.cache_dtype = MM_BF16;

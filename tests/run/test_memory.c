@@ -243,6 +243,8 @@ START_TEST(a_workload_that_does_not_fit_is_refused)
                 { 2, &w.checkpointing, "checkpointing" },
                 { -1, &w.weights_mapped, "weights_mapped" },
                 { 2, &w.weights_mapped, "weights_mapped" },
+                { -1, &w.optimizer, "optimizer" },
+                { 3, &w.optimizer, "optimizer" },
                 { -1, &w.cache_sequences, "cache_sequences" },
                 { 2, &w.cache_sequences, "cache_capacity" }, /* of none */
                 { 2000000, &w.cache_sequences, "cache_sequences is 2000000, must be from 1 to 1048576" } };
@@ -261,14 +263,29 @@ START_TEST(a_workload_that_does_not_fit_is_refused)
     w.cache_capacity = 513;
     ck_status(mm_estimate_memory(config, &w, &m), MM_ERR_ARG);
     ck_error_mentions("cache_capacity is 513");
+    w = workload(MM_EVAL, 1, 8);
+    w.trainable = "q_proj";
+    ck_status(mm_estimate_memory(config, &w, &m), MM_ERR_ARG);
+    ck_error_mentions("trainable is for MM_TRAIN");
+    w.mode = MM_TRAIN;
+    w.trainable = "q_proj,nothing";
+    ck_status(mm_estimate_memory(config, &w, &m), MM_ERR_ARG);
+    ck_error_mentions("\"nothing\"");
+    mm_adapter_options options = MM_ADAPTER_OPTIONS_INIT;
+    w.adapter = &options;
+    ck_status(mm_estimate_memory(config, &w, &m), MM_ERR_ARG);
+    ck_error_mentions("without an adapter");
+    w.trainable = NULL;
+    w.optimizer = 2; /* Muon, which is for a model's matrices */
+    ck_status(mm_estimate_memory(config, &w, &m), MM_ERR_ARG);
+    ck_error_mentions("optimizer is 2");
     for (int optimizer = 0; optimizer < 2; optimizer++) { /* what is mapped is not trained */
         w = workload(optimizer ? MM_EVAL : MM_TRAIN, 1, 8);
         w.optimizer = optimizer;
         w.weights_mapped = 1;
         ck_status(mm_estimate_memory(config, &w, &m), MM_ERR_ARG);
         ck_error_mentions("mapped");
-        mm_adapter_options adapter = MM_ADAPTER_OPTIONS_INIT;
-        w.adapter = &adapter;
+        w.adapter = &options;
         ck_ok(mm_estimate_memory(config, &w, &m));
     }
     ck_ok(mm_config_set_int(config, "num_attention_heads", 5)); /* 24 is no multiple */
