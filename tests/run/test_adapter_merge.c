@@ -144,6 +144,13 @@ START_TEST(several_adapters_are_summed_before_anything_is_rounded)
         { MM_BF16, 1, { 0.00390625f, 0 }, 1 },
         { MM_BF16, 1, { 3e38f, 3e38f }, INFINITY },
         { MM_BF16, 1, { 0, 0 }, 1 },
+        { MM_F16, 1, { 0x1p-11f, 1e-9f }, 1.0009765625f }, /* the same about half a step of float16 */
+        { MM_F16, 1, { 0x1p-11f, -1e-9f }, 1 },
+        { MM_F16, 1, { 0x1p-11f, 0 }, 1 },
+        { MM_F16, 0, { 0x1p-25f, 0x1p-60f }, 0x1p-24f }, /* and about half of its least number */
+        { MM_F16, 0, { 0x1p-25f, 0 }, 0 },
+        { MM_F16, 1, { 65504, 14.5f }, 65504 }, /* and about where it ends */
+        { MM_F16, 1, { 65504, 15 }, INFINITY },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         ck_assert_float_eq(merged_weight(cases[i].dtype, cases[i].weight, cases[i].deltas), cases[i].wanted);
