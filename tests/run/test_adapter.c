@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "nn/gradient.h"
 #include "run/model64.h"
 
@@ -412,6 +413,34 @@ START_TEST(handles_may_be_freed_in_any_order)
 }
 END_TEST
 
+START_TEST(choosing_adapters_without_memory_changes_nothing)
+{
+    test_rng rng = { 35 };
+    mm_model *model = nth_model(0, 5);
+    mm_adapter *both[2] = { adapter_with(model, NULL, 2, 0, 3), adapter_with(model, "*", 5, 0, 4) };
+    mm_context *context = context_with(model, MM_TRAIN, both[0], 1, NULL);
+    mm_batch batch = random_batch(model, BATCH, LENGTH, MM_TRAIN, &rng);
+    int64_t n = (int64_t)BATCH * LENGTH * vocab_of(model);
+    float *before = logits_of(context, batch);
+    mm_output out = MM_OUTPUT_INIT;
+    ck_ok(mm_forward(context, &batch, &out));
+    uint64_t held = bytes_held();
+    mmi_memory_fail_at(1, true);
+    mm_status status = mm_context_set_adapters(context, both, NULL, 2);
+    mmi_memory_fail_at(0, false);
+    ck_assert_int_eq(status, MM_ERR_MEMORY);
+    ck_assert_uint_eq(bytes_held(), held);
+    ck_ok(mm_backward(context, NULL)); /* the pass before it, with the adapter that it had */
+    ck_assert(same_bits(logits_of(context, batch), before, n));
+    ck_ok(mm_context_set_adapters(context, both, NULL, 2));
+    ck_assert(!same_bits(logits_of(context, batch), before, n));
+    mm_context_free(context);
+    mm_adapter_free(both[0]);
+    mm_adapter_free(both[1]);
+    mm_model_free(model);
+}
+END_TEST
+
 START_TEST(choosing_adapters_wrongly_is_refused_and_changes_nothing)
 {
     test_rng rng = { 34 };
@@ -464,6 +493,7 @@ int main(void)
     tcase_add_loop_test(tests, several_adapters_add_up_by_their_weights, 0, all_count);
     tcase_add_test(tests, a_trained_context_turns_its_adapter_off_and_on);
     tcase_add_test(tests, handles_may_be_freed_in_any_order);
+    tcase_add_test(tests, choosing_adapters_without_memory_changes_nothing);
     tcase_add_test(tests, choosing_adapters_wrongly_is_refused_and_changes_nothing);
     return run_suite(suite);
 }
