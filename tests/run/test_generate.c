@@ -389,6 +389,54 @@ START_TEST(a_full_context_ends_a_sequence)
 }
 END_TEST
 
+/* As many as the context holds: a prompt of one token leaves the room of a row for the most that can be made. */
+START_TEST(until_it_stops_takes_no_more_room_than_the_context_holds)
+{
+    test_rng rng = { 813 };
+    mm_model *model = nth_model(0, 11);
+    int32_t lengths[2] = { 1, 3 };
+    prompts p = random_prompts(model, lengths, 2, &rng);
+    mm_sampling s = greedy();
+    mm_context *context = context_of(model, MM_EVAL, 2, 16, MM_OUT_LAST_LOGITS); /* of 64 */
+    mm_generate_options o = options_for(&p, 2, &s);
+    mm_generate_result r = MM_GENERATE_RESULT_INIT;
+    made begun = generate(context, &o);
+    o.max_new_tokens = INT32_MAX;
+    uint64_t held = bytes_held();
+    ck_ok(mm_generate(context, &o, &r));
+    ck_assert_uint_lt(bytes_held() - held, 1 << 12);
+    ck_assert_int_eq(r.stride, 64);
+    for (int32_t i = 0; i < 2; i++) {
+        ck_assert_int_eq(r.lengths[i], 65 - lengths[i]);
+        ck_assert_int_eq(r.finish[i], MM_FINISH_LENGTH);
+        ck_assert(memcmp(r.ids + i * r.stride, begun.ids[i], NEW * sizeof *r.ids) == 0);
+    }
+    mm_context_free(context);
+    mm_model_free(model);
+}
+END_TEST
+
+START_TEST(sampling_that_is_not_given_has_its_defaults)
+{
+    test_rng rng = { 814 };
+    mm_model *model = nth_model(0, 11);
+    prompts p = random_prompts(model, ragged, 4, &rng);
+    mm_sampling s = MM_SAMPLING_INIT;
+    mm_context *context = context_of(model, MM_EVAL, 4, 24, MM_OUT_LAST_LOGITS);
+    mm_generate_options o = options_for(&p, 4, NULL);
+    made without = generate(context, &o);
+    o.sampling = &s;
+    made with = generate(context, &o);
+    for (int32_t i = 0; i < 4; i++)
+        ck_same_sequence(&without, i, &with, i, "by default");
+    s = greedy();
+    made likeliest = generate(context, &o);
+    ck_assert(memcmp(without.ids, likeliest.ids, sizeof without.ids) != 0);
+    mm_context_free(context);
+    mm_model_free(model);
+}
+END_TEST
+
 START_TEST(a_callers_cache_continues_where_it_stood)
 {
     test_rng rng = { 808 };
@@ -564,6 +612,8 @@ int main(void)
     tcase_add_test(tests, a_callback_hears_every_token_and_can_end_its_sequence);
     tcase_add_test(tests, a_callback_may_not_call_its_context);
     tcase_add_test(tests, a_full_context_ends_a_sequence);
+    tcase_add_test(tests, until_it_stops_takes_no_more_room_than_the_context_holds);
+    tcase_add_test(tests, sampling_that_is_not_given_has_its_defaults);
     tcase_add_loop_test(tests, a_callers_cache_continues_where_it_stood, 0, all_count);
     tcase_add_test(tests, a_call_with_more_to_make_follows_one_with_less);
     tcase_add_test(tests, a_cancelled_call_leaves_the_cache_where_it_stood);
