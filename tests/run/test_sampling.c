@@ -324,6 +324,32 @@ START_TEST(logits_that_are_not_finite_are_told)
 }
 END_TEST
 
+START_TEST(filters_at_the_ends_of_their_ranges_keep_one_equals_or_all)
+{
+    static const struct {
+        float top_p, min_p;
+        int64_t top_k;
+        int kept;
+    } cases[] = { { 1, 1, 0, 3 },       { 1, 1, 2, 2 },         { 0x1p-149f, 0, 0, 1 }, { 0x1p-149f, 1, 2, 1 },
+                  { 1, 0, 1, 1 },       { 1, 0, INT64_MAX, 9 }, { 1, 0x1p-149f, 9, 9 }, { 1, 0, 10, 9 },
+                  { 1, 0, 20, 9 },      { 0.999f, 0, 20, 9 },   { 0.999f, 0, 0, 9 } };
+    test_rng rng = { 728 };
+    drawing d = drawing_of(20, &rng);
+    for (int i = 0; i < 20; i++) /* three equal ones, six less likely, and eleven that are ruled out */
+        d.logits[i] = i % 2 ? (i > 17 ? 2 : 1.5f + 0.01f * (float)i) : i < 16 ? -INFINITY : 2;
+    d.logits[1] = d.logits[3] = d.logits[5] = -INFINITY;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char what[64];
+        d.s.top_p = cases[i].top_p;
+        d.s.min_p = cases[i].min_p;
+        d.s.top_k = cases[i].top_k;
+        snprintf(what, sizeof what, "case %d", (int)i);
+        ck_distribution(&d, what);
+        ck_assert_msg(kept_of(&d) == cases[i].kept, "%s: %d are kept", what, kept_of(&d));
+    }
+}
+END_TEST
+
 START_TEST(extreme_temperatures_come_near_greedy_and_uniform)
 {
     static const float cold[] = { 1e-6f, 1e-20f, 1e-37f, 1e-45f };
@@ -404,6 +430,7 @@ int main(void)
     tcase_add_test(tests, the_logprob_is_that_of_the_distribution_before_any_filter);
     tcase_add_test(tests, the_ends_of_the_range_draw_possible_tokens);
     tcase_add_test(tests, logits_that_are_not_finite_are_told);
+    tcase_add_test(tests, filters_at_the_ends_of_their_ranges_keep_one_equals_or_all);
     tcase_add_test(tests, extreme_temperatures_come_near_greedy_and_uniform);
     tcase_add_test(tests, extreme_penalties_draw_possible_tokens_or_none);
     tcase_add_test(tests, numbers_out_of_range_are_refused_by_name);
