@@ -102,6 +102,13 @@ bool set_decimal_comma(void)
     return set;
 }
 
+uint64_t bytes_held(void)
+{
+    mm_memory_usage usage = MM_MEMORY_USAGE_INIT;
+    ck_ok(mm_memory_get_usage(&usage));
+    return usage.current;
+}
+
 double relative_error(const float *a, const float *b, size_t n)
 {
     double difference = 0, size = 0;

@@ -49,6 +49,9 @@ const char *scratch_directory(void);
  * localedef is missing or lacks its tables. */
 bool set_decimal_comma(void);
 
+/* Bytes the library holds now. */
+uint64_t bytes_held(void);
+
 /* ‖a - b‖ / ‖b‖ over n floats, in double precision; ‖a - b‖ when b is 0. */
 double relative_error(const float *a, const float *b, size_t n);
 

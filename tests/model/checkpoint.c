@@ -158,9 +158,38 @@ void same_weights(const mm_model *a, const mm_model *b)
     ck_assert_msg(weights_equal(a, b), "the weights differ");
 }
 
-uint64_t held(void)
+void mini_llm_name(char *out, size_t size, const char *name)
 {
-    mm_memory_usage usage = MM_MEMORY_USAGE_INIT;
-    ck_ok(mm_memory_get_usage(&usage));
-    return usage.current;
+    static const char *const parts[][2] = { { "gate_proj.", "ffn.w_gate." },
+                                            { "up_proj.", "ffn.w_up." },
+                                            { "down_proj.", "ffn.w_down." } };
+    static const char *const others[][2] = { { "self_attn.", "attention." },
+                                             { "input_layernorm.", "norm1." },
+                                             { "post_attention_layernorm.", "norm2." },
+                                             { "mlp.gate_proj.", "feed_forward.w_gate." },
+                                             { "mlp.up_proj.", "feed_forward.w_up." },
+                                             { "mlp.down_proj.", "feed_forward.w_down." },
+                                             { "mlp.gate.weight", "feed_forward.routed_moe.router.gate.weight" },
+                                             { "mlp.shared_weight", "feed_forward.shared_weight" },
+                                             { "mlp.routed_weight", "feed_forward.routed_weight" } };
+    int layer = 0, number = 0, used = 0;
+    snprintf(out, size, "%s",
+             strcmp(name, "model.embed_tokens.weight") == 0 ? "token_embedding.weight"
+             : strcmp(name, "model.norm.weight") == 0       ? "layer_norm.weight"
+                                                            : name);
+    if (sscanf(name, "model.layers.%d.%n", &layer, &used) != 1)
+        return;
+    const char *tail = name + used;
+    bool shared = sscanf(tail, "mlp.shared_experts.%d.%n", &number, &used) == 1;
+    if (shared || sscanf(tail, "mlp.experts.%d.%n", &number, &used) == 1) {
+        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+            if (strncmp(tail + used, parts[i][0], strlen(parts[i][0])) == 0)
+                snprintf(out, size, "transformer_blocks.%d.feed_forward.%s.%d.%s%s", layer,
+                         shared ? "shared_experts" : "routed_moe.experts", number, parts[i][1],
+                         tail + used + strlen(parts[i][0]));
+        return;
+    }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strncmp(tail, others[i][0], strlen(others[i][0])) == 0)
+            snprintf(out, size, "transformer_blocks.%d.%s%s", layer, others[i][1], tail + strlen(others[i][0]));
 }

@@ -45,7 +45,7 @@ int files_in(const char *directory);
 void same_weights(const mm_model *a, const mm_model *b);
 int weights_equal(const mm_model *a, const mm_model *b);
 
-/* Bytes that the library holds now. */
-uint64_t held(void);
+/* Our name as Mini-LLM writes it: the translation backwards. A name that Mini-LLM has too stays as it is. */
+void mini_llm_name(char *out, size_t size, const char *name);
 
 #endif

@@ -209,7 +209,7 @@ START_TEST(options_that_make_no_adapter_are_refused)
         { "norm", 1, 1, 0, "norm" },       { "model.layers.2.*", 1, 1, 0, "layers.2" },
     };
     mm_adapter *adapter = NULL;
-    uint64_t before = held();
+    uint64_t before = bytes_held();
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         mm_adapter_options o = MM_ADAPTER_OPTIONS_INIT;
         o.targets = wrong[i].targets;
@@ -222,7 +222,7 @@ START_TEST(options_that_make_no_adapter_are_refused)
     ck_status(mm_adapter_create(NULL, NULL, &adapter), MM_ERR_ARG);
     ck_status(mm_adapter_create(model, NULL, NULL), MM_ERR_ARG);
     ck_assert_ptr_null(adapter);
-    ck_assert_uint_eq(held(), before);
+    ck_assert_uint_eq(bytes_held(), before);
 }
 END_TEST
 
@@ -303,7 +303,7 @@ END_TEST
 
 START_TEST(out_of_memory_is_told_and_leaves_nothing)
 {
-    uint64_t before = held();
+    uint64_t before = bytes_held();
     mm_adapter *adapter = NULL;
     for (uint64_t n = 1; n <= 2; n++) {
         mmi_memory_fail_at(n, false);
@@ -311,7 +311,7 @@ START_TEST(out_of_memory_is_told_and_leaves_nothing)
         mmi_memory_fail_at(0, false);
         ck_assert_int_eq(status, MM_ERR_MEMORY);
         ck_assert_ptr_null(adapter);
-        ck_assert_uint_eq(held(), before);
+        ck_assert_uint_eq(bytes_held(), before);
     }
 }
 END_TEST

@@ -251,7 +251,7 @@ START_TEST(configs_are_taken_or_refused_by_key)
     char directory[600];
     snprintf(directory, sizeof directory, "%s", saved(adapter));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        uint64_t before = held();
+        uint64_t before = bytes_held();
         write_config(directory, cases[i].json);
         mm_status status = mm_adapter_load(model, directory, &got);
         ck_assert_msg(status == cases[i].status, "%s: %s (%s)", cases[i].json, mm_status_name(status), mm_last_error());
@@ -259,7 +259,7 @@ START_TEST(configs_are_taken_or_refused_by_key)
             mm_adapter_free(got);
         else
             ck_error_mentions(cases[i].words);
-        ck_assert_uint_eq(held(), before);
+        ck_assert_uint_eq(bytes_held(), before);
     }
     mm_adapter_free(adapter);
 }
@@ -339,13 +339,13 @@ START_TEST(a_file_alone_that_names_no_rank_or_no_adapter_is_refused)
             strcpy(r.names[0], "model.layers.0.self_attn.q_proj.weight");
         if (wrong == 5) /* two ranks */
             r.entries[2].shape[0] = 2;
-        uint64_t before = held();
+        uint64_t before = bytes_held();
         ck_ok(mmi_st_write(path, r.entries, r.count, NULL));
         ck_status(mm_adapter_load(model, path, &got), MM_ERR_FORMAT);
         ck_error_mentions(words[wrong]);
         ck_error_mentions(path);
         ck_assert_ptr_null(got);
-        ck_assert_uint_eq(held(), before);
+        ck_assert_uint_eq(bytes_held(), before);
     }
     mm_adapter_free(adapter);
 }
@@ -370,7 +370,7 @@ START_TEST(damaged_and_missing_files_are_refused)
     char directory[600];
     snprintf(directory, sizeof directory, "%s", saved(adapter));
     const char *weights = in(directory, "adapter_model.safetensors");
-    uint64_t before = held();
+    uint64_t before = bytes_held();
     resize_file(weights, file_size(weights) - 1);
     ck_status(mm_adapter_load(model, directory, &got), MM_ERR_FORMAT);
     resize_file(weights, 5);
@@ -380,7 +380,7 @@ START_TEST(damaged_and_missing_files_are_refused)
     ck_assert_int_eq(unlink(in(directory, "adapter_config.json")), 0);
     ck_status(mm_adapter_load(model, directory, &got), MM_ERR_IO);
     ck_status(mm_adapter_load(model, in(directory, "nothing"), &got), MM_ERR_IO);
-    ck_assert_uint_eq(held(), before);
+    ck_assert_uint_eq(bytes_held(), before);
     mm_adapter_free(adapter);
 }
 END_TEST
@@ -406,13 +406,13 @@ START_TEST(out_of_memory_at_any_point_leaves_nothing)
     mm_adapter *adapter = adapter_of("q_proj", 3), *got = NULL;
     char directory[600];
     snprintf(directory, sizeof directory, "%s", saved(adapter));
-    uint64_t before = held(), n = 1;
+    uint64_t before = bytes_held(), n = 1;
     mm_status status = MM_ERR_MEMORY;
     for (; status == MM_ERR_MEMORY && n < 3000; n++) {
         mmi_memory_fail_at(n, false);
         status = mm_adapter_load(model, directory, &got);
         mmi_memory_fail_at(0, false);
-        ck_assert_uint_eq(held() != before, status == MM_OK);
+        ck_assert_uint_eq(bytes_held() != before, status == MM_OK);
     }
     ck_assert_int_eq(status, MM_OK);
     ck_assert_uint_gt(n, 5);
@@ -421,7 +421,7 @@ START_TEST(out_of_memory_at_any_point_leaves_nothing)
         mmi_memory_fail_at(n, false);
         status = mm_adapter_save(adapter, directory);
         mmi_memory_fail_at(0, false);
-        ck_assert_uint_eq(held(), before);
+        ck_assert_uint_eq(bytes_held(), before);
         ck_assert_int_eq(files_in(directory), 2);
     }
     ck_assert_int_eq(status, MM_OK);
@@ -437,7 +437,7 @@ START_TEST(a_rank_that_the_tensors_do_not_have_takes_no_memory)
     write_config(directory, "{'peft_type':'LORA','r':65536,'lora_alpha':6.5,'target_modules':'all-linear'}");
     mm_memory_usage usage = MM_MEMORY_USAGE_INIT;
     mm_memory_reset_peak();
-    uint64_t before = held();
+    uint64_t before = bytes_held();
     ck_status(mm_adapter_load(model, directory, &got), MM_ERR_FORMAT);
     ck_error_mentions("is [3, 16], rank and model imply [65536, 16]");
     ck_ok(mm_memory_get_usage(&usage));

@@ -8,13 +8,6 @@
 #include "configs.h"
 #include "model/fields.h"
 
-static uint64_t bytes_in_use(void)
-{
-    mm_memory_usage usage = MM_MEMORY_USAGE_INIT;
-    ck_ok(mm_memory_get_usage(&usage));
-    return usage.current;
-}
-
 static const char *const bases[] = { "{" MINIMIND2 "}", "{" MINIMIND3 "}", "{" MINIGPT "}",
                                      "{" LLAMA "}",     "{" QWEN3 "}",     "{" QWEN3_MOE "}" };
 
@@ -499,22 +492,22 @@ START_TEST(a_copy_is_equal_and_its_cost_is_known)
     test_rng rng = { 5 };
     for (int i = 0; i < 50; i++) {
         mm_config *config = random_config(&rng), *copy = NULL;
-        uint64_t before = bytes_in_use();
+        uint64_t before = bytes_held();
         ck_ok(mm_config_copy(config, &copy));
-        ck_assert_uint_eq(bytes_in_use() - before, mmi_config_bytes(config));
+        ck_assert_uint_eq(bytes_held() - before, mmi_config_bytes(config));
         check_equal_configs(config, copy);
         mm_config_free(config);
         ck_ok(mm_config_validate(copy));
         mm_config_free(copy);
     }
-    ck_assert_uint_eq(bytes_in_use(), 0);
+    ck_assert_uint_eq(bytes_held(), 0);
 }
 END_TEST
 
 START_TEST(running_out_of_memory_leaves_nothing_behind)
 {
     mm_config *config = config_of("{" MINIMIND2 ",'unknown':[1,2,3]}"), *out = NULL;
-    uint64_t before = bytes_in_use();
+    uint64_t before = bytes_held();
     mmi_memory_fail_at(1, false);
     ck_status(mm_config_copy(config, &out), MM_ERR_MEMORY);
     mmi_memory_fail_at(1, false);
@@ -524,7 +517,7 @@ START_TEST(running_out_of_memory_leaves_nothing_behind)
         ck_status(load_quoted("{" MINIMIND2 ",'unknown':[1,2,3]}", &out), MM_ERR_MEMORY);
     }
     mmi_memory_fail_at(0, false);
-    ck_assert_uint_eq(bytes_in_use(), before);
+    ck_assert_uint_eq(bytes_held(), before);
     ck_assert_ptr_null(out);
     mm_config_free(config);
 }

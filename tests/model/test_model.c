@@ -26,7 +26,7 @@ START_TEST(the_same_seed_gives_the_same_weights)
     mm_model_free(a);
     mm_model_free(b);
     mm_model_free(c);
-    ck_assert_uint_eq(held(), 0);
+    ck_assert_uint_eq(bytes_held(), 0);
 }
 END_TEST
 
@@ -98,10 +98,10 @@ static mm_config *config_number(int i)
 START_TEST(a_model_takes_the_bytes_that_were_estimated)
 {
     mm_config *config = config_number(_i);
-    uint64_t before = held();
+    uint64_t before = bytes_held();
     mmi_model_cost cost = { 0, 0 };
     ck_ok(mmi_model_estimate(config, MM_F32, false, &cost));
-    ck_assert_uint_eq(held(), before);
+    ck_assert_uint_eq(bytes_held(), before);
     mm_memory_reset_peak();
     mm_model *model = NULL, *copy = NULL, *mapped = NULL;
     ck_ok(mm_model_create(config, 1, &model));
@@ -110,22 +110,22 @@ START_TEST(a_model_takes_the_bytes_that_were_estimated)
     ck_assert_uint_eq(usage.current - before, cost.weights + cost.handle);
     ck_assert_uint_eq(usage.peak, usage.current);
     ck_ok(mm_model_copy(model, &copy));
-    ck_assert_uint_eq(held() - before, 2 * (cost.weights + cost.handle));
+    ck_assert_uint_eq(bytes_held() - before, 2 * (cost.weights + cost.handle));
     mm_model_free(copy);
 
     const char *directory = scratch_directory();
     mm_load_options options = MM_LOAD_OPTIONS_INIT;
     options.map = 1;
     ck_ok(mm_model_save(model, directory));
-    uint64_t without = held();
+    uint64_t without = bytes_held();
     ck_ok(mm_model_load(directory, &options, &mapped));
     ck_ok(mmi_model_estimate(mm_model_config(mapped), MM_F32, true, &cost));
     ck_assert_uint_eq(cost.weights, 0);
-    ck_assert_uint_eq(held() - without, cost.handle);
+    ck_assert_uint_eq(bytes_held() - without, cost.handle);
     mm_model_free(mapped);
     mm_model_free(model);
     mm_config_free(config);
-    ck_assert_uint_eq(held(), 0);
+    ck_assert_uint_eq(bytes_held(), 0);
 }
 END_TEST
 
@@ -246,7 +246,7 @@ START_TEST(an_impossible_config_makes_no_model)
     ck_status(mmi_model_estimate(config, MM_F32, false, &cost), MM_ERR_ARG);
     ck_assert_ptr_null(model);
     mm_config_free(config);
-    ck_assert_uint_eq(held(), 0);
+    ck_assert_uint_eq(bytes_held(), 0);
 }
 END_TEST
 
@@ -267,7 +267,7 @@ START_TEST(writing_shows_in_the_version_and_not_in_copies)
     mm_model_free(model);
     ck_ok(mm_model_tensor(copy, 3, &view));
     mm_model_free(copy);
-    ck_assert_uint_eq(held(), 0);
+    ck_assert_uint_eq(bytes_held(), 0);
 }
 END_TEST
 
@@ -332,7 +332,7 @@ START_TEST(casts_round_to_nearest_even)
     mm_model_free(bf16);
     mm_model_free(f16);
     mm_model_free(back);
-    ck_assert_uint_eq(held(), 0);
+    ck_assert_uint_eq(bytes_held(), 0);
 }
 END_TEST
 
@@ -373,7 +373,7 @@ START_TEST(a_model_lives_as_long_as_anybody_holds_it)
     ck_ok(mm_model_tensor(model, 0, &view));
     ck_assert_float_ne(((float *)view.data)[0], 0);
     mm_model_free(model);
-    ck_assert_uint_eq(held(), 0);
+    ck_assert_uint_eq(bytes_held(), 0);
 }
 END_TEST
 
@@ -397,7 +397,7 @@ START_TEST(holds_are_counted_across_threads)
     mm_view view;
     ck_ok(mm_model_tensor(model, 0, &view));
     mm_model_free(model);
-    ck_assert_uint_eq(held(), 0);
+    ck_assert_uint_eq(bytes_held(), 0);
 }
 END_TEST
 
@@ -412,7 +412,7 @@ static mm_status make(int what, const mm_model *model, mm_model **out)
 START_TEST(every_failing_allocation_is_survived)
 {
     mm_model *model = sample_model(5), *made = NULL;
-    uint64_t before = held(), n = 1;
+    uint64_t before = bytes_held(), n = 1;
     for (;; n++) {
         mmi_memory_fail_at(n, false);
         mm_status status = make(_i, model, &made);
@@ -421,12 +421,12 @@ START_TEST(every_failing_allocation_is_survived)
             break;
         ck_assert_int_eq(status, MM_ERR_MEMORY);
         ck_assert_ptr_null(made);
-        ck_assert_uint_eq(held(), before);
+        ck_assert_uint_eq(bytes_held(), before);
     }
     ck_assert_uint_ge(n, 4);
     mm_model_free(made);
     mm_model_free(model);
-    ck_assert_uint_eq(held(), 0);
+    ck_assert_uint_eq(bytes_held(), 0);
 }
 END_TEST
 

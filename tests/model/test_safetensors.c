@@ -43,13 +43,6 @@ static void refuses(const char *header, size_t size, mm_status expected, const c
     ck_assert_msg(memcmp(&file, &untouched, sizeof file) == 0, "a refused file changed the result");
 }
 
-static uint64_t held(void)
-{
-    mm_memory_usage usage = MM_MEMORY_USAGE_INIT;
-    ck_ok(mm_memory_get_usage(&usage));
-    return usage.current;
-}
-
 START_TEST(a_file_is_read_entry_by_entry)
 {
     const char *header = "{\"b\":{\"dtype\":\"I64\",\"shape\":[2],\"data_offsets\":[0,16]},"
@@ -86,7 +79,7 @@ START_TEST(a_file_is_read_entry_by_entry)
     mmi_st_close(&file);
     mmi_st_close(&file);
     free(image);
-    ck_assert_uint_eq(held(), 0);
+    ck_assert_uint_eq(bytes_held(), 0);
 }
 END_TEST
 
@@ -208,7 +201,7 @@ START_TEST(a_bad_header_is_refused_with_its_reason)
 {
     const struct bad_header *bad = &bad_headers[_i];
     refuses(bad->header, bad->size, bad->status, bad->words);
-    ck_assert_uint_eq(held(), 0);
+    ck_assert_uint_eq(bytes_held(), 0);
 }
 END_TEST
 
@@ -277,7 +270,7 @@ START_TEST(what_is_written_is_read_back_mapped_or_not)
         ck_assert_uint_eq(mmi_st_find(&file, "w")->offset % 64, 0);
         mmi_st_close(&file);
     }
-    ck_assert_uint_eq(held(), 0);
+    ck_assert_uint_eq(bytes_held(), 0);
 }
 END_TEST
 
@@ -310,7 +303,7 @@ START_TEST(files_that_cannot_be_opened_are_io_errors)
     ck_status(mmi_st_open(path, &file), MM_ERR_FORMAT);
     ck_status(mmi_st_open_unmapped(path, &file), MM_ERR_FORMAT);
     ck_error_mentions("too few");
-    ck_assert_uint_eq(held(), 0);
+    ck_assert_uint_eq(bytes_held(), 0);
 }
 END_TEST
 
@@ -361,7 +354,7 @@ START_TEST(tables_that_make_no_file_are_refused_and_leave_none)
     ck_status(mmi_st_write(path, bad, 2, NULL), MM_ERR_ARG);
     ck_assert(!mmi_file_exists(path));
     ck_status(mmi_st_write(file_in("/dev/null", "sub"), table, 4, NULL), MM_ERR_IO);
-    ck_assert_uint_eq(held(), 0);
+    ck_assert_uint_eq(bytes_held(), 0);
 }
 END_TEST
 
@@ -374,7 +367,7 @@ START_TEST(every_failing_allocation_is_survived)
         mmi_memory_fail_at(n, false);
         mm_status status = mmi_st_write(path, table, 4, NULL);
         mmi_memory_fail_at(0, false);
-        ck_assert_uint_eq(held(), 0);
+        ck_assert_uint_eq(bytes_held(), 0);
         if (status == MM_OK)
             break;
         ck_assert_int_eq(status, MM_ERR_MEMORY);
@@ -391,7 +384,7 @@ START_TEST(every_failing_allocation_is_survived)
             break;
         }
         ck_assert_int_eq(status, MM_ERR_MEMORY);
-        ck_assert_uint_eq(held(), 0);
+        ck_assert_uint_eq(bytes_held(), 0);
     }
     ck_assert_uint_gt(n, 1);
 }
@@ -406,7 +399,7 @@ START_TEST(no_mutation_of_a_file_does_harm)
     char *data = NULL;
     size_t size = 0;
     ck_ok(mmi_read_file(path, &data, &size));
-    uint64_t before = held();
+    uint64_t before = bytes_held();
     test_rng rng = { 11 };
     size_t header = 8 + (size_t)(unsigned char)data[0] + 256 * (size_t)(unsigned char)data[1];
     for (int round = 0; round < 20000; round++) {
@@ -430,7 +423,7 @@ START_TEST(no_mutation_of_a_file_does_harm)
             }
             mmi_st_close(&file);
         }
-        ck_assert_uint_eq(held(), before);
+        ck_assert_uint_eq(bytes_held(), before);
         free(image);
     }
     mmi_free(data);

@@ -60,7 +60,7 @@ START_TEST(what_was_saved_loads_and_saves_to_the_same_bytes)
     mm_model_free(again);
     mm_model_free(cast);
     mm_model_free(model);
-    ck_assert_uint_eq(held(), 0);
+    ck_assert_uint_eq(bytes_held(), 0);
 }
 END_TEST
 
@@ -156,7 +156,7 @@ START_TEST(a_place_that_cannot_be_a_directory_is_an_io_error)
     ck_error_mentions("config.json: is not a regular file");
     ck_assert_int_eq(files_in(root), 2);
     mm_model_free(model);
-    ck_assert_uint_eq(held(), 0);
+    ck_assert_uint_eq(bytes_held(), 0);
 }
 END_TEST
 
@@ -190,7 +190,7 @@ START_TEST(a_full_disk_leaves_the_old_files_and_nothing_else)
     loads_as(directory, old);
     mm_model_free(old);
     mm_model_free(model);
-    ck_assert_uint_eq(held(), 0);
+    ck_assert_uint_eq(bytes_held(), 0);
 }
 END_TEST
 
@@ -200,7 +200,7 @@ START_TEST(every_failing_allocation_leaves_the_old_files)
     char directory[400];
     snprintf(directory, sizeof directory, "%s", scratch_directory());
     ck_ok(mm_model_save(old, directory));
-    uint64_t before = held(), n = 1;
+    uint64_t before = bytes_held(), n = 1;
     for (;; n++) {
         mmi_memory_fail_at(n, false);
         mm_status status = mm_model_save(model, directory);
@@ -208,7 +208,7 @@ START_TEST(every_failing_allocation_leaves_the_old_files)
         if (status == MM_OK)
             break;
         ck_assert_int_eq(status, MM_ERR_MEMORY);
-        ck_assert_uint_eq(held(), before);
+        ck_assert_uint_eq(bytes_held(), before);
         ck_assert_int_eq(files_in(directory), 2);
         loads_as(directory, old);
     }

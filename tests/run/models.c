@@ -190,13 +190,6 @@ double forward_backward(mm_context *context, const mm_batch *batch, const mm_bac
     return out.loss;
 }
 
-uint64_t bytes_held(void)
-{
-    mm_memory_usage usage = MM_MEMORY_USAGE_INIT;
-    ck_ok(mm_memory_get_usage(&usage));
-    return usage.current;
-}
-
 uint64_t allocations(void)
 {
     mm_memory_usage usage = MM_MEMORY_USAGE_INIT;

@@ -38,8 +38,7 @@ float *copy_view(const mm_view *view);
 /* Forward and backward; the loss. */
 double forward_backward(mm_context *context, const mm_batch *batch, const mm_backward_options *options);
 
-/* Bytes the library holds now, and allocations made so far. */
-uint64_t bytes_held(void);
+/* Allocations made so far. */
 uint64_t allocations(void);
 
 /* A context for the very workload that an estimate was asked about, with its adapter or NULL. */

@@ -84,7 +84,7 @@ START_TEST(what_was_saved_is_loaded_and_gives_the_same_logits)
     ck_ok(mm_model_save(model, directory));
     ck_runs_as(directory, model);
     mm_model_free(model);
-    ck_assert_uint_eq(held(), 0);
+    ck_assert_uint_eq(bytes_held(), 0);
 }
 END_TEST
 
@@ -107,47 +107,9 @@ START_TEST(a_config_that_says_only_what_it_must_loads_beside_its_weights)
     mm_model *model = model_from(kinds[_i]);
     ck_runs_as(directory_with(kinds[_i], model), model);
     mm_model_free(model);
-    ck_assert_uint_eq(held(), 0);
+    ck_assert_uint_eq(bytes_held(), 0);
 }
 END_TEST
-
-/* Our name as Mini-LLM writes it. */
-static void mini_llm_name(char *out, size_t size, const char *name, bool experts)
-{
-    static const char *const dense[][2] = { { "mlp.gate_proj.", "feed_forward.w_gate." },
-                                            { "mlp.up_proj.", "feed_forward.w_up." },
-                                            { "mlp.down_proj.", "feed_forward.w_down." } };
-    static const char *const parts[][2] = { { "gate_proj.", "ffn.w_gate." }, { "up_proj.", "ffn.w_up." },
-                                            { "down_proj.", "ffn.w_down." } };
-    static const char *const rest[][2] = { { "self_attn.", "attention." },
-                                           { "input_layernorm.", "norm1." },
-                                           { "post_attention_layernorm.", "norm2." },
-                                           { "mlp.gate.weight", "feed_forward.routed_moe.router.gate.weight" },
-                                           { "mlp.shared_weight", "feed_forward.shared_weight" },
-                                           { "mlp.routed_weight", "feed_forward.routed_weight" } };
-    int layer = 0, number = 0, used = 0;
-    snprintf(out, size, "%s",
-             strcmp(name, "model.embed_tokens.weight") == 0 ? "token_embedding.weight"
-             : strcmp(name, "model.norm.weight") == 0       ? "layer_norm.weight"
-                                                            : name);
-    if (sscanf(name, "model.layers.%d.%n", &layer, &used) != 1)
-        return;
-    const char *tail = name + used;
-    bool shared = sscanf(tail, "mlp.shared_experts.%d.%n", &number, &used) == 1;
-    if (experts && (shared || sscanf(tail, "mlp.experts.%d.%n", &number, &used) == 1)) {
-        for (int i = 0; i < 3; i++)
-            if (strncmp(tail + used, parts[i][0], strlen(parts[i][0])) == 0)
-                snprintf(out, size, "transformer_blocks.%d.feed_forward.%s.%d.%s%s", layer,
-                         shared ? "shared_experts" : "routed_moe.experts", number, parts[i][1],
-                         tail + used + strlen(parts[i][0]));
-        return;
-    }
-    for (int i = 0; i < 9; i++) {
-        const char *const *pair = i < 3 ? dense[i] : rest[i - 3];
-        if (strncmp(tail, pair[0], strlen(pair[0])) == 0)
-            snprintf(out, size, "transformer_blocks.%d.%s%s", layer, pair[1], tail + strlen(pair[0]));
-    }
-}
 
 START_TEST(a_directory_with_mini_llms_own_names_runs_alike)
 {
@@ -158,7 +120,7 @@ START_TEST(a_directory_with_mini_llms_own_names_runs_alike)
     rows_of(&r, model);
     for (size_t i = 0; i < r.count; i++) {
         char name[160];
-        mini_llm_name(name, sizeof name, r.entries[i].name, true);
+        mini_llm_name(name, sizeof name, r.entries[i].name);
         ck_assert(strcmp(name, r.entries[i].name) != 0 || strcmp(name, "lm_head.weight") == 0);
         ck_assert_uint_lt(strlen(name), sizeof r.names[i]);
         memcpy(r.names[i], name, strlen(name) + 1);
@@ -166,7 +128,7 @@ START_TEST(a_directory_with_mini_llms_own_names_runs_alike)
     add_row(&r, "positional_encoding.pe", MM_F32, 2, 2, 2, table);
     ck_runs_as(directory_of(model, &r), model);
     mm_model_free(model);
-    ck_assert_uint_eq(held(), 0);
+    ck_assert_uint_eq(bytes_held(), 0);
 }
 END_TEST
 
@@ -198,11 +160,11 @@ START_TEST(what_is_not_supported_is_refused_by_key_and_leaves_nothing)
 {
     mm_model *model = model_from(kinds[refused[_i].kind]), *out = NULL;
     const char *directory = directory_with(refused[_i].json, model);
-    uint64_t before = held();
+    uint64_t before = bytes_held();
     ck_status(mm_model_load(directory, NULL, &out), refused[_i].status);
     ck_error_mentions(refused[_i].words);
     ck_assert_ptr_null(out);
-    ck_assert_uint_eq(held(), before);
+    ck_assert_uint_eq(bytes_held(), before);
     mm_model_free(model);
 }
 END_TEST

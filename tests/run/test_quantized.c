@@ -192,22 +192,12 @@ START_TEST(any_number_of_threads_may_look_at_blocks)
 }
 END_TEST
 
-static double distance(const float *a, const float *b, int64_t n)
-{
-    double off = 0, size = 0;
-    for (int64_t i = 0; i < n; i++) {
-        off += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
-        size += (double)b[i] * (double)b[i];
-    }
-    return sqrt(off / size);
-}
-
 /* Rows that are further apart than `most`. */
 static int far_rows(const float *a, const float *b, int rows, int width, double most)
 {
     int count = 0;
     for (int i = 0; i < rows; i++)
-        count += distance(a + i * width, b + i * width, width) > most;
+        count += relative_error(a + i * width, b + i * width, (size_t)width) > most;
     return count;
 }
 
@@ -227,7 +217,7 @@ START_TEST(logits_stay_near_those_of_float32)
             float *exact = logits_of(model, B, T, ids, 1, NULL), *held = logits_of(back, B, T, ids, 1, NULL);
             for (int32_t k = 0; k < mm_kernels_count(); k++) {
                 float *got = logits_of(q, B, T, ids, 1, mm_kernels_name(k));
-                double off = distance(got, exact, n);
+                double off = relative_error(got, exact, (size_t)n);
                 /* experts may be chosen otherwise, so only what the weights hold is compared there, but for a row or
                  * two */
                 int far = far_rows(got, held, B * T, 97, 0.05);
@@ -257,14 +247,14 @@ START_TEST(long_passes_stay_near_what_the_weights_hold)
     bool experts = _i % WHOLE_STRIPS == 2; /* which may be chosen otherwise */
     ck_ok(mm_model_cast(q, MM_F32, &back));
     float *held = logits_of(back, B, T, ids, 1, NULL);
-    double whole = distance(logits_of(q, B, T, ids, 1, "c"), held, N);
+    double whole = relative_error(logits_of(q, B, T, ids, 1, "c"), held, N);
     ck_assert_msg(experts || (whole > 0.01 && whole < 0.05), "whole numbers are off by %g", whole);
     for (int32_t p = 0; p < mmi_path_count(); p++) {
         const mmi_path *path = mmi_path_get(p);
         mmi_kernels k;
         mmi_kernels_init(&k, path->cpu);
         float *one = logits_of(q, B, T, ids, 1, path->name), *three = logits_of(q, B, T, ids, 3, path->name);
-        double off = distance(one, held, N), most = k.round_blocks > 0 ? whole / 1.5 : whole * 1.01;
+        double off = relative_error(one, held, N), most = k.round_blocks > 0 ? whole / 1.5 : whole * 1.01;
         ck_assert_msg(experts || off <= most, "%s is off by %g, whole numbers by %g", path->name, off, whole);
         ck_assert_mem_eq(one, three, N * sizeof(float));
     }
