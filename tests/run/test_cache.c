@@ -707,6 +707,98 @@ START_TEST(the_contexts_own_cache_is_of_the_dtype_that_was_asked_for)
 }
 END_TEST
 
+/* What a cache should hold: the ids of each sequence. */
+typedef struct shadow {
+    mm_cache *cache;
+    int32_t lengths[B], ids[B][ROOM];
+} shadow;
+
+/* One more pass over the first sequences, whose logits are those of each as a whole. */
+static void step_both(mm_context *context, shadow *s, test_rng *rng)
+{
+    const int32_t V = vocab_of(mm_context_model(context)), batch = rng_between(rng, 1, B);
+    int32_t length = rng_between(rng, 1, 7), given[B * 7];
+    for (int32_t i = 0; i < batch; i++)
+        length = length < ROOM - s->lengths[i] ? length : ROOM - s->lengths[i];
+    if (length == 0)
+        return;
+    mm_batch b = MM_BATCH_INIT;
+    mm_output out = MM_OUTPUT_INIT;
+    for (int32_t i = 0; i < batch * length; i++)
+        given[i] = rng_between(rng, 0, V - 1);
+    b.ids = given;
+    b.batch = batch;
+    b.length = length;
+    b.cache = s->cache;
+    ck_ok(mm_forward(context, &b, &out));
+    float *logits = copy_view(&out.logits);
+    for (int32_t i = 0; i < batch; i++) {
+        memcpy(s->ids[i] + s->lengths[i], given + i * length, (size_t)length * sizeof *given);
+        s->lengths[i] += length;
+        b.ids = s->ids[i];
+        b.batch = 1;
+        b.length = s->lengths[i];
+        b.cache = NULL;
+        ck_ok(mm_forward(context, &b, &out));
+        const float *whole = (const float *)out.logits.data + (s->lengths[i] - length) * V;
+        double error = relative_error(logits + i * length * V, whole, (size_t)(length * V));
+        ck_assert_msg(error < 2 * ORDER_OF_SUMS, "sequence %d of %d, %d tokens behind %d: %g", (int)i, (int)batch, (int)length,
+                      (int)(s->lengths[i] - length), error);
+    }
+}
+
+static void cut_both(shadow *s, test_rng *rng)
+{
+    int32_t i = rng_between(rng, 0, B - 1), length = rng_between(rng, 0, s->lengths[i]);
+    ck_ok(mm_cache_truncate(s->cache, i, length));
+    s->lengths[i] = length;
+}
+
+static void fork_both(shadow *to, const shadow *from, test_rng *rng)
+{
+    int32_t t = rng_between(rng, -1, B - 1), f = rng_between(rng, 0, B - 1);
+    int32_t length = rng_between(rng, -1, from->lengths[f]);
+    ck_ok(mm_cache_fork(to->cache, t, from->cache, f, length));
+    for (int32_t i = t < 0 ? 0 : t; i <= (t < 0 ? B - 1 : t); i++)
+        if (to != from || i != f) {
+            to->lengths[i] = length < 0 ? from->lengths[f] : length;
+            memcpy(to->ids[i], from->ids[f], sizeof to->ids[i]);
+        }
+}
+
+START_TEST(any_order_of_calls_leaves_caches_that_go_on_as_the_whole_does)
+{
+    test_rng rng = { 930 + (unsigned)_i };
+    mm_model *model = nth_model(_i, 6);
+    mm_context *context = context_of(model, MM_EVAL, B, ROOM, MM_OUT_LOGITS);
+    const char *path = file_in_scratch();
+    shadow s[2] = { { 0 } };
+    for (int i = 0; i < 2; i++)
+        ck_ok(mm_cache_create(model, B, ROOM, MM_F32, &s[i].cache));
+    for (int round = 0; round < 60; round++) {
+        shadow *one = &s[rng_between(&rng, 0, 1)];
+        int what = rng_between(&rng, 0, 9);
+        if (what < 6)
+            step_both(context, one, &rng);
+        else if (what < 7)
+            cut_both(one, &rng);
+        else if (what < 9)
+            fork_both(&s[rng_between(&rng, 0, 1)], one, &rng);
+        else {
+            ck_ok(mm_cache_save(one->cache, path));
+            mm_cache_free(one->cache);
+            ck_ok(mm_cache_load(model, path, &one->cache));
+        }
+        for (int32_t i = 0; i < B; i++)
+            ck_assert_int_eq(mm_cache_length(one->cache, i), one->lengths[i]);
+    }
+    for (int i = 0; i < 2; i++)
+        mm_cache_free(s[i].cache);
+    mm_context_free(context);
+    mm_model_free(model);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tests;
@@ -728,6 +820,7 @@ int main(void)
     tcase_add_loop_test(tests, sequences_draw_the_same_tokens_with_any_number_of_threads, 0, 2);
     tcase_add_loop_test(tests, behind_a_long_text_bits_are_the_same_on_any_threads_and_beside_other_sequences, 0,
                         DTYPES);
+    tcase_add_loop_test(tests, any_order_of_calls_leaves_caches_that_go_on_as_the_whole_does, 0, all_count);
     tcase_add_test(tests, the_contexts_own_cache_is_of_the_dtype_that_was_asked_for);
     return run_suite(suite);
 }
