@@ -36,6 +36,8 @@ static uint64_t hash_on(uint64_t hash, const void *data, size_t size)
 static uint64_t hash_arch(uint64_t hash, const mmi_arch *a)
 {
     const double numbers[] = {
+        (double)a->C,
+        (double)(a->moe ? a->expert_F : a->F),
         (double)a->H,
         a->eps,
         a->act,
@@ -48,6 +50,7 @@ static uint64_t hash_arch(uint64_t hash, const mmi_arch *a)
         a->yarn_beta_slow,
         a->yarn_attention_factor,
         (double)a->yarn_original,
+        (double)a->E,
         (double)a->top_k,
         a->renormalize,
     };

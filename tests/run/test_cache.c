@@ -303,7 +303,8 @@ static void set(mm_config *config, const char *key, const char *value)
                   "%s: %s", key, mm_last_error());
 }
 
-/* A model of drawn weights, which no value here changes: wide_heads with the keys of `ground`, and then `key`. */
+/* A model of drawn weights, whose first numbers no value here changes: wide_heads with the keys of `ground`, and then
+ * `key`. */
 static mm_model *drawn(const char *const ground[][2], const char *key, const char *value)
 {
     mm_config *config = NULL;
@@ -317,7 +318,7 @@ static mm_model *drawn(const char *const ground[][2], const char *key, const cha
     return model;
 }
 
-/* Each of them leaves the weights as they are, and the shapes of keys and values. */
+/* Each of them leaves the beginning of every tensor as it is, and the shapes of keys and values. */
 START_TEST(a_cache_is_of_use_to_a_config_that_makes_the_same_keys_only)
 {
     static const char *const plain[][2] = { { NULL } };
@@ -330,10 +331,16 @@ START_TEST(a_cache_is_of_use_to_a_config_that_makes_the_same_keys_only)
                                            { "rope_scaling.attention_factor", "1" },
                                            { NULL } };
     static const char *const experts[][2] = { { "use_moe", "1" }, { "num_experts_per_tok", "2" }, { NULL } };
+    static const char *const shared[][2] = { { "model_type", "minigpt" },
+                                             { "use_moe", "1" },
+                                             { "n_routed_experts", "6" }, /* the shared ones among them */
+                                             { NULL } };
     static const struct {
         const char *const (*ground)[2];
         const char *key, *values[2];
     } cases[] = {
+        { plain, "hidden_size", { "64", "96" } },
+        { plain, "intermediate_size", { "96", "128" } },
         { plain, "num_attention_heads", { "4", "2" } },
         { plain, "rms_norm_eps", { "0", "1" } },
         { plain, "hidden_act", { "silu", "gelu" } },
@@ -345,8 +352,10 @@ START_TEST(a_cache_is_of_use_to_a_config_that_makes_the_same_keys_only)
         { yarn, "rope_scaling.beta_slow", { "1", "2" } },
         { yarn, "rope_scaling.attention_factor", { "1", "2" } },
         { yarn, "rope_scaling.original_max_position_embeddings", { "2048", "1024" } },
+        { experts, "moe_intermediate_size", { "96", "64" } },
         { experts, "num_experts_per_tok", { "2", "1" } },
         { experts, "norm_topk_prob", { "1", "0" } },
+        { shared, "n_shared_experts", { "1", "2" } },
     };
     const char *path = file_in_scratch();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -742,8 +751,8 @@ static void step_both(mm_context *context, shadow *s, test_rng *rng)
         ck_ok(mm_forward(context, &b, &out));
         const float *whole = (const float *)out.logits.data + (s->lengths[i] - length) * V;
         double error = relative_error(logits + i * length * V, whole, (size_t)(length * V));
-        ck_assert_msg(error < 2 * ORDER_OF_SUMS, "sequence %d of %d, %d tokens behind %d: %g", (int)i, (int)batch, (int)length,
-                      (int)(s->lengths[i] - length), error);
+        ck_assert_msg(error < 2 * ORDER_OF_SUMS, "sequence %d of %d, %d tokens behind %d: %g", (int)i, (int)batch,
+                      (int)length, (int)(s->lengths[i] - length), error);
     }
 }
 
