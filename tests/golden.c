@@ -30,7 +30,7 @@ typedef struct golden {
     mmi_st_file inputs, expected;
     tolerances tol;
     int32_t *ids, *targets, *mask; /* mask NULL: none */
-    int64_t B, T;
+    int64_t B, T, steps;
 } golden;
 
 /* The worst seen over all paths. */
@@ -68,10 +68,11 @@ static const mmi_st_entry *entry(const mmi_st_file *file, const char *prefix, co
     return mmi_st_find(file, full);
 }
 
-static int32_t *read_ints(const mmi_st_file *file, const char *name)
+/* NULL unless the file has as many of them. */
+static int32_t *read_ints(const mmi_st_file *file, const char *name, int64_t count)
 {
     const mmi_st_entry *e = mmi_st_find(file, name);
-    if (!e || e->dtype != MM_I64)
+    if (!e || e->dtype != MM_I64 || e->elements != count)
         return NULL;
     int32_t *out = mmi_alloc((size_t)e->elements, sizeof *out);
     for (int64_t i = 0; out && i < e->elements; i++) {
@@ -105,6 +106,33 @@ static mm_status open_file(const char *directory, const char *name, mmi_st_file 
     return status;
 }
 
+static bool has_floats(const mmi_st_file *file, const char *name, int64_t at_least)
+{
+    const mmi_st_entry *e = mmi_st_find(file, name);
+    return e && e->dtype == MM_F32 && e->elements >= at_least;
+}
+
+/* Without any of these a case would say nothing, or what lies behind a tensor would be read. */
+static mm_status read_case(golden *g)
+{
+    const mmi_st_entry *shape = mmi_st_find(&g->inputs, "input_ids");
+    bool masked = mmi_st_find(&g->inputs, "attention_mask") != NULL;
+    if (!shape || shape->rank != 2)
+        return mmi_fail(MM_ERR_FORMAT, "input_ids is missing, or no [B, T]");
+    g->B = shape->shape[0];
+    g->T = shape->shape[1];
+    g->ids = read_ints(&g->inputs, "input_ids", g->B * g->T);
+    g->targets = read_ints(&g->inputs, "targets", g->B * g->T);
+    g->mask = masked ? read_ints(&g->inputs, "attention_mask", g->B * g->T) : NULL;
+    if (!g->ids || !g->targets || (masked && !g->mask))
+        return mmi_fail(MM_ERR_FORMAT, "input_ids, targets and attention_mask are not I64 of one shape");
+    g->steps = mmi_json_int(mmi_json_get(g->info, "train_steps"), 0);
+    if (g->steps < 1 || !has_floats(&g->expected, "train_losses", g->steps) ||
+        !has_floats(&g->expected, "grad_norm", 1) || !has_floats(&g->expected, "logits", 1))
+        return mmi_fail(MM_ERR_FORMAT, "there are no train_steps, train_losses, grad_norm or logits to compare");
+    return MM_OK;
+}
+
 static mm_status open_case(const char *directory, golden *g)
 {
     *g = (golden){ .directory = directory, .name = directory };
@@ -122,16 +150,7 @@ static mm_status open_case(const char *directory, golden *g)
     g->tol = (tolerances){ number(g, "tolerances", "logits_rel"), number(g, "tolerances", "grad_rel"),
                            number(g, "tolerances", "grad_floor"), number(g, "tolerances", "train_loss_rel"),
                            number(g, "tolerances", "final_rel"),  number(g, "tolerances", "final_grad_floor") };
-    g->ids = read_ints(&g->inputs, "input_ids");
-    g->targets = read_ints(&g->inputs, "targets");
-    g->mask = read_ints(&g->inputs, "attention_mask");
-    const mmi_st_entry *shape = mmi_st_find(&g->inputs, "input_ids");
-    if (!g->ids || !g->targets || shape->rank != 2) {
-        return MM_ERR_FORMAT;
-    }
-    g->B = shape->shape[0];
-    g->T = shape->shape[1];
-    return MM_OK;
+    return read_case(g);
 }
 
 static float expected_at(const mmi_st_entry *e, int64_t i)
@@ -165,6 +184,8 @@ static double logits_error(const golden *g, const mm_view *v)
     const mmi_st_entry *e = mmi_st_find(&g->expected, "logits");
     int64_t V = v->shape[2];
     double difference = 0, size = 0;
+    if (e->elements != g->B * g->T * V)
+        return INFINITY;
     for (int64_t row = 0; row < g->B * g->T; row++) {
         if (g->mask && g->mask[row] == 0)
             continue;
@@ -310,13 +331,12 @@ static void check_final(trial *t)
 static void check_training(trial *t)
 {
     const golden *g = t->g;
-    int64_t steps = mmi_json_int(mmi_json_get(g->info, "train_steps"), 0);
     const mmi_st_entry *curve = mmi_st_find(&g->expected, "train_losses");
     mm_step step = MM_STEP_INIT;
     step.learning_rate = number(g, "adamw", "lr");
     step.max_grad_norm = number(g, "adamw", "clip_grad_norm");
     double difference = 0, size = 0;
-    for (int64_t i = 0; i < steps; i++) {
+    for (int64_t i = 0; i < g->steps; i++) {
         mm_output out = MM_OUTPUT_INIT;
         mm_zero_grad(t->ctx);
         if (!forward(t, &out))
@@ -350,7 +370,7 @@ static void check_greedy(trial *t)
         return;
     int32_t prompt_length = (int32_t)mmi_json_int(mmi_json_get(greedy, "prompt_len"), 0);
     int32_t new_tokens = (int32_t)mmi_json_int(mmi_json_get(greedy, "new_tokens"), 0);
-    int32_t *want = read_ints(&g->expected, "greedy");
+    int32_t *want = read_ints(&g->expected, "greedy", new_tokens);
     mm_model *model = NULL; /* fresh weights: the trial's were trained */
     mm_context *ctx = NULL;
     mm_context_options o = MM_CONTEXT_OPTIONS_INIT;
