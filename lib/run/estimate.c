@@ -160,13 +160,22 @@ static mm_status count_parameters(parameters *out, const mmi_layout *layout, con
     mm_status status = mmi_trained_check(&trained);
     if (status != MM_OK)
         return status;
-    for (int64_t i = 0; i < layout->count; i++) {
+    for (int role = 0; role < MMI_ROLES; role++) {
+        const int64_t times = mmi_layout_times(layout, (mmi_role)role);
+        mmi_tensor t;
+        mmi_layout_describe(layout, (mmi_role)role, &t);
+        if (times > 0)
+            out->matrices += share_of(&t, a) * ((double)t.elements * (double)times);
+    }
+    if (!w->adapter && !w->trainable) {
+        out->learning = out->matrices;
+        return MM_OK;
+    }
+    for (int64_t i = 0; i < layout->count; i++) { /* patterns mean single ones */
         mmi_tensor t;
         mmi_layout_tensor(layout, i, &t);
-        double active = share_of(&t, a) * (double)t.elements;
-        out->matrices += active;
         if (!w->adapter && mmi_trained_learns(&trained, i))
-            out->learning += active;
+            out->learning += share_of(&t, a) * (double)t.elements;
         if (w->adapter && mmi_adapter_targets(layout, i, adapter->targets))
             out->adapter += share_of(&t, a) * (double)(t.shape[0] + t.shape[1]) * (double)adapter->rank;
     }
