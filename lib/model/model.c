@@ -42,13 +42,14 @@ int32_t mmi_model_dtype(const mmi_tensor *tensor, int32_t dtype)
 /* Every row of a matrix that goes into blocks is to be whole blocks. */
 static mm_status check_blocks(const mmi_layout *layout, int32_t dtype)
 {
-    for (int64_t i = 0; i < layout->count; i++) {
+    for (int role = 0; role < MMI_ROLES; role++) {
         mmi_tensor tensor;
-        mmi_layout_tensor(layout, i, &tensor);
-        if (mmi_model_dtype(&tensor, dtype) != dtype || tensor.shape[1] % MMI_BLOCK == 0)
+        mmi_layout_describe(layout, (mmi_role)role, &tensor);
+        if (mmi_layout_times(layout, (mmi_role)role) == 0 || mmi_model_dtype(&tensor, dtype) != dtype ||
+            tensor.shape[1] % MMI_BLOCK == 0)
             continue;
         char name[MMI_NAME_SIZE];
-        mmi_layout_name(layout, i, name, sizeof name);
+        mmi_layout_name(layout, mmi_layout_index(layout, (mmi_role)role, 0, 0), name, sizeof name);
         return mmi_fail(MM_ERR_UNSUPPORTED, "%s has rows of %lld numbers, which %s can't cut into blocks of %d", name,
                         (long long)tensor.shape[1], mm_dtype_name(dtype), MMI_BLOCK);
     }

@@ -297,12 +297,13 @@ static void place_wide(mmi_plan *p, mmi_carve *c, const mmi_layout *layout, mmi_
         int64_t joined = joined_elements(layout, together[i], together[i][2] == MMI_ROLES ? 2 : 3);
         largest = joined > largest ? joined : largest;
     }
-    for (int64_t i = 0; i < layout->count; i++) {
+    for (int role = 0; role < MMI_ROLES; role++) {
+        const int64_t times = mmi_layout_times(layout, (mmi_role)role);
         mmi_tensor t;
-        mmi_layout_tensor(layout, i, &t);
+        mmi_layout_describe(layout, (mmi_role)role, &t);
         if (t.rank == 1)
-            vectors += t.elements;
-        else if (t.elements > largest)
+            vectors += times * t.elements;
+        else if (times > 0 && t.elements > largest)
             largest = t.elements;
     }
     p->panel = mmi_carve_floats(c, largest, 1);
