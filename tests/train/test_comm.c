@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/files.h"
@@ -218,18 +217,26 @@ START_TEST(a_rank_that_does_not_answer_is_not_waited_for_for_ever)
 }
 END_TEST
 
-/* Sums for ever; ends when one fails, with 0 if the message names rank 2. */
+/* Ranks that are processes; each says a byte once it has its first sum. */
+typedef struct summing {
+    world_kind kind;
+    int begun[2]; /* a pipe */
+} summing;
+
+/* Sums for ever; ends when one fails, with 0 if the message says that rank 2 is gone. */
 static int sum_until_it_fails(const char *place, int32_t rank, int32_t size, void *shared)
 {
     mm_comm *c = NULL;
     static float x[300000];
-    world_kind kind = *(world_kind *)shared;
-    if (world_join(kind, place, rank, size, &c) != MM_OK)
+    const summing *s = shared;
+    if (world_join(s->kind, place, rank, size, &c) != MM_OK)
         return 10;
-    mm_status status = MM_OK;
+    mm_status status = c->all_reduce(c->user, x, 300000);
+    if (status != MM_OK || write(s->begun[1], "", 1) != 1)
+        return 12;
     while (status == MM_OK)
         status = c->all_reduce(c->user, x, 300000);
-    int named = strstr(mm_last_error(), "2") != NULL && status == MM_ERR_IO;
+    bool named = world_tells_of_death(mm_last_error(), 2) && status == MM_ERR_IO;
     if (!named)
         fprintf(stderr, "# rank %d: %s\n", rank, mm_last_error());
     mm_comm_free(c);
@@ -238,18 +245,22 @@ static int sum_until_it_fails(const char *place, int32_t rank, int32_t size, voi
 
 START_TEST(a_rank_that_is_killed_ends_the_calls_of_the_others)
 {
-    world_kind kind = (world_kind)_i;
-    char place[400];
+    summing s = { .kind = (world_kind)_i };
+    char place[400], byte;
     int process[4];
-    if (!world_has(kind))
+    if (!world_has(s.kind))
         return;
-    snprintf(place, sizeof place, "%s", world_place(kind));
+    snprintf(place, sizeof place, "%s", world_place(s.kind));
+    ck_assert_int_eq(pipe(s.begun), 0);
     for (int32_t r = 0; r < 4; r++)
-        process[r] = world_process(sum_until_it_fails, place, r, 4, &kind);
-    nanosleep(&(struct timespec){ 0, 300000000 }, NULL);
+        process[r] = world_process(sum_until_it_fails, place, r, 4, &s);
+    close(s.begun[1]);
+    for (int32_t r = 0; r < 4; r++)
+        ck_assert_int_eq(read(s.begun[0], &byte, 1), 1); /* else a rank ended before */
     kill(process[2], SIGKILL);
     for (int32_t r = 0; r < 4; r++)
         ck_assert_int_eq(world_wait(process[r]), r == 2 ? -1 : 0);
+    close(s.begun[0]);
 }
 END_TEST
 
@@ -298,7 +309,7 @@ START_TEST(ranks_that_do_not_come_are_named)
 {
     char place[400];
     snprintf(place, sizeof place, "%s", world_place(WORLD_LOCAL));
-    world_guest g[2] = { { place, 0, 4, 1.5, 0, "", NULL }, { place, 2, 4, 60, 0, "", NULL } };
+    world_guest g[2] = { { place, 0, 4, 3, 0, "", NULL }, { place, 2, 4, 60, 0, "", NULL } };
     try_all(g, 2);
     for (int i = 0; i < 2; i++) {
         ck_assert_msg(g[i].status == MM_ERR_IO, "%s: %s", mm_status_name(g[i].status), g[i].story);

@@ -90,6 +90,16 @@ void world_come(void *guest)
     mm_comm_free(c);
 }
 
+bool world_tells_of_death(const char *message, int32_t rank)
+{
+    const char *end = strstr(message, " gone: "), *at = end; /* "rank 2 is gone: …" or "ranks 1, 2 are gone: …" */
+    while (at && at > message && strncmp(at, "rank", 4) != 0)
+        at--;
+    while (at && at < end && *at != '0' + rank)
+        at++;
+    return at != end;
+}
+
 int world_process(int (*fn)(const char *place, int32_t rank, int32_t size, void *shared), const char *place,
                   int32_t rank, int32_t size, void *shared)
 {

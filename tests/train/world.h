@@ -43,6 +43,9 @@ typedef struct world_rank {
  * check within is a failed test. */
 void world_run(world_kind kind, int32_t size, void (*fn)(const world_rank *self), void *shared);
 
+/* Does a message say that this rank, of fewer than ten, is gone: alone, or among several? */
+bool world_tells_of_death(const char *message, int32_t rank);
+
 /* Start a process that runs `fn` as that rank, without a communicator, and ends with what it returns. */
 int world_process(int (*fn)(const char *place, int32_t rank, int32_t size, void *shared), const char *place,
                   int32_t rank, int32_t size, void *shared);
