@@ -39,7 +39,8 @@ static void live(const char *rows, const char *output)
     tiny_end(&run);
 }
 
-/* Start a process that trains, and kill it after `microseconds`. True if it was still at work. */
+/* Start a process that trains, and kill it after `microseconds`. True if it was still at work; else it must have come
+ * to its end, and not to a failed check. */
 static bool train_and_kill(const char *rows, const char *output, int microseconds)
 {
     pid_t child = fork();
@@ -53,6 +54,7 @@ static bool train_and_kill(const char *rows, const char *output, int microsecond
     kill(child, SIGKILL);
     int status = 0;
     ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_msg(WIFSIGNALED(status) ? WTERMSIG(status) == SIGKILL : WEXITSTATUS(status) == 0, "status %d", status);
     return WIFSIGNALED(status);
 }
 
