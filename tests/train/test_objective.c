@@ -29,6 +29,8 @@ static inputs make_inputs(void)
         in.old[i] = in.logprobs[i] + 0.6f * (float)(rng_uniform(&rng) - 0.5);
         in.ref[i] = in.logprobs[i] + 0.8f * (float)(rng_uniform(&rng) - 0.5);
         in.mask[i] = i / T == 4 ? 0 : rng_between(&rng, 0, 3) > 0; /* row 4 counts nothing */
+        if (!in.mask[i])
+            in.logprobs[i] = in.old[i] = in.ref[i] = NAN; /* not looked at */
     }
     for (int i = 0; i < ROWS; i++) {
         in.ref_scores[i] = -4 * rng_uniform(&rng);
@@ -71,6 +73,45 @@ START_TEST(the_gradient_of_dpo_is_that_of_central_differences)
         in.logprobs[i] = kept;
         check_slope(up, down, d[i], "d_logprobs", i);
     }
+}
+END_TEST
+
+static mm_status try_dpo(const inputs *in, int32_t reduction, float *d, mm_dpo_result *r)
+{
+    mm_dpo_options o = MM_DPO_OPTIONS_INIT;
+    o.reduction = reduction;
+    return mm_dpo(&o, PAIRS, T, in->logprobs, in->ref_scores, in->mask, d, r);
+}
+
+/* 0: of the chosen answer of the first pair, by the policy; 1: of the rejected one; 2 and 3: the same by the reference.
+ * A pair that is infinitely far on the right side costs nothing, and there is nothing to learn from it. */
+START_TEST(a_score_that_is_no_number_makes_no_loss)
+{
+    static const float values[] = { NAN, INFINITY, -INFINITY };
+    for (int v = 0; v < 3; v++)
+        for (int32_t reduction = MM_REDUCE_SUM; reduction <= MM_REDUCE_MEAN; reduction++) {
+            inputs in = make_inputs();
+            mm_dpo_result r = MM_DPO_RESULT_INIT;
+            float d[ROWS * T];
+            int row = _i % 2 ? PAIRS : 0;
+            double sign = _i == 0 || _i == 3 ? 1 : -1;
+            in.mask[row * T] = 1;
+            in.logprobs[row * T] = -1;
+            if (_i < 2)
+                in.logprobs[row * T] = values[v];
+            else
+                in.ref_scores[row] = values[v];
+            if (sign * values[v] == INFINITY) {
+                ck_ok(try_dpo(&in, reduction, d, &r));
+                ck_assert(isfinite(r.loss) && r.margin == INFINITY);
+                for (int t = 0; t < T; t++)
+                    ck_assert(d[t] == 0 && d[PAIRS * T + t] == 0 && isfinite(d[T + t]));
+                continue;
+            }
+            ck_status(try_dpo(&in, reduction, d, &r), MM_ERR_NUMERIC);
+            ck_error_mentions("the loss is");
+            ck_assert_double_eq(r.loss, 0); /* as it was */
+        }
 }
 END_TEST
 
@@ -170,6 +211,17 @@ static double repetition(const int32_t *ids, int64_t count, int64_t n)
     return share;
 }
 
+START_TEST(a_pair_of_which_nothing_counts_is_even)
+{
+    inputs in = make_inputs();
+    float d[ROWS * T], none[ROWS * T] = { 0 };
+    memset(in.mask, 0, sizeof in.mask);
+    memset(in.ref_scores, 0, sizeof in.ref_scores);
+    ck_assert_double_eq_tol(dpo_loss(&in, _i, d), log(2), 1e-15);
+    ck_assert_mem_eq(d, none, sizeof d);
+}
+END_TEST
+
 START_TEST(repetition_is_the_share_of_n_grams_said_before)
 {
     const int32_t ids[] = { 1, 2, 3, 1, 2, 3, 1, 2 };
@@ -203,6 +255,13 @@ START_TEST(an_argument_held_wrong_is_named)
     o.reduction = 9;
     ck_status(mm_dpo(&o, PAIRS, T, in.logprobs, in.ref_scores, in.mask, NULL, &r), MM_ERR_ARG);
     ck_error_mentions("reduction");
+    o.reduction = MM_REDUCE_MEAN;
+    o.reserved = 1;
+    ck_status(mm_dpo(&o, PAIRS, T, in.logprobs, in.ref_scores, in.mask, NULL, &r), MM_ERR_ARG);
+    ck_error_mentions("reserved");
+    ck_status(mm_sequence_scores(scores, in.logprobs, in.mask, ROWS, T, -1), MM_ERR_ARG);
+    ck_error_mentions("reduction");
+    ck_status(mm_sequence_scores(scores, in.logprobs, in.mask, ROWS, 0, MM_REDUCE_SUM), MM_ERR_ARG);
     ck_status(mm_sequence_scores(scores, in.logprobs, NULL, ROWS, T, MM_REDUCE_SUM), MM_ERR_ARG);
     in.mask[7] = 2;
     ck_status(mm_sequence_scores(scores, in.logprobs, in.mask, ROWS, T, MM_REDUCE_SUM), MM_ERR_ARG);
@@ -232,11 +291,56 @@ START_TEST(a_teacher_or_a_reward_held_wrong_is_named)
     in.rewards[4] = 1.7e308;
     ck_status(mm_group_advantages(advantages, in.rewards, ROWS, ROWS), MM_ERR_NUMERIC);
     ck_error_mentions("apart");
-    in.logprobs[0] = NAN;
+    ck_status(mm_group_advantages(advantages, in.rewards, ROWS, 0), MM_ERR_ARG);
+    ck_status(mm_group_advantages(advantages, in.rewards, 0, GROUP), MM_ERR_ARG);
+    ck_status(mm_group_advantages(NULL, in.rewards, ROWS, GROUP), MM_ERR_ARG);
+    in.student[V] = NAN;
+    o = (mm_distill_options)MM_DISTILL_OPTIONS_INIT;
+    in.targets[0] = 0;
+    ck_status(mm_distill(&o, ROWS, V, WIDE, in.student, in.teacher, in.targets, NULL, &r), MM_ERR_NUMERIC);
+}
+END_TEST
+
+static mm_status try_policy(const inputs *in, const mm_policy_options *o)
+{
+    mm_policy_result r = MM_POLICY_RESULT_INIT;
+    return mm_policy_loss(o, ROWS, T, in->logprobs, in->old, NULL, in->mask, in->advantages, NULL, &r);
+}
+
+static void refuse_policy(const inputs *in, const mm_policy_options *o, const char *words)
+{
+    ck_status(try_policy(in, o), MM_ERR_ARG);
+    ck_error_mentions(words);
+}
+
+START_TEST(a_policy_held_wrong_is_named)
+{
+    inputs in = make_inputs();
+    mm_policy_result r = MM_POLICY_RESULT_INIT;
+    mm_policy_options good = MM_POLICY_OPTIONS_INIT, o;
+#define WRONG(field, value) o = good, o.field = (value), refuse_policy(&in, &o, #field " is ")
+    WRONG(beta, -1);
+    WRONG(beta, INFINITY);
+    WRONG(epsilon, 1);
+    WRONG(epsilon, NAN);
+    WRONG(epsilon_high, 0);
+    WRONG(epsilon_high, NAN);
+    WRONG(variant, -1);
+    WRONG(variant, MM_POLICY_PPO); /* which has a loss of its own */
+    WRONG(reserved, 1);
+    ck_status(mm_policy_loss(NULL, ROWS, T, in.logprobs, NULL, NULL, in.mask, in.advantages, NULL, &r), MM_ERR_ARG);
+    ck_status(mm_policy_loss(NULL, ROWS, 0, in.logprobs, in.old, NULL, in.mask, in.advantages, NULL, &r), MM_ERR_ARG);
+    ck_status(mm_policy_loss(NULL, ROWS, T, in.logprobs, in.old, NULL, in.mask, in.advantages, NULL, NULL), MM_ERR_ARG);
+    in.mask[0] = -1;
+    ck_status(try_policy(&in, NULL), MM_ERR_ARG);
+    ck_error_mentions("mask[0][0] is -1");
     in.mask[0] = 1;
-    mm_policy_result p = MM_POLICY_RESULT_INIT;
-    ck_status(mm_policy_loss(NULL, ROWS, T, in.logprobs, in.old, NULL, in.mask, in.advantages, NULL, &p),
-              MM_ERR_NUMERIC);
+    in.logprobs[0] = NAN;
+    ck_status(try_policy(&in, NULL), MM_ERR_NUMERIC);
+    in = make_inputs();
+    ck_ok(try_policy(&in, NULL));
+    in.advantages[1] = NAN;
+    ck_status(try_policy(&in, NULL), MM_ERR_NUMERIC);
 }
 END_TEST
 
@@ -245,6 +349,8 @@ static Suite *make_suite(void)
     Suite *suite = suite_create("objective");
     TCase *test = tcase_create("objective");
     tcase_add_loop_test(test, the_gradient_of_dpo_is_that_of_central_differences, MM_REDUCE_SUM, MM_REDUCE_MEAN + 1);
+    tcase_add_loop_test(test, a_score_that_is_no_number_makes_no_loss, 0, 4);
+    tcase_add_loop_test(test, a_pair_of_which_nothing_counts_is_even, MM_REDUCE_SUM, MM_REDUCE_MEAN + 1);
     tcase_add_test(test, the_gradient_of_distillation_is_that_of_central_differences);
     tcase_add_test(test, the_gradient_of_grpo_is_that_of_central_differences);
     tcase_add_test(test, a_ratio_beyond_its_bound_is_held_back_in_cispo);
@@ -252,6 +358,7 @@ static Suite *make_suite(void)
     tcase_add_test(test, repetition_is_the_share_of_n_grams_said_before);
     tcase_add_test(test, an_argument_held_wrong_is_named);
     tcase_add_test(test, a_teacher_or_a_reward_held_wrong_is_named);
+    tcase_add_test(test, a_policy_held_wrong_is_named);
     suite_add_tcase(suite, test);
     return suite;
 }
