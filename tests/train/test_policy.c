@@ -503,7 +503,7 @@ START_TEST(training_held_wrong_is_named)
     WRONG(variant, 3, "variant");
     WRONG(group, 1, "group");
     WRONG(max_new_tokens, 0, "max_new_tokens");
-    WRONG(max_new_tokens, INT32_MAX, "");
+    WRONG(max_new_tokens, INT32_MAX, "beyond this library");
     WRONG(updates, 0, "updates");
     WRONG(beta, -1, "beta");
     WRONG(epsilon, 1, "epsilon");
