@@ -224,10 +224,10 @@ static mm_status add_row(writer *w, const mm_batch *b, int64_t row, const mm_vie
         size_t to = w->positions * (size_t)w->k;
         if (b->targets[i] == MMI_IGNORE)
             continue;
-        choose(w->ids + to, w->logits + to, all, w->V, w->k);
-        for (int64_t j = 0; j < w->k; j++)
-            if (!isfinite(w->logits[to + (size_t)j]))
+        for (int64_t v = 0; v < w->V; v++) /* all of them: none that is no number is among the largest */
+            if (!isfinite(all[v]))
                 return mmi_fail(MM_ERR_NUMERIC, "the teacher's logits are not finite");
+        choose(w->ids + to, w->logits + to, all, w->V, w->k);
         w->positions++;
     }
     return MM_OK;

@@ -466,6 +466,40 @@ START_TEST(a_cache_needs_sensible_arguments)
 }
 END_TEST
 
+/* The head is the embedding: what one of its rows is like shows in that id's logit alone, where no text holds it. */
+static mm_status write_cache_of_spoilt(int32_t id, float value, int32_t k, const char *path)
+{
+    tiny_run run;
+    mm_view view;
+    tiny_options o = tiny_defaults(put_rows(directory, "rows.jsonl", 5, 4, 1));
+    mm_model *teacher = tiny_teacher(77);
+    ck_ok(mm_model_write(teacher, 0, &view));
+    ck_assert_int_eq(view.shape[0], 264);
+    ((float *)view.data)[id * view.shape[1]] = value;
+    mm_model_written(teacher);
+    tiny_start(&run, &o);
+    mm_status status = mm_distill_cache_write(teacher, run.loader, k, 1, path);
+    tiny_end(&run);
+    mm_model_free(teacher);
+    return status;
+}
+
+START_TEST(a_teacher_whose_logits_are_not_finite_has_no_cache)
+{
+    static const int32_t counts[] = { 1, 20, 259 };
+    char path[600];
+    snprintf(path, sizeof path, "%s/x.safetensors", directory);
+    for (int i = 0; i < 3; i++) {
+        ck_status(write_cache_of_spoilt(258, NAN, counts[i], path), MM_ERR_NUMERIC);
+        ck_error_mentions("not finite");
+        ck_status(write_cache_of_spoilt(3, NAN, counts[i], path), MM_ERR_NUMERIC);
+        ck_status(write_cache_of_spoilt(258, INFINITY, counts[i], path), MM_ERR_NUMERIC);
+    }
+    ck_assert(!mmi_file_exists(path));
+    ck_ok(write_cache_of_spoilt(259, NAN, 20, path)); /* which the tokenizer lacks */
+}
+END_TEST
+
 /* --- All of them --- */
 
 START_TEST(any_number_of_threads_gives_the_same_bits)
@@ -559,6 +593,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, a_teacher_that_does_not_fit_is_refused);
     tcase_add_test(tc, a_cache_that_is_damaged_or_of_other_rows_is_refused);
     tcase_add_test(tc, a_cache_needs_sensible_arguments);
+    tcase_add_test(tc, a_teacher_whose_logits_are_not_finite_has_no_cache);
     tcase_add_loop_test(tc, any_number_of_threads_gives_the_same_bits, TINY_CHAT, TINY_KINDS);
     tcase_add_loop_test(tc, trimmed_batches_teach_the_same_with_fewer_tokens, TINY_TEXT, TINY_KINDS);
     tcase_add_loop_test(tc, every_failing_allocation_of_create_is_survived, TINY_CHAT, TINY_KINDS);
