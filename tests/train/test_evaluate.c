@@ -431,7 +431,7 @@ static int32_t keep_answer(void *user, const mm_prompt_answer *a)
     return 0;
 }
 
-/* A row whose expectations are the first half of the right answer and, if given, one string more. */
+/* A row that expects the right answer and, if given, one string more. */
 static void put_prompt(char *out, size_t size, const char *prompt, const char *answer, const char *more, int tokens)
 {
     char escaped[900];
@@ -695,19 +695,99 @@ START_TEST(weights_that_are_not_finite_are_noticed)
     ck_ok(mm_model_write(model, mm_model_tensor_count(model) - 1, &view));
     ((float *)view.data)[0] = NAN;
     mm_model_written(model);
+    static const char *const prompts[] = { "Hello" };
     mm_dataset *texts = open_rows(TEXTS), *questions = open_rows(QUESTIONS);
+    mm_dataset *expecting = open_rows("{\"prompt\": \"p\", \"expect\": [\"a\"], \"max_new_tokens\": 2}\n");
     mm_loader *loader = text_loader(texts, MM_ROWS_PAD3);
-    mm_context *context = context_for(MM_OUT_LOSS | MM_OUT_LOGPROBS, 3, LENGTH, 0, 1);
+    mm_context *context = context_for(MM_OUT_LOSS | MM_OUT_LOGPROBS | MM_OUT_LAST_LOGITS, 3, LENGTH, 0, 1);
+    mm_report *report = NULL;
     mm_evaluation e = MM_EVALUATION_INIT;
     mm_choices_result choices = MM_CHOICES_RESULT_INIT;
+    mm_prompts_result answered = MM_PROMPTS_RESULT_INIT;
+    mm_samples_options samples = MM_SAMPLES_OPTIONS_INIT;
+    samples.prompts = prompts;
+    samples.count = 1;
+    samples.max_new_tokens = 2;
     ck_status(mm_evaluate_loss(context, loader, 0, &e), MM_ERR_NUMERIC);
     ck_status(mm_evaluate_text(context, tokenizer, "some text", 9, NULL, &e), MM_ERR_NUMERIC);
     ck_status(mm_evaluate_choices(context, tokenizer, questions, NULL, &choices), MM_ERR_NUMERIC);
-    ck_assert_int_eq(e.tokens, 0);
+    ck_status(mm_evaluate_prompts(context, tokenizer, expecting, NULL, &answered), MM_ERR_NUMERIC);
+    ck_assert_int_eq(e.tokens + choices.rows + answered.rows, 0);
+    ck_ok(mm_report_create(scratch_directory(), NULL, &report));
+    ck_status(mm_report_samples(report, 1, context, tokenizer, &samples), MM_ERR_NUMERIC);
+    ck_assert_uint_eq(report->tracks.count, 0);
+    mm_report_free(report);
     mm_context_free(context);
     mm_loader_free(loader);
     mm_dataset_free(texts);
     mm_dataset_free(questions);
+    mm_dataset_free(expecting);
+}
+END_TEST
+
+/* The tokenizer with this chat template, or with none. */
+static mm_tokenizer *with_template(const char *template)
+{
+    char directory[400], path[480];
+    mm_tokenizer *made = NULL;
+    snprintf(directory, sizeof directory, "%s/tokenizer", scratch_directory());
+    ck_ok(mm_tokenizer_save(tokenizer, directory));
+    snprintf(path, sizeof path, "%s/tokenizer_config.json", directory);
+    ck_assert_int_eq(remove(path), 0);
+    snprintf(path, sizeof path, "%s/chat_template.jinja", directory);
+    remove(path);
+    if (template)
+        ck_ok(mmi_write_file(path, template, strlen(template)));
+    ck_ok(mm_tokenizer_load(directory, &made));
+    return made;
+}
+
+START_TEST(conversations_need_a_template_that_is_known)
+{
+    static const char *const prompts[] = { "Hello" };
+    mm_dataset *talks = open_rows("{\"conversations\": [{\"role\": \"user\", \"content\": \"Hello\"}], "
+                                  "\"expect\": [\"a\"], \"max_new_tokens\": 2}\n");
+    mm_tokenizer *none = with_template(NULL), *odd = with_template("{{ messages | tojson }}");
+    mm_context *context = context_for(MM_OUT_LAST_LOGITS, 1, 128, 0, 1);
+    mm_report *report = NULL;
+    mm_prompts_options o = MM_PROMPTS_OPTIONS_INIT;
+    mm_prompts_result result = MM_PROMPTS_RESULT_INIT;
+    mm_samples_options s = MM_SAMPLES_OPTIONS_INIT;
+    ck_ok(mm_report_create(scratch_directory(), NULL, &report));
+    s.prompts = prompts;
+    s.count = s.chat = 1;
+    ck_status(mm_evaluate_prompts(context, none, talks, &o, &result), MM_ERR_STATE);
+    ck_status(mm_report_samples(report, 1, context, none, &s), MM_ERR_STATE);
+    ck_status(mm_evaluate_prompts(context, odd, talks, &o, &result), MM_ERR_UNSUPPORTED);
+    ck_status(mm_report_samples(report, 1, context, odd, &s), MM_ERR_UNSUPPORTED);
+    ck_assert_int_eq(result.rows, 0);
+    o.template_name = s.template_name = "minimind2";
+    ck_ok(mm_evaluate_prompts(context, none, talks, &o, &result)); /* one that is named will do */
+    ck_ok(mm_report_samples(report, 1, context, odd, &s));
+    mm_report_free(report);
+    mm_context_free(context);
+    mm_dataset_free(talks);
+    mm_tokenizer_free(none);
+    mm_tokenizer_free(odd);
+}
+END_TEST
+
+START_TEST(the_loss_of_prompts_is_none)
+{
+    mm_dataset *dataset = open_rows("{\"question\": \"1\", \"answer\": \"1\"}\n");
+    mm_context *context = context_for(MM_OUT_LOSS, 3, LENGTH, 0, 1);
+    mm_loader *loader = NULL;
+    mm_loader_options o = MM_LOADER_OPTIONS_INIT;
+    mm_evaluation e = MM_EVALUATION_INIT;
+    o.kind = MM_ROW_PROMPT;
+    o.template_name = "minillm";
+    o.batch = 1;
+    o.max_length = LENGTH;
+    ck_ok(mm_loader_create(dataset, tokenizer, &o, &loader));
+    ck_status(mm_evaluate_loss(context, loader, 0, &e), MM_ERR_STATE);
+    mm_loader_free(loader);
+    mm_context_free(context);
+    mm_dataset_free(dataset);
 }
 END_TEST
 
@@ -834,6 +914,8 @@ static Suite *make_suite(void)
     tcase_add_test(tc, samples_of_what_the_model_writes_come_into_a_report);
     tcase_add_test(tc, bad_rows_are_named_by_file_and_line);
     tcase_add_test(tc, weights_that_are_not_finite_are_noticed);
+    tcase_add_test(tc, conversations_need_a_template_that_is_known);
+    tcase_add_test(tc, the_loss_of_prompts_is_none);
     tcase_add_test(tc, misuse_is_refused);
     tcase_add_test(tc, every_failing_allocation_is_survived);
     tcase_set_timeout(tc, 120);
