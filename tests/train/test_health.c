@@ -570,6 +570,11 @@ END_TEST
 
 START_TEST(what_makes_no_sense_together_is_refused)
 {
+    static const char *const stories[13] = {
+        "eval_interval is", "eval_batches", "patience is", "min_delta",  "max_skips",
+        "spike_factor",     "decay_part",   "loss_scale",  "loss_scale", "loss_scale_interval",
+        "eval_interval needs a validation", "keep_best needs a validation", "patience needs an eval_interval"
+    };
     tiny_run run;
     tiny_options o = defaults(), wrong[13];
     for (int i = 0; i < 13; i++)
@@ -592,6 +597,7 @@ START_TEST(what_makes_no_sense_together_is_refused)
     wrong[12].trainer.eval_interval = 0;
     for (int i = 0; i < 13; i++) {
         ck_status(tiny_try(&run, &wrong[i]), MM_ERR_ARG);
+        ck_error_mentions(stories[i]);
         tiny_end(&run);
     }
     tiny_start(&run, &o);

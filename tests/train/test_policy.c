@@ -529,6 +529,10 @@ START_TEST(training_held_wrong_is_named)
     o.trainer.stage = MM_STAGE_POLICY;
     o.loader.kind = MM_ROW_CHAT;
     refuse(&o, MM_ERR_UNSUPPORTED, "policy");
+    o.loader.kind = MM_ROW_PROMPT;
+    o.trainer.accumulation_steps = 1;
+    o.validation = o.path;
+    refuse(&o, MM_ERR_UNSUPPORTED, "the stage policy has no validation");
 }
 END_TEST
 

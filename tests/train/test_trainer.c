@@ -463,6 +463,11 @@ END_TEST
 
 START_TEST(bad_options_are_refused)
 {
+    static const char *const names[17] = {
+        "learning_rate", "learning_rate", "max_grad_norm", "beta1",     "beta2",              "eps",
+        "weight_decay",  "max_seconds",   "epochs",        "max_steps", "accumulation_steps", "warmup_steps",
+        "save_interval", "log_interval",  "keep_last",     "schedule",  "abacus"
+    };
     tiny_run run;
     tiny_options good = tiny_defaults(rows), wrong[17];
     for (int i = 0; i < 17; i++)
@@ -486,16 +491,19 @@ START_TEST(bad_options_are_refused)
     wrong[16].trainer.kernels = "abacus";
     for (int i = 0; i < 17; i++) {
         ck_status(tiny_try(&run, &wrong[i]), MM_ERR_ARG);
+        ck_error_mentions(names[i]);
         ck_assert_ptr_null(run.trainer);
         tiny_end(&run);
     }
     wrong[0] = good;
     wrong[0].loader.max_length = 200; /* beyond max_position_embeddings */
     ck_status(tiny_try(&run, &wrong[0]), MM_ERR_ARG);
+    ck_error_mentions("max_length");
     tiny_end(&run);
     wrong[0] = good;
     wrong[0].trainer.epochs = INT64_MAX;
     ck_status(tiny_try(&run, &wrong[0]), MM_ERR_ARG);
+    ck_error_mentions("epochs");
     tiny_end(&run);
 
     tiny_start(&run, &good);
@@ -532,6 +540,21 @@ START_TEST(a_tokenizer_with_more_ids_than_the_model_is_refused)
     ck_error_mentions("259 ids");
     mm_model_free(small);
     mm_config_free(config);
+    tiny_end(&run);
+}
+END_TEST
+
+START_TEST(weights_that_are_not_float32_are_refused)
+{
+    tiny_run run;
+    tiny_options o = tiny_defaults(rows);
+    mm_model *half = NULL;
+    mm_trainer *trainer = NULL;
+    tiny_start(&run, &o);
+    ck_ok(mm_model_cast(run.model, MM_BF16, &half));
+    ck_status(mm_trainer_create(half, run.loader, NULL, NULL, &trainer), MM_ERR_STATE);
+    ck_assert_ptr_null(trainer);
+    mm_model_free(half);
     tiny_end(&run);
 }
 END_TEST
@@ -613,6 +636,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, a_data_set_without_a_readable_row_ends_the_run);
     tcase_add_test(tc, bad_options_are_refused);
     tcase_add_test(tc, a_tokenizer_with_more_ids_than_the_model_is_refused);
+    tcase_add_test(tc, weights_that_are_not_float32_are_refused);
     tcase_add_loop_test(tc, preferences_and_prompts_are_not_for_the_plain_loss, MM_ROW_PREFERENCE, MM_ROW_PROMPT + 1);
     tcase_add_test(tc, a_trainer_keeps_what_it_needs_alive);
     tcase_add_test(tc, every_failing_allocation_of_create_is_survived);

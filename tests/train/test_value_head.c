@@ -2,6 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/files.h"
+#include "base/memory.h"
 #include "model/model.h"
 #include "nn/gradient.h"
 #include "ppo64.h"
@@ -310,6 +312,19 @@ START_TEST(a_file_that_is_no_head_for_this_model_leaves_the_head_as_it_was)
     ck_ok(mm_value_head_save(wide, path));
     ck_status(mm_value_head_load(head, path), MM_ERR_FORMAT);
     ck_error_mentions("value_head.weight");
+    char *bytes = NULL;
+    size_t size = 0;
+    ck_ok(mm_value_head_save(head, path));
+    ck_ok(mmi_read_file(path, &bytes, &size));
+    ((float *)weight.data)[0] = 5;
+    for (size_t cut = 0; cut < size; cut += cut < 40 || cut + 5 > size ? 1 : 7) {
+        ck_ok(mmi_write_file(path, bytes, cut));
+        mm_status status = mm_value_head_load(head, path);
+        ck_assert_msg(status == MM_ERR_FORMAT, "%zu of %zu bytes: %s", cut, size, mm_status_name(status));
+        ck_assert_float_eq(((float *)weight.data)[0], 5);
+    }
+    mmi_free(bytes);
+    ((float *)weight.data)[0] = 3;
     mm_optimizer *optimizer;
     ck_ok(mm_adamw_create(small, NULL, &optimizer));
     ck_ok(mm_optimizer_save(optimizer, path));
