@@ -66,8 +66,8 @@ static int connect_to(const char *place)
     return fd;
 }
 
-/* Greet rank 0 as rank `rank`, which listens at `port`, and do nothing more. */
-static int greet(const char *place, int32_t rank, int32_t size, uint32_t port)
+/* Greet rank 0 as rank `rank` with this version of the library, which listens at `port`, and do nothing more. */
+static int greet_with(uint32_t version, const char *place, int32_t rank, int32_t size, uint32_t port)
 {
     const struct {
         char magic[8];
@@ -75,10 +75,15 @@ static int greet(const char *place, int32_t rank, int32_t size, uint32_t port)
         int32_t rank, size;
         uint32_t port, reserved;
         uint64_t run;
-    } greeting = { { 'm', 'i', 'n', 'i', 'm', 'i', 'n', 'd' }, 1, mm_version(), rank, size, port, 0, 0 };
+    } greeting = { { 'm', 'i', 'n', 'i', 'm', 'i', 'n', 'd' }, 1, version, rank, size, port, 0, 0 };
     int fd = connect_to(place);
     ck_assert(mmi_socket_send_all(fd, &greeting, sizeof greeting, mmi_now() + 5));
     return fd;
+}
+
+static int greet(const char *place, int32_t rank, int32_t size, uint32_t port)
+{
+    return greet_with(mm_version(), place, rank, size, port);
 }
 
 /* Rank 0's answer to one of three: all are there. */
@@ -279,12 +284,48 @@ START_TEST(a_number_that_no_rank_has_is_called_so)
 }
 END_TEST
 
-START_TEST(an_answer_without_a_reason_is_still_somebodys)
+START_TEST(a_rank_of_another_version_is_refused)
+{
+    const char *place = world_place(WORLD_TCP4);
+    world_guest host = { .place = place, .rank = 0, .size = 2, .patience = 20 };
+    char words[100];
+    start(&host);
+    int fd = greet_with(7u << 16 | 8 << 8 | 9, place, 1, 2, 1);
+    snprintf(words, sizeof words, "rank 1 runs version 7.8.9 of the library, rank 0 version %s", mm_version_string());
+    ck_came_to(&host, MM_ERR_STATE, words);
+    mmi_socket_close(fd);
+}
+END_TEST
+
+/* What somebody who listens in rank 0's place answers rank 1 of two: as it is sent, and an end behind it. */
+static const struct {
+    const char *magic;
+    int32_t status;
+    uint32_t bytes, sent; /* that follow, as is said, and in truth: zeros */
+    mm_status comes_to;
+    const char *words;
+} answers[] = {
+    { "minimind", 77, 40, 40, MM_ERR_STATE, "rank 0 turned rank 1 away" }, /* no status, and no reason */
+    { "minimind", MM_ERR_STATE, UINT32_MAX, 600, MM_ERR_STATE, "rank 0 turned rank 1 away" },
+    { "minimind", MM_ERR_STATE, 40, 10, MM_ERR_STATE, "rank 0 turned rank 1 away" },
+    { "HTTP/1.1", 0, 40, 40, MM_ERR_IO, "whoever listens there is no rank 0" },
+    { "minimind", 0, 39, 40, MM_ERR_IO, "rank 0's answer breaks off" },
+    { "minimind", 0, UINT32_MAX, 600, MM_ERR_IO, "rank 0's answer breaks off" },
+    { "minimind", 0, 40, 39, MM_ERR_IO, "rank 0's answer breaks off" },
+    { NULL, 0, 0, 0, MM_ERR_IO, "rank 0 left" },
+};
+
+START_TEST(nothing_that_is_answered_is_believed)
 {
     int listener, fd;
     const char *place = world_place(WORLD_TCP4);
-    /* no status, and behind it as many zeros as it says */
-    const unsigned char answer[24 + 40] = { 'm', 'i', 'n', 'i', 'm', 'i', 'n', 'd', [16] = 77, [20] = 40 };
+    struct {
+        char magic[8];
+        uint64_t run;
+        int32_t status;
+        uint32_t bytes;
+        char rest[600];
+    } answer = { .status = answers[_i].status, .bytes = answers[_i].bytes };
     mmi_endpoint e = endpoint_of(place);
     world_guest g = { .place = place, .rank = 1, .size = 2, .patience = 20 };
     ck_ok(mmi_socket_listen(&listener, &e, 1, 1, place));
@@ -293,8 +334,12 @@ START_TEST(an_answer_without_a_reason_is_still_somebodys)
         wait_a_little();
         ck_ok(mmi_socket_accept(&fd, listener, place));
     } while (fd < 0);
-    ck_assert(mmi_socket_send_all(fd, answer, sizeof answer, mmi_now() + 5));
-    ck_came_to(&g, MM_ERR_STATE, "rank 0 turned rank 1 away");
+    if (answers[_i].magic) {
+        memcpy(answer.magic, answers[_i].magic, 8);
+        ck_assert(mmi_socket_send_all(fd, &answer, 24 + answers[_i].sent, mmi_now() + 5));
+    }
+    mmi_socket_finish(fd);
+    ck_came_to(&g, answers[_i].comes_to, answers[_i].words);
     ck_assert_ptr_nonnull(strstr(g.story, place));
     mmi_socket_close(fd);
     mmi_socket_close(listener);
@@ -314,7 +359,8 @@ static Suite *make_suite(void)
     tcase_add_test(tc, who_has_no_file_left_says_so_at_once);
     tcase_add_test(tc, ranks_meet_at_an_address_that_is_good_on_one_wire_only);
     tcase_add_test(tc, a_number_that_no_rank_has_is_called_so);
-    tcase_add_test(tc, an_answer_without_a_reason_is_still_somebodys);
+    tcase_add_test(tc, a_rank_of_another_version_is_refused);
+    tcase_add_loop_test(tc, nothing_that_is_answered_is_believed, 0, sizeof answers / sizeof *answers);
     tcase_set_timeout(tc, 120);
     suite_add_tcase(suite, tc);
     return suite;
