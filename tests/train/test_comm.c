@@ -412,7 +412,7 @@ START_TEST(nothing_that_a_rank_sends_is_believed)
     f.bytes = UINT64_MAX;
     f.total = 12345; /* no status */
     check_liar(&f, sizeof f, "did not say why");
-    check_liar(noise, 0, "rank 1"); /* silence, then the end */
+    check_liar(noise, 0, "rank 1 is gone"); /* silence, then the end */
 }
 END_TEST
 
