@@ -171,6 +171,7 @@ int main(void)
     tcase_add_test(tc, the_load_of_experts_is_their_share_of_all_choices);
     tcase_add_test(tc, a_report_draws_the_load_of_every_layer);
     tcase_add_test(tc, the_loss_told_has_the_balance_in_it_and_the_validations_has_not);
+    tcase_set_timeout(tc, 60);
     suite_add_tcase(suite, tc);
     return run_suite(suite);
 }

@@ -556,6 +556,7 @@ int main(void)
     tcase_add_test(answers, a_row_is_its_prompt_and_answer_and_learns_the_answer_with_its_stop_id);
     tcase_add_test(answers, the_logprobs_kept_are_the_policy_s_own_at_temperature_one);
     tcase_add_test(answers, every_answer_is_shown_with_its_prompt_and_reference);
+    tcase_set_timeout(answers, 60);
     suite_add_tcase(suite, answers);
     tcase_add_loop_test(runs, what_is_rewarded_is_said_more_often, MM_POLICY_GRPO, MM_POLICY_PPO + 1);
     tcase_add_test(runs, the_number_of_threads_changes_nothing);

@@ -940,6 +940,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, misuse_is_refused);
     tcase_add_test(tc, bad_options_are_refused);
     tcase_add_test(tc, every_failing_allocation_is_survived);
+    tcase_set_timeout(tc, 60);
     suite_add_tcase(suite, tc);
     return suite;
 }

@@ -145,6 +145,7 @@ int main(void)
     tcase_add_checked_fixture(tc, start, NULL);
     tcase_add_test(tc, another_thread_sees_whole_steps);
     tcase_add_test(tc, what_is_told_to_others_follows_a_checkpoint_and_a_failure);
+    tcase_set_timeout(tc, 60);
     suite_add_tcase(suite, tc);
     return run_suite(suite);
 }
