@@ -93,9 +93,9 @@ static mm_status check(const mm_tokenizer *t, const char *text, size_t length, i
         return mmi_fail(MM_ERR_ARG, "mm_encode: %s is NULL", !t ? "tokenizer" : !text && length > 0 ? "text" : "ids");
     if (split < MM_SPLIT_ALL || split > MM_SPLIT_NONE)
         return mmi_fail(MM_ERR_ARG, "mm_encode: split is %d, not one of MM_SPLIT_…", (int)split);
-    if (length > UINT32_MAX / 4)
+    if (length > MMI_TEXT_LIMIT)
         return mmi_fail(MM_ERR_ARG, "mm_encode: %zu bytes of text at once, at most %u", length,
-                        (unsigned)(UINT32_MAX / 4));
+                        (unsigned)MMI_TEXT_LIMIT);
     size_t good = mmi_utf8_valid(text, length);
     if (good < length)
         return mmi_fail(MM_ERR_ARG, "the text is not UTF-8 at byte %zu (0x%02X)", good, (unsigned char)text[good]);

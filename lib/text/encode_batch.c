@@ -47,9 +47,10 @@ static void encode_text(void *arg, int64_t piece, int worker)
     (void)worker;
     const job *j = arg;
     text_ids *m = &j->made[piece];
-    size_t length = j->lengths[piece];
-    m->ids = mmi_alloc(length, sizeof *m->ids); /* a token takes at least a byte */
-    m->status = m->ids ? mm_encode(j->t, j->texts[piece], length, j->split, m->ids, length, &m->count) : MM_ERR_MEMORY;
+    /* A token takes at least a byte; a text of more than can be encoded is refused without any room. */
+    size_t length = j->lengths[piece], room = length > MMI_TEXT_LIMIT ? 0 : length;
+    m->ids = mmi_alloc(room, sizeof *m->ids);
+    m->status = m->ids ? mm_encode(j->t, j->texts[piece], length, j->split, m->ids, room, &m->count) : MM_ERR_MEMORY;
     if (m->status != MM_OK || m->count == length)
         return;
     int32_t *fitted = mmi_realloc(m->ids, m->count, sizeof *m->ids);

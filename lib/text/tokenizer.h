@@ -15,6 +15,7 @@
 
 /* Ids are below this, so that one wild number in a file can't ask for gigabytes. */
 #define MMI_TOKEN_LIMIT (1 << 22)
+#define MMI_TEXT_LIMIT (UINT32_MAX / 4) /* bytes of text at once, which are symbols to merge */
 
 enum {
     MMI_TOKEN_VOCAB = 1,  /* a string of the vocabulary */

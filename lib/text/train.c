@@ -38,8 +38,8 @@ static mm_status count_text(mmi_words *words, mmi_pieces *pieces, const char *te
 {
     if (!text && length > 0)
         return mmi_fail(MM_ERR_ARG, "it is NULL");
-    if (length > UINT32_MAX / 4)
-        return mmi_fail(MM_ERR_ARG, "it has %zu bytes, at most %u at once", length, (unsigned)(UINT32_MAX / 4));
+    if (length > MMI_TEXT_LIMIT)
+        return mmi_fail(MM_ERR_ARG, "it has %zu bytes, at most %u at once", length, (unsigned)MMI_TEXT_LIMIT);
     size_t good = mmi_utf8_valid(text, length);
     if (good < length)
         return mmi_fail(MM_ERR_ARG, "it is not UTF-8 at byte %zu (0x%02X)", good, (unsigned char)text[good]);

@@ -123,9 +123,13 @@ START_TEST(a_batch_held_wrong_is_refused)
     ck_assert_uint_eq(starts[0], 0); /* what they take is told all the same */
     ck_assert_uint_eq(starts[1], needed);
     ck_status(mm_encode_batch(t, text, length, 1, MM_SPLIT_ALL, 1025, ids, 64, starts), MM_ERR_ARG);
+    mm_memory_usage usage = MM_MEMORY_USAGE_INIT;
+    mm_memory_reset_peak();
     length[0] = (size_t)1 << 30;
     ck_status(mm_encode_batch(t, text, length, 1, MM_SPLIT_ALL, 1, ids, 64, starts), MM_ERR_ARG);
     ck_error_mentions("text 0: mm_encode: 1073741824 bytes of text at once");
+    ck_ok(mm_memory_get_usage(&usage));
+    ck_assert_uint_lt(usage.peak, 1 << 24); /* it is refused before it has room for ids */
     ck_status(mm_token_offsets(t, strange, 2, offsets), MM_ERR_ARG);
     ck_status(mm_token_offsets(t, strange + 2, 1, offsets), MM_ERR_ARG);
     ck_assert_uint_eq(offsets[0], 5);
