@@ -95,7 +95,7 @@ MM_API int64_t mm_dataset_rows(const mm_dataset *dataset);
  */
 MM_API mm_status mm_dataset_text(mm_dataset *dataset, int64_t row, char *text, size_t capacity, size_t *needed);
 
-/** The line of a row as it stands in its file, without its end; else as mm_dataset_text(). Since: 0.1 */
+/** The line of a row as it stands in its file, without its 0x0A (a 0x0D before that stays); else as mm_dataset_text(). Since: 0.1 */
 MM_API mm_status mm_dataset_line(mm_dataset *dataset, int64_t row, char *text, size_t capacity, size_t *needed);
 
 /**

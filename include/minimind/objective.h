@@ -3,7 +3,8 @@
  * What later stages of training learn from: preferences (DPO), a teacher (distillation), rewards (GRPO, CISPO, PPO).
  *
  * Each function turns what forward passes gave into a loss and its gradient, which goes back through mm_backward() as
- * d_logprobs or d_logits. They hold nothing, allocate nothing, and compute in double precision.
+ * d_logprobs or d_logits. They hold nothing, allocate nothing, and compute in double precision. After an error the result is as it
+ * was, but some of a gradient, or of what mm_gae() gives, may be written.
  *
  * A token's logprob is the log-softmax of the policy's logits at the target: what MM_OUT_LOGPROBS gives. A mask is 1 for a token that
  * counts and 0 for one that does not; the logprobs behind a 0 are not looked at, and their gradient is 0.

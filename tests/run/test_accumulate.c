@@ -376,6 +376,36 @@ START_TEST(the_norm_is_that_of_all_gradients_together)
 }
 END_TEST
 
+/* Of more than three pieces of 2^16 numbers, each of which the threads add up by itself. */
+START_TEST(the_norm_of_many_gradients_is_that_of_all_of_them_with_any_number_of_threads)
+{
+    static const char many[] = "{\"model_type\":\"minimind\",\"minimind_version\":3,\"hidden_size\":64,"
+                               "\"num_hidden_layers\":1,\"num_attention_heads\":4,\"num_key_value_heads\":2,"
+                               "\"vocab_size\":3100,\"intermediate_size\":96,\"max_position_embeddings\":64}";
+    mm_model *model = model_of(many, 511);
+    double norms[3];
+    for (int i = 0; i < 3; i++) {
+        mm_context *context = context_on(model, MM_TRAIN, 1, 2, MM_OUT_LOSS, 1 + i, NULL);
+        test_rng rng = { 512 };
+        double square = 0;
+        for (int64_t t = 0; t < mm_model_tensor_count(model); t++) {
+            mm_view grad;
+            ck_ok(mm_grad(context, t, &grad));
+            float *g = grad.data;
+            const int64_t count = grad.shape[0] * (grad.rank == 2 ? grad.shape[1] : 1);
+            rng_fill(&rng, g, (size_t)count, 1);
+            for (int64_t j = 0; j < count; j++)
+                square += (double)g[j] * g[j];
+        }
+        ck_ok(mm_grad_norm(context, &norms[i]));
+        ck_assert_double_eq_tol(norms[i], sqrt(square), 1e-12 * norms[i]);
+        ck_assert(norms[i] == norms[0]);
+        mm_context_free(context);
+    }
+    mm_model_free(model);
+}
+END_TEST
+
 START_TEST(gradient_views_have_the_tensors_shapes)
 {
     pair p = pair_of(1, 510);
@@ -410,6 +440,7 @@ int main(void)
     tcase_add_test(tests, contexts_of_different_configs_have_no_sum);
     tcase_add_test(tests, contexts_that_train_different_tensors_have_no_sum);
     tcase_add_test(tests, the_norm_is_that_of_all_gradients_together);
+    tcase_add_test(tests, the_norm_of_many_gradients_is_that_of_all_of_them_with_any_number_of_threads);
     tcase_add_test(tests, gradient_views_have_the_tensors_shapes);
     return run_suite(suite);
 }

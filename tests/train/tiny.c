@@ -20,13 +20,15 @@ mm_config *tiny_config(void)
     return config;
 }
 
-static mm_model *make_model(uint64_t seed, double dropout, bool moe)
+static mm_model *make_model(uint64_t seed, double dropout, bool moe, int64_t vocab_size)
 {
     mm_config *config = tiny_config();
     mm_model *model = NULL;
     ck_ok(mm_config_set_float(config, "dropout", dropout));
     if (moe)
         ck_ok(mm_config_set_bool(config, "use_moe", 1));
+    if (vocab_size > 0)
+        ck_ok(mm_config_set_int(config, "vocab_size", vocab_size));
     ck_ok(mm_model_create(config, seed, &model));
     mm_config_free(config);
     return model;
@@ -34,7 +36,7 @@ static mm_model *make_model(uint64_t seed, double dropout, bool moe)
 
 mm_model *tiny_model(uint64_t seed)
 {
-    return make_model(seed, 0, false);
+    return make_model(seed, 0, false, 0);
 }
 
 mm_model *tiny_teacher(uint64_t seed)
@@ -67,7 +69,7 @@ tiny_options tiny_defaults(const char *rows)
 mm_status tiny_try(tiny_run *run, const tiny_options *options)
 {
     memset(run, 0, sizeof *run);
-    run->model = make_model(options->weights, options->dropout, options->moe);
+    run->model = make_model(options->weights, options->dropout, options->moe, options->vocab_size);
     if (options->tokenizer_directory)
         ck_ok(mm_tokenizer_load(options->tokenizer_directory, &run->tokenizer));
     else

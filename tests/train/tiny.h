@@ -35,6 +35,7 @@ typedef struct tiny_options {
     int32_t rank;              /* of an adapter, which learns instead of the model; 0: none */
     const char *targets;       /* of the adapter; NULL: all-linear */
     bool moe;                  /* 4 experts, of which 2 work */
+    int32_t vocab_size;        /* 0: 260 */
 } tiny_options;
 tiny_options tiny_defaults(const char *rows);
 
