@@ -145,7 +145,7 @@ void mmi_attention_backward(const mmi_exec *x, float *dq, float *dk, float *dv, 
            mmi_tile_number_pieces(a, tiles * b.j.tokens, 0) < MMI_ENOUGH_PIECES)
         tiles /= 2;
     b.span = tiles * b.j.tokens;
-    /* Each span of queries with its own keys, then each with those of the span before, and so on: in no run do two
+    /* Each span of queries with its own keys, then each with those of the span before, and so on: in no job do two
      * pieces write the same dq, dk or dv, and scores are computed once. */
     for (int64_t pieces; (pieces = mmi_tile_number_pieces(a, b.span, b.behind)) > 0; b.behind++)
         mmi_pool_run(x->pool, pieces, backward_piece, &b);

@@ -28,7 +28,7 @@ typedef struct mmi_merge_scratch {
 } mmi_merge_scratch;
 void mmi_merge_scratch_free(mmi_merge_scratch *scratch);
 
-/* Merge symbols[0, *count) in place; *count becomes what is left. At most UINT32_MAX / 4 symbols, in O(n log n).
+/* Merge symbols[0, *count) in place; *count becomes what is left. At most MMI_TEXT_LIMIT symbols, in O(n log n).
  * Fails only with MM_ERR_MEMORY. */
 mm_status mmi_merge_symbols(int32_t *symbols, size_t *count, const mmi_merges *merges, mmi_merge_scratch *scratch);
 

@@ -319,13 +319,6 @@ static void clear(void)
     mm_model_free(io_model);
 }
 
-static uint64_t held(void)
-{
-    mm_memory_usage usage = MM_MEMORY_USAGE_INIT;
-    ck_ok(mm_memory_get_usage(&usage));
-    return usage.current;
-}
-
 /* No file of a save that did not end. An old checkpoint that could not be removed goes with the next one that is saved.
  */
 static void nothing_is_half_written(const char *place, mm_status status, const char *story)
@@ -345,13 +338,13 @@ static long attempt(const io_deed *deed, files_manner how, long n, int error, ui
     uint64_t result = 0;
     if (deed->prepare)
         deed->prepare();
-    uint64_t before = held();
+    uint64_t before = bytes_held();
     files_begin(how, n, error);
     mm_status status = deed->run(&result);
     files_seen seen = files_end();
     snprintf(story, sizeof story, "%s, %s as request %ld%s", deed->name, seen.failed, n,
              how == FILES_FAIL_ON ? " on" : "");
-    ck_assert_msg(held() == before, "%s: memory leaks", story);
+    ck_assert_msg(bytes_held() == before, "%s: memory leaks", story);
     ck_assert_msg(seen.descriptors == 0 && seen.mappings == 0, "%s: %ld descriptors and %ld mappings stay open", story,
                   seen.descriptors, seen.mappings);
     if (how == FILES_FAIL_ONCE || how == FILES_FAIL_ON)
