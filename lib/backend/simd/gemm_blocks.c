@@ -34,7 +34,8 @@
 #define STREAMS 1
 #define STREAM_ROWS 1
 #endif
-#define MOST_SUMS (X_ROWS * MOST_VECS) /* vectors */
+#define RUNS(N) ((N) > STREAMS / 2 * MMI_STRIP) /* of fewer rows of W some would be multiplied several times */
+#define MOST_SUMS (X_ROWS * MOST_VECS)          /* vectors */
 _Static_assert(MOST_SUMS >= STREAM_ROWS * STREAMS * STRIP_VECS, "the sums of these rows have room");
 
 /* So many blocks of a panel lie in the first-level cache while many rows of x meet them, as bytes and scales that are
@@ -153,17 +154,6 @@ static ALWAYS_INLINE void widen_blocks(wide_block *to, const part *t, int32_t dt
             }
         }
     }
-}
-
-/* What a row of x that reads one stream meets so far behind a block, which may be in the next strip. */
-#define DISTANCE 6144 /* bytes, whole lines; measured, see docs/performance-notes.md */
-static ALWAYS_INLINE void fetch_block(const part *t, int64_t b, offsets at, int32_t dtype)
-{
-    const int64_t lines = mmi_strip_lines(dtype);
-    if (b % 2 == 0) /* a line of scales for two blocks */
-        __builtin_prefetch(scales_of(t, at, 0) + DISTANCE);
-    for (int line = 0; line < lines; line++)
-        __builtin_prefetch(line_of(t, at, line, 0) + DISTANCE);
 }
 
 static ALWAYS_INLINE vs dot(vs s, vb w, vb negative, vb x, int32_t dtype, const bool split)
@@ -297,29 +287,29 @@ static ALWAYS_INLINE void multiply_part(part *t, const int rows, const int strip
     for (int64_t b = t->first, end = b + t->blocks; b < end; b++) {
         const offsets at = offsets_of(b, blocks, dtype);
         multiply_block(sum, t, b, at, rows, strips, dtype, panel, wide);
-        if (panel)
+        if (panel) /* streams are followed by the hardware */
             fetch_rest(&t->ahead, (int)mmi_strip_lines(dtype));
-        else if (strips == 1) /* several are streams that the hardware follows */
-            fetch_block(t, b, at, dtype);
     }
     copy_sums(sum, t, rows, strips, apart, cols, true);
 }
 
+#if STREAMS > 1
 /* A few rows of x. As many strips are read at a time as there are streams, a run of strips apart; where the last runs
  * are shorter, the strip before is multiplied again and left out. */
 static ALWAYS_INLINE void multiply_streams(float *y, int64_t ldy, const unsigned char *x, const unsigned char *w,
-                                           int32_t dtype, const int M, int64_t N, int64_t K, const int streams)
+                                           int32_t dtype, const int M, int64_t N, int64_t K)
 {
     const int64_t blocks = K / MMI_BLOCK, bytes = (int64_t)mmi_strips_bytes(dtype, MMI_STRIP, K);
-    const int64_t strips = (N + MMI_STRIP - 1) / MMI_STRIP, run = (strips + streams - 1) / streams;
+    const int64_t strips = (N + MMI_STRIP - 1) / MMI_STRIP, run = (strips + STREAMS - 1) / STREAMS;
     part t = { y, ldy, x, { w }, K, 0, blocks, NULL, { 0 } };
     for (int64_t j = 0; j < run; j++, t.y += MMI_STRIP) {
         const int64_t last = (strips - 1 - j) / run, left = N - (j + last * run) * MMI_STRIP;
-        for (int s = 0; s < streams; s++)
+        for (int s = 0; s < STREAMS; s++)
             t.w[s] = w + (j + least(s, last) * run) * bytes;
-        multiply_part(&t, M, streams, run * MMI_STRIP, last * MMI_STRIP + least(MMI_STRIP, left), dtype, false, false);
+        multiply_part(&t, M, STREAMS, run * MMI_STRIP, last * MMI_STRIP + least(MMI_STRIP, left), dtype, false, false);
     }
 }
+#endif
 
 static ALWAYS_INLINE void multiply_panel(part t, int64_t M, int64_t cols, int32_t dtype)
 {
@@ -369,20 +359,24 @@ static __attribute__((noinline)) void multiply_several(float *y, int64_t ldy, co
 void SIMD(gemm_blocks)(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
                        int64_t K)
 {
-    const bool runs = STREAMS == 1 || N > STREAMS / 2 * MMI_STRIP; /* of fewer some would be multiplied several times */
-    if (M == 0 || K == 0)                                          /* no block begins y */
+    if (M == 0 || K == 0) /* no block begins y */
         mmi_c_gemm_blocks(y, ldy, x, w, dtype, M, N, K);
-    else if (runs && M == 1 && dtype == MM_Q8_0)
-        multiply_streams(y, ldy, x, w, MM_Q8_0, 1, N, K, STREAMS);
-    else if (runs && M == 1)
-        multiply_streams(y, ldy, x, w, MM_Q4_0, 1, N, K, STREAMS);
+#if STREAMS == 1
+    else if (M == 1)
+        SIMD(gemm_blocks_row)(y, x, w, dtype, N, K);
+#else
+    else if (RUNS(N) && M == 1 && dtype == MM_Q8_0)
+        multiply_streams(y, ldy, x, w, MM_Q8_0, 1, N, K);
+    else if (RUNS(N) && M == 1)
+        multiply_streams(y, ldy, x, w, MM_Q4_0, 1, N, K);
+#endif
 #if STREAM_ROWS > 1 /* q4_0, whose arithmetic takes longer, gains too little for the code */
-    else if (runs && M == 2 && dtype == MM_Q8_0)
-        multiply_streams(y, ldy, x, w, MM_Q8_0, 2, N, K, STREAMS);
-    else if (runs && M == 3 && dtype == MM_Q8_0)
-        multiply_streams(y, ldy, x, w, MM_Q8_0, 3, N, K, STREAMS);
-    else if (runs && M == 4 && dtype == MM_Q8_0)
-        multiply_streams(y, ldy, x, w, MM_Q8_0, 4, N, K, STREAMS);
+    else if (RUNS(N) && M == 2 && dtype == MM_Q8_0)
+        multiply_streams(y, ldy, x, w, MM_Q8_0, 2, N, K);
+    else if (RUNS(N) && M == 3 && dtype == MM_Q8_0)
+        multiply_streams(y, ldy, x, w, MM_Q8_0, 3, N, K);
+    else if (RUNS(N) && M == 4 && dtype == MM_Q8_0)
+        multiply_streams(y, ldy, x, w, MM_Q8_0, 4, N, K);
 #endif
     else
         multiply_several(y, ldy, x, w, dtype, M, N, K);
@@ -394,9 +388,7 @@ void SIMD(gemm_blocks_asking)(float *y, int64_t ldy, const void *x, const void *
 {
     if (M != 1 || K == 0)
         SIMD(gemm_blocks)(y, ldy, x, w, dtype, M, N, K);
-    else if (dtype == MM_Q8_0)
-        multiply_streams(y, ldy, x, w, MM_Q8_0, 1, N, K, 1);
     else
-        multiply_streams(y, ldy, x, w, MM_Q4_0, 1, N, K, 1);
+        SIMD(gemm_blocks_row)(y, x, w, dtype, N, K);
 }
 #endif

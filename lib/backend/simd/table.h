@@ -86,13 +86,15 @@ void SIMD(gemm_shape)(int64_t *depth, int64_t *a_rows, int64_t *b_cols);
 void SIMD(widen_blocks)(float *y, const void *x, int32_t dtype, int64_t n);
 void SIMD(quantize)(void *row, int64_t K, const float *x, int64_t first, int64_t count);
 
-/* table_blocks.c, gemm_blocks.c; the last for Intel's processors: one row reads W as a single stream, asking for
- * what comes next */
+/* table_blocks.c, gemm_blocks.c; the last for Intel's processors: one row reads W as a single stream */
 void SIMD(kernels_init_blocks)(mmi_kernels *k);
 void SIMD(gemm_blocks)(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
                        int64_t K);
 void SIMD_NAME(gemm_blocks_asking, vnni)(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M,
                                          int64_t N, int64_t K);
+
+/* row_blocks.c, but with AVX2 */
+void SIMD(gemm_blocks_row)(float *y, const void *x, const void *w, int32_t dtype, int64_t N, int64_t K);
 
 /* adamw.c */
 void SIMD(adamw)(float *w, float *m, float *v, const float *g, int64_t n, double grad_scale, double lr, double beta1,
