@@ -39,6 +39,11 @@ static inline __m512 emulate_cvtepi32_ps(__m512i v)
 {
     EMULATE(__m512, float, int32_t, v, in[i]);
 }
+#define _mm512_srai_epi32 emulate_srai_epi32
+static inline __m512i emulate_srai_epi32(__m512i v, unsigned int count)
+{
+    EMULATE(__m512i, int32_t, int32_t, v, in[i] >> count);
+}
 #define _mm512_cvtps_pd emulate_cvtps_pd
 static inline __m512d emulate_cvtps_pd(__m256 v)
 {
