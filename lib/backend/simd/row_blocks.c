@@ -29,14 +29,15 @@ static ALWAYS_INLINE void add_block(vf sum[VECS], row x, const unsigned char *w,
     }
     UNROLL
     for (int line = 0; line < (int)mmi_strip_lines(dtype); line++) {
-        const vb four = vb_set(x.numbers + 4 * line), other = vb_set(x.numbers + MMI_BLOCK / 2 + 4 * line);
+        const vb four = vb_set(x.numbers + 4 * line);
+        const vb upper = dtype == MM_Q4_0 ? vb_set(x.numbers + MMI_BLOCK / 2 + 4 * line) : four;
         __builtin_prefetch(w + DISTANCE);
         UNROLL
         for (int j = 0; j < VECS; j++, w += 4 * VL) {
             const vb read = vb_load(w);
             if (dtype == MM_Q4_0) {
                 s[j] = vs_dot(s[j], vb_low(read), four, dtype);
-                t[j] = vs_dot(t[j], vb_upper(read), other, dtype);
+                t[j] = vs_dot(t[j], vb_upper(read), upper, dtype);
             } else if (line % 2 == 0) {
                 s[j] = vs_dot(s[j], vb_bytes(read), four, dtype);
             } else {
