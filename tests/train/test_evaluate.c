@@ -254,7 +254,7 @@ END_TEST
 /* --- Choices --- */
 
 #define QUESTIONS                                                                                                      \
-    "{\"prompt\": \"The sky is\", \"choices\": [\" blue\", \" a\", \" made of cheese\"], \"answer\": 1}\n"             \
+    "{\"prompt\": \"The sky is\", \"choices\": [\" blue\", \" a\", \" made of cheese\"], \"answer\": 0}\n"             \
     "{\"prompt\": \"One and one is\", \"choices\": [\" two\"], \"answer\": 0}\n"                                       \
     "{\"prompt\": \"x\", \"choices\": [\"1\", \"22\", \"333\", \"4444\", \"55555\", \"666666\"], \"answer\": 3}\n"     \
     "{\"prompt\": \"This prompt is too long for a context of so few tokens\", \"choices\": [\" yes\", \" no\"], "      \
@@ -286,7 +286,7 @@ START_TEST(choices_are_the_likeliest_endings_computed_one_by_one)
         const char *prompt, *choices[6];
         int count, answer;
     } rows[] = {
-        { "The sky is", { " blue", " a", " made of cheese" }, 3, 1 },
+        { "The sky is", { " blue", " a", " made of cheese" }, 3, 0 },
         { "One and one is", { " two" }, 1, 0 },
         { "x", { "1", "22", "333", "4444", "55555", "666666" }, 6, 3 },
         { "This prompt is too long for a context of so few tokens", { " yes", " no" }, 2, 0 },
@@ -312,6 +312,7 @@ START_TEST(choices_are_the_likeliest_endings_computed_one_by_one)
         correct += best == rows[r].answer;
         correct_per_byte += best_per_byte == rows[r].answer;
     }
+    ck_assert(correct != 2 && correct_per_byte != 2); /* of 4: as many right ones as wrong ones */
     mm_dataset *dataset = open_rows(QUESTIONS);
     for (int32_t batch = 1; batch <= 20; batch += batch < 5 ? 1 : 15) {
         mm_context *context = context_for(MM_OUT_LOGPROBS, batch, LENGTH, 0, 1 + batch % 3);
