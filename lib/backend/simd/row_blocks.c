@@ -1,8 +1,6 @@
 /* A single row of x against weights in blocks, one strip after the other as they lie in memory, asking for what comes
  * next. W is read once, so a block may take no more instructions than its bytes take to come: a strip's blocks are gone
  * through two by two, as they lie, and of what is asked for no address is computed. */
-#include <stdbool.h>
-
 #include "backend/c/portable.h"
 #include "backend/simd/table.h"
 #include "backend/simd/vi.h"
@@ -10,7 +8,7 @@
 
 #define DISTANCE 6144 /* bytes to what is asked for, whole lines; measured, see docs/performance-notes.md */
 
-#define VECS (MMI_STRIP / VL)
+#define VECS (MMI_STRIP / VL) /* of a strip's rows */
 
 /* From a block on, as kernels.h has a row. */
 typedef struct row {

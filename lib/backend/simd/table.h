@@ -93,7 +93,7 @@ void SIMD(gemm_blocks)(float *y, int64_t ldy, const void *x, const void *w, int3
 void SIMD_NAME(gemm_blocks_asking, vnni)(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M,
                                          int64_t N, int64_t K);
 
-/* row_blocks.c, but with AVX2 */
+/* row_blocks.c, not with AVX2 */
 void SIMD(gemm_blocks_row)(float *y, const void *x, const void *w, int32_t dtype, int64_t N, int64_t K);
 
 /* adamw.c */

@@ -8,12 +8,12 @@
  *     vs_dot(s, w, x)           add four products to each
  *     vs_end(s, offset)         the exact sums as floats
  *
- * but with AVX2
+ * not with AVX2:
  *
  *     vb_upper(w)               as vb_high(w), or that times 16, which takes fewer instructions
  *     vs_join(s, upper)         both sums, the latter of those numbers where they are q4_0's
  *
- * and, if SPLITS_BYTES, for a line of q8_0 that many rows of x meet:
+ * if SPLITS_BYTES, for a line of q8_0 that many rows of x meet:
  *
  *     vb_size(w), vb_negative(w)   its numbers' sizes, and all bits of those below 0
  *     vs_dot_split(s, size, negative, x)   add four products, but for each w below 0 less its size; what that comes to
