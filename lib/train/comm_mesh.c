@@ -120,11 +120,12 @@ static mm_status heed_notice(mmi_mesh *mesh, int32_t p)
     char text[MMI_STORY + 1] = "", story[2 * MMI_STORY];
     const mmi_frame *frame = &mesh->links[p].in_frame;
     bool itself = frame->origin == p;
-    if (frame->bytes > MMI_STORY ||
-        !mmi_socket_receive_all(mesh->links[p].fd, text, (size_t)frame->bytes, mmi_now() + FAREWELL))
-        snprintf(text, sizeof text, "and did not say why");
+    const bool says_why = frame->bytes > 0 && frame->bytes <= MMI_STORY &&
+                          mmi_socket_receive_all(mesh->links[p].fd, text, (size_t)frame->bytes, mmi_now() + FAREWELL);
     mm_status status = frame->total == 0 || frame->total > MM_ERR_INTERNAL ? MM_ERR_IO : (mm_status)frame->total;
-    if (itself)
+    if (!says_why)
+        snprintf(story, sizeof story, "rank %d gave up and did not say why", p);
+    else if (itself)
         snprintf(story, sizeof story, "rank %d gave up: %s", p, text);
     else
         snprintf(story, sizeof story, "%s", text); /* it names the rank */

@@ -378,7 +378,7 @@ static void lie(void *arg)
     mmi_mesh_free(&mesh);
 }
 
-static void check_liar(const void *bytes, size_t size, const char *words)
+static mm_status check_liar(const void *bytes, size_t size, const char *words)
 {
     char place[400];
     mmi_thread *thread;
@@ -394,6 +394,7 @@ static void check_liar(const void *bytes, size_t size, const char *words)
     ck_error_mentions(words);
     mm_comm_free(c);
     mmi_thread_join(thread);
+    return status;
 }
 
 START_TEST(nothing_that_a_rank_sends_is_believed)
@@ -411,7 +412,14 @@ START_TEST(nothing_that_a_rank_sends_is_believed)
     f.talk = MMI_TALK_NOTICE;
     f.bytes = UINT64_MAX;
     f.total = 12345; /* no status */
-    check_liar(&f, sizeof f, "did not say why");
+    check_liar(&f, sizeof f, "rank 1 gave up and did not say why");
+    f.origin = 0; /* a notice about another rank has a status of its own, if it is one */
+    ck_assert_int_eq(check_liar(&f, sizeof f, "rank 1 gave up and did not say why"), MM_ERR_IO);
+    f.total = 0;
+    ck_assert_int_eq(check_liar(&f, sizeof f, "rank 1 gave up and did not say why"), MM_ERR_IO);
+    f.bytes = 0;
+    f.total = MM_ERR_FORMAT;
+    ck_assert_int_eq(check_liar(&f, sizeof f, "rank 1 gave up and did not say why"), MM_ERR_FORMAT);
     check_liar(noise, 0, "rank 1 is gone"); /* silence, then the end */
 }
 END_TEST
