@@ -11,6 +11,16 @@
 
 #include "base/options.h"
 
+/* Who may touch what. */
+#if MMI_GUARD > 0
+#include <sanitizer/asan_interface.h>
+#define FORBID(from, size) ASAN_POISON_MEMORY_REGION(from, size)
+#define ALLOW(from, size) ASAN_UNPOISON_MEMORY_REGION(from, size)
+#else
+#define FORBID(from, size) ((void)(from), (void)(size))
+#define ALLOW(from, size) ((void)(from), (void)(size))
+#endif
+
 #define LARGE_PAGE ((size_t)2 << 20)
 
 /* Sits right before every block. */
@@ -113,6 +123,7 @@ void mmi_free(void *memory)
     if (!memory)
         return;
     header *h = (header *)memory - 1;
+    ALLOW(memory, h->size); /* to whoever has it next */
     atomic_fetch_sub(&current, h->size);
     if (source.allocate)
         source.release(source.user, h->raw);
@@ -180,17 +191,21 @@ bool mmi_grow(void *array_pointer, size_t *capacity, size_t needed, size_t size)
 
 void *mmi_carve_take(mmi_carve *carve, int64_t items, size_t size)
 {
-    if (items < 0 || (size != 0 && (uint64_t)items > (MMI_MOST_CARVED - MMI_ALIGN) / size)) {
+    if (items < 0 || (size != 0 && (uint64_t)items > (MMI_MOST_CARVED - MMI_ALIGN - MMI_GUARD) / size)) {
         carve->overflow = true;
         return NULL;
     }
-    size_t bytes = mmi_align_up((size_t)items * size);
+    const size_t asked = (size_t)items * size, bytes = mmi_align_up(asked) + (carve->guarded ? MMI_GUARD : 0);
     if (carve->used > MMI_MOST_CARVED - bytes) {
         carve->overflow = true;
         return NULL;
     }
-    void *part = carve->base ? carve->base + carve->used : NULL;
+    unsigned char *part = carve->base ? carve->base + carve->used : NULL;
     carve->used += bytes;
+    if (part && carve->guarded) {
+        ALLOW(part, asked);
+        FORBID(part + asked, bytes - asked);
+    }
     return part;
 }
 

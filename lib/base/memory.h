@@ -38,12 +38,25 @@ bool mmi_grow(void *array_pointer, size_t *capacity, size_t needed, size_t size)
 /* A block cut into parts is no larger: what it takes is an int64_t, and so is the sum of what a few take. */
 #define MMI_MOST_CARVED ((size_t)(SIZE_MAX / 2 < INT64_MAX / 16 ? SIZE_MAX : INT64_MAX / 16))
 
+/* Bytes behind each part of a guarded block that is cut into parts: AddressSanitizer tells of whoever touches them. */
+#if defined(__SANITIZE_ADDRESS__)
+#define MMI_GUARD MMI_ALIGN
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define MMI_GUARD MMI_ALIGN
+#endif
+#endif
+#ifndef MMI_GUARD
+#define MMI_GUARD 0
+#endif
+
 /* Cutting one block into parts. With base NULL nothing is touched: `used` then says how large the block must be. Run
  * the same cuts twice, first to measure, then to place, and a plan can't disagree with its allocation. */
 typedef struct mmi_carve {
     unsigned char *base;
     size_t used;
     bool overflow;
+    bool guarded; /* MMI_GUARD bytes are behind each part; the block is cut in this one way */
 } mmi_carve;
 
 /* `count` elements of `size` bytes, aligned; NULL while measuring. */

@@ -96,7 +96,7 @@ mm_status mmi_model_estimate(const mm_config *config, int32_t dtype, bool weight
         return status;
     if (mmi_block_bytes(dtype) > 0 && (status = check_blocks(&layout, dtype)) != MM_OK)
         return status;
-    mmi_carve carve = { NULL, 0, false };
+    mmi_carve carve = { 0 };
     carve_handle(&carve, layout.count, weights_mapped ? 1 : 0);
     out->weights = weights_mapped ? 0 : weights_bytes(&layout, dtype);
     out->handle = carve.used + mmi_config_bytes(config);
@@ -110,7 +110,7 @@ mm_status mmi_model_new(mm_model **out, const mm_config *config, size_t maps)
     mm_status status = lay_out(&layout, &arch, config);
     if (status != MM_OK)
         return status;
-    mmi_carve carve = { NULL, 0, false };
+    mmi_carve carve = { 0 };
     carve_handle(&carve, layout.count, maps);
     carve.base = carve.overflow ? NULL : mmi_calloc(carve.used, 1);
     if (!carve.base)

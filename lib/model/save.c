@@ -29,7 +29,7 @@ static void *carve_table(mmi_carve *carve, table *t, int64_t count)
 static mm_status describe(table *t, const mm_model *model)
 {
     int64_t count = model->layout.count;
-    mmi_carve carve = { NULL, 0, false };
+    mmi_carve carve = { 0 };
     carve_table(&carve, t, count);
     carve.base = carve.overflow ? NULL : mmi_calloc(carve.used, 1);
     if (!carve.base)

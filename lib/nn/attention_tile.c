@@ -87,14 +87,14 @@ static mmi_tile carve_tile(mmi_carve *c, const mmi_kernels *k, int64_t R, int64_
 
 int64_t mmi_attention_scratch(const mmi_kernels *k, int64_t H, int64_t G, int64_t D, bool rounded)
 {
-    mmi_carve c = { NULL, 0, false };
+    mmi_carve c = { 0 };
     carve_tile(&c, k, mmi_tile_tokens(H / G) * (H / G), D, rounded);
     return c.overflow ? INT64_MAX / 2 : (int64_t)(c.used / sizeof(float));
 }
 
 mmi_tile mmi_tile_place(const mmi_tile_job *j, int worker)
 {
-    mmi_carve c = { (unsigned char *)mmi_exec_scratch(j->x, worker), 0, false };
+    mmi_carve c = { .base = (unsigned char *)mmi_exec_scratch(j->x, worker) };
     return carve_tile(&c, &j->x->k, j->tokens * j->heads, j->a->D, j->a->rounded);
 }
 

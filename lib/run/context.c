@@ -78,7 +78,7 @@ static void place_gradients(mm_context *ctx, const char *trainable)
 
 static mm_status allocate(mm_context *ctx, const char *trainable)
 {
-    mmi_carve carve = { 0 };
+    mmi_carve carve = { .guarded = true };
     if (ctx->limits.mode == MM_TRAIN)
         place_gradients(ctx, trainable);
     if (!mmi_plan_place(&ctx->plan, &carve, ctx->arch, ctx->layout, &ctx->limits))
@@ -87,7 +87,7 @@ static mm_status allocate(mm_context *ctx, const char *trainable)
     ctx->arena = mmi_alloc(1, carve.used);
     if (!ctx->arena)
         return mmi_fail_memory(carve.used, "a context's buffers");
-    carve = (mmi_carve){ .base = ctx->arena };
+    carve = (mmi_carve){ .base = ctx->arena, .guarded = true };
     mmi_plan_place(&ctx->plan, &carve, ctx->arch, ctx->layout, &ctx->limits);
     if (ctx->limits.mode == MM_TRAIN) {
         ctx->grads = mmi_calloc(1, ctx->grads_size);

@@ -118,7 +118,7 @@ mm_status mm_estimate_memory(const mm_config *config, const mm_workload *workloa
         return status;
     mmi_layout layout;
     mmi_layout_create(&layout, &arch);
-    mmi_carve carve = { 0 };
+    mmi_carve carve = { .guarded = true };
     mmi_plan plan;
     mmi_model_cost cost;
     const mmi_trained trained = { .layout = &layout, .patterns = w.trainable };

@@ -4,6 +4,9 @@
 
 #include "base/memory.h"
 #include "support.h"
+#if MMI_GUARD > 0
+#include <sanitizer/asan_interface.h>
+#endif
 
 static mm_memory_usage usage(void)
 {
@@ -171,11 +174,11 @@ static size_t cut(mmi_carve *carve, unsigned char *parts[4])
 START_TEST(carving_measures_what_it_places)
 {
     unsigned char *parts[4];
-    mmi_carve measure = { NULL, 0, false };
+    mmi_carve measure = { 0 };
     size_t size = cut(&measure, parts);
     ck_assert_uint_eq(size, 64 + 448 + 0 + 192);
     ck_assert_ptr_null(parts[1]);
-    mmi_carve place = { mmi_alloc(size, 1), 0, false };
+    mmi_carve place = { .base = mmi_alloc(size, 1) };
     ck_assert_uint_eq(cut(&place, parts), size);
     ck_assert_ptr_eq(parts[0], place.base);
     ck_assert_ptr_eq(parts[1], place.base + 64);
@@ -185,6 +188,26 @@ START_TEST(carving_measures_what_it_places)
 }
 END_TEST
 
+#if MMI_GUARD > 0
+START_TEST(nobody_may_touch_what_lies_behind_guarded_parts)
+{
+    unsigned char *parts[4];
+    mmi_carve measure = { .guarded = true };
+    const size_t size = cut(&measure, parts);
+    ck_assert_uint_eq(size, 64 + 448 + 0 + 192 + 4 * MMI_GUARD);
+    mmi_carve place = { .base = mmi_alloc(size, 1), .guarded = true };
+    cut(&place, parts);
+    ck_assert(!__asan_address_is_poisoned(parts[1] + 399) && __asan_address_is_poisoned(parts[1] + 400));
+    ck_assert(__asan_address_is_poisoned(parts[2]) && __asan_address_is_poisoned(parts[3] - 1));
+    mmi_free(place.base);
+    mmi_carve bare = { .base = mmi_alloc(size, 1) };
+    cut(&bare, parts);
+    ck_assert_ptr_null(__asan_region_is_poisoned(bare.base, size));
+    mmi_free(bare.base);
+}
+END_TEST
+#endif
+
 START_TEST(carving_notices_sizes_that_overflow)
 {
     const struct {
@@ -192,17 +215,17 @@ START_TEST(carving_notices_sizes_that_overflow)
         size_t size;
     } wrong[] = { { -1, 4 }, { INT64_MAX, 4 }, { INT64_MAX, SIZE_MAX }, { INT64_MAX / 16 + 1, 1 } };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        mmi_carve carve = { NULL, 64, false };
+        mmi_carve carve = { .used = 64 };
         ck_assert_ptr_null(mmi_carve_take(&carve, wrong[i].items, wrong[i].size));
         ck_assert(carve.overflow);
         ck_assert_uint_eq(carve.used, 64);
     }
-    mmi_carve carve = { NULL, 0, false };
+    mmi_carve carve = { 0 };
     mmi_carve_take(&carve, INT64_MAX, 1);
     mmi_carve_take(&carve, INT64_MAX, 1);
     mmi_carve_take(&carve, INT64_MAX, 1);
     ck_assert(carve.overflow);
-    carve = (mmi_carve){ NULL, 0, false };
+    carve = (mmi_carve){ 0 };
     ck_assert_ptr_null(mmi_carve_floats(&carve, (int64_t)1 << 33, (int64_t)1 << 33)); /* 0, if it wrapped */
     ck_assert(carve.overflow);
     ck_assert_uint_eq(carve.used, 0);
@@ -298,6 +321,9 @@ static Suite *make_suite(void)
     tcase_add_test(c, the_nth_allocation_fails_and_the_next_works);
     tcase_add_test(c, an_array_grows_by_doubling_and_stays_when_it_cannot);
     tcase_add_test(c, carving_measures_what_it_places);
+#if MMI_GUARD > 0
+    tcase_add_test(c, nobody_may_touch_what_lies_behind_guarded_parts);
+#endif
     tcase_add_test(c, carving_notices_sizes_that_overflow);
     tcase_add_test(c, the_host_s_allocator_is_used_for_everything);
     tcase_add_test(c, half_an_allocator_is_refused);
