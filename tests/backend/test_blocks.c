@@ -387,17 +387,18 @@ START_TEST(every_table_has_the_bits_of_the_portable_one)
 }
 END_TEST
 
-/* Tiles have 16 rows of each side, and four blocks are on their way together. */
+/* Tiles have 16 rows of each side, four blocks are on their way together, and 128 blocks of x, or 32 of several groups of
+ * rows against q4_0, are a part. */
 START_TEST(products_around_the_size_of_tiles_have_the_bits_of_the_portable_one)
 {
     static const int64_t rows[] = { 1, 9, 15, 16, 17, 32, 33, 49 }, cols[] = { 1, 15, 16, 17, 32, 33, 64 };
-    static const int64_t blocks[] = { 1, 2, 3, 4, 5, 8, 23, 24, 25, 28, 49 };
+    static const int64_t blocks[] = { 1, 2, 3, 4, 5, 8, 23, 24, 25, 28, 33, 49, 65, 131 };
     test_rng rng = { 49 };
     EACH_TABLE (k)
         EACH_DTYPE (dtype)
             for (int m = 0; m < 8; m++)
                 for (int n = 0; n < 7; n++)
-                    for (int b = 0; b < 11; b++)
+                    for (int b = 0; b < (cols[n] <= MMI_STRIP ? 14 : 12); b++)
                         compare_products(k, &rng, dtype, rows[m], cols[n], blocks[b] * MMI_BLOCK);
 }
 END_TEST

@@ -11,14 +11,16 @@
 #define GROUP TILE_LINES /* rows of x in a tile, at most */
 #define MOST_GROUPS 4    /* that meet a strip before the next one */
 #define MOST_SCALES 128  /* blocks of x whose scales are at hand, of all groups together */
+#define MOST_WIDE 32     /* blocks of a strip of q4_0 that are bytes once for all groups */
 #define UNIT 4           /* blocks on their way together, each with a tile for its sums, and with memory for them */
+_Static_assert(MOST_WIDE % UNIT == 0 && MOST_WIDE * MOST_GROUPS <= MOST_SCALES, "their scales have room");
 
 /* A block's scales of a group of rows of x. */
 typedef struct scales {
     float of[GROUP];
 } scales;
 
-/* A block's sums, as a tile leaves them: the bits of floats, see BIAS. */
+/* A block's sums. */
 typedef struct sums {
     int32_t of[GROUP][MMI_STRIP]; /* [row of x][row of W] */
 } sums;
@@ -30,25 +32,28 @@ typedef struct wide_block {
 
 /* Groups of rows of x against strips, a pair after the other, groups of a strip first, in some blocks. */
 typedef struct part {
-    int64_t groups, strips, first, blocks, of_strip; /* `blocks` from `first` on, of so many of a strip */
-    const unsigned char *x;                          /* first of those blocks of the first row */
-    int64_t x_row;                                   /* bytes from row to row */
+    int64_t groups, strips, blocks;
+    const unsigned char *x; /* first of those blocks of the first row */
+    int64_t x_row;          /* bytes from row to row */
     int64_t rows;           /* of x; the last group ends with the last one, and may share rows with the one before */
     const scales *x_scales; /* [groups][blocks] */
-    const sums *biases;     /* what sums begin with */
-    const unsigned char *w; /* first strip */
+    const unsigned char *w; /* first of those blocks of the first strip */
     int64_t strip;          /* bytes from one to the next */
+    wide_block *wide;       /* of q4_0: what the first group makes, a strip's if others read it, or a unit's */
     float *y;               /* [rows, cols] */
     int64_t ldy, cols;
-    bool begun;          /* y has the sum of earlier blocks */
-    int64_t ahead_bytes; /* of W, asked for with each block */
+    bool begun;    /* y has the sum of earlier blocks */
+    int64_t ahead; /* bytes of W from what is read to what is asked for */
+    unsigned asks[MOST_GROUPS];
 } part;
 
-/* Blocks `b` and on of a pair. */
+/* A unit of a pair. */
 typedef struct cursor {
-    int64_t group, strip, b;
+    int64_t group, strip, left; /* blocks, this unit's among them */
+    unsigned asks;              /* bit i: at block i of a unit for lines of W */
     const unsigned char *x, *w;
     const scales *x_scales;
+    wide_block *wide;
 } cursor;
 
 /* The first row of x in a group. */
@@ -59,106 +64,135 @@ static ALWAYS_INLINE int64_t group_at(const part *p, int64_t group)
 
 static ALWAYS_INLINE cursor cursor_at(const part *p, int64_t group, int64_t strip)
 {
-    return (cursor){
-        group, strip, 0, p->x + group_at(p, group) * p->x_row, p->w + strip * p->strip, p->x_scales + group * p->blocks
-    };
+    return (cursor){ group,
+                     strip,
+                     p->blocks,
+                     p->asks[group],
+                     p->x + group_at(p, group) * p->x_row,
+                     p->w + strip * p->strip,
+                     p->x_scales + group * p->blocks,
+                     p->wide };
 }
 
 /* True: the pair is done. */
-static ALWAYS_INLINE bool go_on(cursor *c, const part *p)
+static ALWAYS_INLINE bool go_on(cursor *c, const part *p, int32_t dtype)
 {
-    c->b += UNIT;
-    if (c->b < p->blocks)
+    c->left -= UNIT;
+    c->x += UNIT * MMI_BLOCK;
+    c->w += mmi_strip_scales_at(dtype, UNIT);
+    c->x_scales += UNIT;
+    c->wide += p->groups > 1 ? UNIT : 0;
+    if (c->left > 0)
         return false;
     bool last = c->group + 1 == p->groups;
     *c = cursor_at(p, last ? 0 : c->group + 1, c->strip + last);
     return true;
 }
 
-/* What is asked for of W: the next lines, up to `to`, which goes on with each block. All those of a unit at once would
- * keep a core from asking for anything else. */
-#define AHEAD 8192 /* bytes */
-typedef struct ahead {
-    const unsigned char *at, *to;
-    int64_t step;
-} ahead;
+/* Lines of W that come later are asked for with each block: all those of a unit at once would keep a core from asking
+ * for anything else. Groups of a strip share that out. */
+#define AHEAD 8192 /* bytes; several groups ask for the next strip */
 
-static ALWAYS_INLINE void fetch_some(ahead *a)
+static ALWAYS_INLINE void fetch_some(const part *p, const cursor *c, int at, int32_t dtype)
 {
-    for (a->to += a->step; a->at < a->to; a->at += MMI_STRIP_LINE)
-        __builtin_prefetch(a->at);
+    if (!(c->asks >> at & 1))
+        return;
+    /* the first of two blocks has a line more, their scales' */
+    const int lines = (int)mmi_strip_lines(dtype) + 1, second = at % 2;
+    const unsigned char *w =
+        c->w + p->ahead + mmi_strip_scales_at(dtype, at - second) + second * lines * MMI_STRIP_LINE;
+    UNROLL
+    for (int i = 0; i < lines - second; i++)
+        __builtin_prefetch(w + i * MMI_STRIP_LINE);
 }
 
 /* --- Products --- */
 
-static ALWAYS_INLINE const void *w_block(const part *p, const cursor *c, int64_t at, wide_block *wide, int32_t dtype)
+/* Tiles wait for bytes that have just been written, so all of a unit's are made before its first product. */
+static ALWAYS_INLINE void widen_unit(const cursor *c)
 {
-    const unsigned char *w = c->w + mmi_strip_numbers_at(dtype, p->of_strip, p->first + c->b + at);
-    if (dtype == MM_Q8_0)
-        return w;
+    if (c->group > 0)
+        return;
     const __m512i four_bits = _mm512_set1_epi8(15), eight = _mm512_set1_epi8(8);
     UNROLL
-    for (int s = 0; s < MMI_BLOCK / 8; s++) {
-        __m512i both = _mm512_loadu_si512(w + s * MMI_STRIP_LINE);
-        __m512i low = _mm512_and_si512(both, four_bits), high = _mm512_and_si512(_mm512_srli_epi16(both, 4), four_bits);
-        _mm512_store_si512(wide->numbers[s], _mm512_sub_epi8(low, eight));
-        _mm512_store_si512(wide->numbers[s + MMI_BLOCK / 8], _mm512_sub_epi8(high, eight));
+    for (int at = 0; at < UNIT; at++) {
+        if (at >= c->left)
+            break;
+        const unsigned char *w = c->w + mmi_strip_numbers_at(MM_Q4_0, c->left, at);
+        UNROLL
+        for (int s = 0; s < MMI_BLOCK / 8; s++) {
+            __m512i both = _mm512_loadu_si512(w + s * MMI_STRIP_LINE);
+            __m512i low = _mm512_and_si512(both, four_bits);
+            __m512i high = _mm512_and_si512(_mm512_srli_epi16(both, 4), four_bits);
+            _mm512_store_si512(c->wide[at].numbers[s], _mm512_sub_epi8(low, eight));
+            _mm512_store_si512(c->wide[at].numbers[s + MMI_BLOCK / 8], _mm512_sub_epi8(high, eight));
+        }
     }
     tiles_written();
-    return wide;
 }
 
-/* The bits of this float and a sum make those of a float, of which it is taken off again: both are exact. So sums begin
- * with its bits, and become floats by a subtraction, which another unit does than multiplications; conversions are done
- * by the same one, and while there are tile instructions on the way there is only one of it. */
+static ALWAYS_INLINE const void *w_block(const cursor *c, int at, int32_t dtype)
+{
+    return dtype == MM_Q8_0 ? (const void *)(c->w + mmi_strip_numbers_at(dtype, c->left, at)) : &c->wide[at];
+}
+
+/* The bits of this float and a sum make those of a float, of which it is taken off again: both are exact. */
 #define BIAS 0x1.8p23f
 #define BIAS_BITS 0x4b400000
 
-static ALWAYS_INLINE void add_block(vf total[GROUP], const sums *s, const part *p, const cursor *c, int64_t at,
-                                    int32_t dtype)
+/* Of row i of x. While tile instructions are on their way one unit is left for conversions, products and FMAs, and
+ * additions have another. So a half of the sums become floats by two additions. */
+static ALWAYS_INLINE vf exact_sums(const sums *s, int i)
 {
-    if (c->b + at >= p->blocks)
-        return;
-    const vf w_scales = vf_load_f16(c->w + mmi_strip_scales_at(dtype, p->first + c->b + at)), back = vf_set(-BIAS);
-    const float *x_scales = c->x_scales[c->b + at].of;
-    UNROLL
-    for (int i = 0; i < GROUP; i++) {
-        vf exact = vf_add(_mm512_castsi512_ps(_mm512_load_si512(s->of[i])), back);
-        total[i] = vf_fma(vf_mul(vf_set(x_scales[i]), w_scales), exact, total[i]);
-    }
+    const __m512i whole = _mm512_load_si512(s->of[i]);
+    if (i % 2 == 0)
+        return _mm512_cvtepi32_ps(whole);
+    return vf_sub(_mm512_castsi512_ps(_mm512_add_epi32(whole, _mm512_set1_epi32(BIAS_BITS))), vf_set(BIAS));
 }
 
-#define MULTIPLY(sum, left, right, at)                                                                                 \
+static ALWAYS_INLINE void add_block(vf total[GROUP], const sums *s, const cursor *c, int at, int32_t dtype)
+{
+    if (at >= c->left)
+        return;
+    const vf w_scales = vf_load_f16(c->w + mmi_strip_scales_at(dtype, at));
+    const float *x_scales = c->x_scales[at].of;
+    UNROLL
+    for (int i = 0; i < GROUP; i++)
+        total[i] = vf_fma(vf_mul(vf_set(x_scales[i]), w_scales), exact_sums(s, i), total[i]);
+}
+
+#define MULTIPLY(sum, left_tile, right_tile, at)                                                                       \
     do {                                                                                                               \
-        if (next->b + (at) >= p->blocks)                                                                               \
+        if ((at) >= next->left)                                                                                        \
             break;                                                                                                     \
-        _tile_loadd(left, next->x + (next->b + (at)) * MMI_BLOCK, p->x_row);                                           \
-        _tile_loadd(right, w_block(p, next, at, &wide[at], dtype), MMI_STRIP_LINE);                                    \
-        _tile_loadd(sum, p->biases, sizeof p->biases->of[0]);                                                          \
-        _tile_dpbssd(sum, left, right);                                                                                \
+        _tile_loadd(left_tile, next->x + (at)*MMI_BLOCK, p->x_row);                                                    \
+        _tile_loadd(right_tile, w_block(next, at, dtype), MMI_STRIP_LINE);                                             \
+        _tile_zero(sum);                                                                                               \
+        _tile_dpbssd(sum, left_tile, right_tile);                                                                      \
     } while (0)
 
 /* Unit `next` begins, if there is one, while `last`, if there is one, is added up. Sums leave their tile two blocks
  * after they have begun, and are read two more after that. */
-static ALWAYS_INLINE void multiply_unit(vf total[GROUP], sums s[UNIT], wide_block wide[UNIT], const part *p,
-                                        const cursor *next, bool begins, const cursor *last, bool ends, ahead *next_w,
-                                        int32_t dtype)
+static ALWAYS_INLINE void multiply_unit(vf total[GROUP], sums s[UNIT], const part *p, const cursor *next, bool begins,
+                                        const cursor *last, bool ends, int32_t dtype)
 {
+    if (begins && dtype == MM_Q4_0)
+        widen_unit(next);
     if (begins)
         MULTIPLY(0, 1, 2, 0);
     if (ends) {
         _tile_stored(6, &s[2], 64);
         tiles_stored();
-        fetch_some(next_w);
-        add_block(total, &s[0], p, last, 0, dtype);
+        fetch_some(p, last, 0, dtype);
+        add_block(total, &s[0], last, 0, dtype);
     }
     if (begins)
         MULTIPLY(3, 4, 5, 1);
     if (ends) {
         _tile_stored(7, &s[3], 64);
         tiles_stored();
-        fetch_some(next_w);
-        add_block(total, &s[1], p, last, 1, dtype);
+        fetch_some(p, last, 1, dtype);
+        add_block(total, &s[1], last, 1, dtype);
     }
     if (begins) {
         MULTIPLY(6, 1, 2, 2);
@@ -166,8 +200,8 @@ static ALWAYS_INLINE void multiply_unit(vf total[GROUP], sums s[UNIT], wide_bloc
     }
     if (ends) {
         tiles_stored();
-        fetch_some(next_w);
-        add_block(total, &s[2], p, last, 2, dtype);
+        fetch_some(p, last, 2, dtype);
+        add_block(total, &s[2], last, 2, dtype);
     }
     if (begins) {
         MULTIPLY(7, 4, 5, 3);
@@ -175,8 +209,8 @@ static ALWAYS_INLINE void multiply_unit(vf total[GROUP], sums s[UNIT], wide_bloc
     }
     if (ends) {
         tiles_stored();
-        fetch_some(next_w);
-        add_block(total, &s[3], p, last, 3, dtype);
+        fetch_some(p, last, 3, dtype);
+        add_block(total, &s[3], last, 3, dtype);
     }
 }
 
@@ -230,22 +264,19 @@ static ALWAYS_INLINE void end_totals(const vf total[GROUP], const part *p, const
 static ALWAYS_INLINE void multiply_part(const part *p, int32_t dtype)
 {
     _Alignas(64) sums s[UNIT];
-    _Alignas(64) wide_block wide[UNIT];
     vf total[GROUP];
     cursor next = cursor_at(p, 0, 0), last = next;
-    const unsigned char *w = p->w + mmi_strip_scales_at(dtype, p->first) + AHEAD;
-    ahead next_w = { w, w, p->ahead_bytes };
     const int64_t units = p->groups * p->strips * ((p->blocks + UNIT - 1) / UNIT);
     memset(s, 0, sizeof s); /* a group of fewer rows leaves the others as they are */
     begin_totals(total, p, &last);
     for (int64_t u = 0; u <= units; u++) {
         const bool begins = u<units, ends = u> 0;
-        multiply_unit(total, s, wide, p, &next, begins, &last, ends, &next_w, dtype);
-        go_on(&next, p);
+        multiply_unit(total, s, p, &next, begins, &last, ends, dtype);
+        go_on(&next, p, dtype);
         if (!ends)
             continue;
         const cursor done = last;
-        if (go_on(&last, p)) {
+        if (go_on(&last, p, dtype)) {
             end_totals(total, p, &done);
             if (last.strip < p->strips)
                 begin_totals(total, p, &last);
@@ -285,31 +316,29 @@ static void block_tiles_begin(int64_t rows)
 static ALWAYS_INLINE void multiply(float *y, int64_t ldy, const unsigned char *x, const unsigned char *w, int32_t dtype,
                                    int64_t M, int64_t N, int64_t K)
 {
-    _Alignas(64) sums biases;
     _Alignas(64) scales x_scales[MOST_SCALES];
+    _Alignas(64) wide_block wide[MOST_WIDE];
     const int64_t blocks = K / MMI_BLOCK, strip = (int64_t)mmi_strips_bytes(dtype, MMI_STRIP, K);
     part p = { .groups = (M + GROUP - 1) / GROUP,
                .strips = (N + MMI_STRIP - 1) / MMI_STRIP,
                .x_row = mmi_quantized_row(K),
                .rows = M,
                .x_scales = x_scales,
-               .biases = &biases,
-               .of_strip = blocks,
-               .w = w,
                .strip = strip,
+               .wide = wide,
                .y = y,
                .ldy = ldy,
                .cols = N };
-    const int64_t most = MOST_SCALES / p.groups;
-    p.ahead_bytes = strip / blocks / p.groups;
-    for (int i = 0; i < GROUP; i++)
-        _mm512_store_si512(biases.of[i], _mm512_set1_epi32(BIAS_BITS));
-    tiles_written();
+    /* whole units, so that of an odd number of blocks the last one stands alone in the last part */
+    const int64_t most = p.groups > 1 && dtype == MM_Q4_0 ? MOST_WIDE : MOST_SCALES / p.groups / UNIT * UNIT;
+    p.ahead = p.groups > 1 ? strip : AHEAD;
+    for (int at = 0; at < UNIT; at++)
+        p.asks[at % p.groups] |= 1U << at;
     block_tiles_begin(least(M, GROUP));
     for (int64_t b = 0; b < blocks; b += most) {
-        p.first = b;
         p.blocks = least(most, blocks - b);
         p.x = x + b * MMI_BLOCK;
+        p.w = w + mmi_strip_scales_at(dtype, b);
         p.begun = b > 0;
         for (int64_t g = 0; g < p.groups; g++)
             turn_scales(x_scales + g * p.blocks, x + group_at(&p, g) * p.x_row + K + b * 4, p.x_row, least(M, GROUP),
