@@ -391,12 +391,12 @@ END_TEST
  * rows against q4_0, are a part. */
 START_TEST(products_around_the_size_of_tiles_have_the_bits_of_the_portable_one)
 {
-    static const int64_t rows[] = { 1, 9, 15, 16, 17, 32, 33, 49 }, cols[] = { 1, 15, 16, 17, 32, 33, 64 };
+    static const int64_t rows[] = { 1, 5, 8, 9, 15, 16, 17, 32, 33, 49 }, cols[] = { 1, 15, 16, 17, 32, 33, 64 };
     static const int64_t blocks[] = { 1, 2, 3, 4, 5, 8, 23, 24, 25, 28, 33, 49, 65, 131 };
     test_rng rng = { 49 };
     EACH_TABLE (k)
         EACH_DTYPE (dtype)
-            for (int m = 0; m < 8; m++)
+            for (int m = 0; m < 10; m++)
                 for (int n = 0; n < 7; n++)
                     for (int b = 0; b < (cols[n] <= MMI_STRIP ? 14 : 12); b++)
                         compare_products(k, &rng, dtype, rows[m], cols[n], blocks[b] * MMI_BLOCK);

@@ -74,19 +74,23 @@ static ALWAYS_INLINE cursor cursor_at(const part *p, int64_t group, int64_t stri
                      p->wide };
 }
 
-/* True: the pair is done. */
-static ALWAYS_INLINE bool go_on(cursor *c, const part *p, int32_t dtype)
+static ALWAYS_INLINE bool is_last_of_pair(const cursor *c)
 {
+    return c->left <= UNIT;
+}
+
+static ALWAYS_INLINE void go_on(cursor *c, const part *p, int32_t dtype)
+{
+    if (is_last_of_pair(c)) {
+        const bool last = c->group + 1 == p->groups;
+        *c = cursor_at(p, last ? 0 : c->group + 1, c->strip + last);
+        return;
+    }
     c->left -= UNIT;
     c->x += UNIT * MMI_BLOCK;
     c->w += mmi_strip_scales_at(dtype, UNIT);
     c->x_scales += UNIT;
     c->wide += p->groups > 1 ? UNIT : 0;
-    if (c->left > 0)
-        return false;
-    bool last = c->group + 1 == p->groups;
-    *c = cursor_at(p, last ? 0 : c->group + 1, c->strip + last);
-    return true;
 }
 
 /* Lines of W that come later are asked for with each block: all those of a unit at once would keep a core from asking
@@ -150,14 +154,15 @@ static ALWAYS_INLINE vf exact_sums(const sums *s, int i)
     return vf_sub(_mm512_castsi512_ps(_mm512_add_epi32(whole, _mm512_set1_epi32(BIAS_BITS))), vf_set(BIAS));
 }
 
-static ALWAYS_INLINE void add_block(vf total[GROUP], const sums *s, const cursor *c, int at, int32_t dtype)
+static ALWAYS_INLINE void add_block(vf total[GROUP], const sums *s, const cursor *c, int at, int32_t dtype,
+                                    const int rows)
 {
     if (at >= c->left)
         return;
     const vf w_scales = vf_load_f16(c->w + mmi_strip_scales_at(dtype, at));
     const float *x_scales = c->x_scales[at].of;
     UNROLL
-    for (int i = 0; i < GROUP; i++)
+    for (int i = 0; i < rows; i++)
         total[i] = vf_fma(vf_mul(vf_set(x_scales[i]), w_scales), exact_sums(s, i), total[i]);
 }
 
@@ -174,7 +179,7 @@ static ALWAYS_INLINE void add_block(vf total[GROUP], const sums *s, const cursor
 /* Unit `next` begins, if there is one, while `last`, if there is one, is added up. Sums leave their tile two blocks
  * after they have begun, and are read two more after that. */
 static ALWAYS_INLINE void multiply_unit(vf total[GROUP], sums s[UNIT], const part *p, const cursor *next, bool begins,
-                                        const cursor *last, bool ends, int32_t dtype)
+                                        const cursor *last, bool ends, int32_t dtype, const int rows)
 {
     if (begins && dtype == MM_Q4_0)
         widen_unit(next);
@@ -184,7 +189,7 @@ static ALWAYS_INLINE void multiply_unit(vf total[GROUP], sums s[UNIT], const par
         _tile_stored(6, &s[2], 64);
         tiles_stored();
         fetch_some(p, last, 0, dtype);
-        add_block(total, &s[0], last, 0, dtype);
+        add_block(total, &s[0], last, 0, dtype, rows);
     }
     if (begins)
         MULTIPLY(3, 4, 5, 1);
@@ -192,7 +197,7 @@ static ALWAYS_INLINE void multiply_unit(vf total[GROUP], sums s[UNIT], const par
         _tile_stored(7, &s[3], 64);
         tiles_stored();
         fetch_some(p, last, 1, dtype);
-        add_block(total, &s[1], last, 1, dtype);
+        add_block(total, &s[1], last, 1, dtype, rows);
     }
     if (begins) {
         MULTIPLY(6, 1, 2, 2);
@@ -201,7 +206,7 @@ static ALWAYS_INLINE void multiply_unit(vf total[GROUP], sums s[UNIT], const par
     if (ends) {
         tiles_stored();
         fetch_some(p, last, 2, dtype);
-        add_block(total, &s[2], last, 2, dtype);
+        add_block(total, &s[2], last, 2, dtype, rows);
     }
     if (begins) {
         MULTIPLY(7, 4, 5, 3);
@@ -210,77 +215,73 @@ static ALWAYS_INLINE void multiply_unit(vf total[GROUP], sums s[UNIT], const par
     if (ends) {
         tiles_stored();
         fetch_some(p, last, 3, dtype);
-        add_block(total, &s[3], last, 3, dtype);
+        add_block(total, &s[3], last, 3, dtype, rows);
     }
 }
 
-/* A pair's part of y; columns are what is left of the last strip. */
+/* A pair's part of y; columns are what is left of the last strip. Rows before the first one are an earlier group's. */
 typedef struct square {
     float *y;
-    int64_t ldy, rows;
+    int64_t ldy, first, rows;
     vmask cols;
 } square;
 
 static ALWAYS_INLINE square square_of(const part *p, const cursor *c)
 {
-    return (square){ p->y + group_at(p, c->group) * p->ldy + c->strip * MMI_STRIP, p->ldy, least(p->rows, GROUP),
-                     vf_tail(p->cols - c->strip * MMI_STRIP) };
+    const int64_t row = group_at(p, c->group), col = c->strip * MMI_STRIP;
+    return (square){ p->y + row * p->ldy + col, p->ldy, c->group * GROUP - row, least(p->rows, GROUP),
+                     vf_tail(p->cols - col) };
 }
 
 /* Row i, or the last one. */
-static ALWAYS_INLINE float *row_of(const square *to, int64_t i)
+static ALWAYS_INLINE float *row_of(const square *at, int64_t i)
 {
-    return to->y + least(i, to->rows - 1) * to->ldy;
+    return at->y + least(i, at->rows - 1) * at->ldy;
 }
 
 /* Lines of y that another core has had take a while to come, and what a core writes waits for them in order: the sums
  * that tiles leave, too. So they are asked for before a pair's blocks. */
-static ALWAYS_INLINE void begin_totals(vf total[GROUP], const part *p, const cursor *c)
+static ALWAYS_INLINE void begin_totals(vf total[GROUP], const part *p, const cursor *c, const int rows)
 {
-    square to = square_of(p, c);
+    const square at = square_of(p, c);
     UNROLL
-    for (int i = 0; i < GROUP; i++)
-        fetch_to_write(row_of(&to, i));
-    UNROLL
-    for (int i = 0; i < GROUP; i++)
+    for (int i = 0; i < rows; i++) {
+        fetch_to_write(row_of(&at, i));
         total[i] = vf_zero();
+    }
     if (p->begun) {
         UNROLL
-        for (int i = 0; i < GROUP; i++)
-            total[i] = vf_load_tail(row_of(&to, i), to.cols);
+        for (int i = 0; i < rows; i++)
+            total[i] = vf_load_tail(row_of(&at, i), at.cols);
     }
 }
 
-/* Rows that the last group shares with the one before are written by that one alone: they have gone on already. */
-static ALWAYS_INLINE void end_totals(const vf total[GROUP], const part *p, const cursor *c)
+static ALWAYS_INLINE void end_totals(const vf total[GROUP], const part *p, const cursor *c, const int rows)
 {
-    square to = square_of(p, c);
-    const int64_t first = c->group * GROUP - group_at(p, c->group);
+    const square at = square_of(p, c);
     UNROLL
-    for (int i = 0; i < GROUP; i++)
-        vf_store_tail(row_of(&to, i), i >= first && i < to.rows ? to.cols : 0, total[i]);
+    for (int i = 0; i < rows; i++)
+        vf_store_tail(row_of(&at, i), i >= at.first && i < at.rows ? at.cols : 0, total[i]);
 }
 
-static ALWAYS_INLINE void multiply_part(const part *p, int32_t dtype)
+static ALWAYS_INLINE void multiply_part(const part *p, int32_t dtype, const int rows)
 {
     _Alignas(64) sums s[UNIT];
     vf total[GROUP];
     cursor next = cursor_at(p, 0, 0), last = next;
     const int64_t units = p->groups * p->strips * ((p->blocks + UNIT - 1) / UNIT);
     memset(s, 0, sizeof s); /* a group of fewer rows leaves the others as they are */
-    begin_totals(total, p, &last);
     for (int64_t u = 0; u <= units; u++) {
         const bool begins = u<units, ends = u> 0;
-        multiply_unit(total, s, p, &next, begins, &last, ends, dtype);
+        if (ends && last.left == p->blocks)
+            begin_totals(total, p, &last, rows);
+        multiply_unit(total, s, p, &next, begins, &last, ends, dtype, rows);
         go_on(&next, p, dtype);
         if (!ends)
             continue;
-        const cursor done = last;
-        if (go_on(&last, p, dtype)) {
-            end_totals(total, p, &done);
-            if (last.strip < p->strips)
-                begin_totals(total, p, &last);
-        }
+        if (is_last_of_pair(&last))
+            end_totals(total, p, &last, rows);
+        go_on(&last, p, dtype);
     }
 }
 
@@ -312,9 +313,23 @@ static void block_tiles_begin(int64_t rows)
     tiles_begin(&tiles);
 }
 
+/* Half as many rows take half of the vectors' instructions. */
+static void multiply_some(const part *p, int32_t dtype)
+{
+    const bool half = p->rows <= GROUP / 2;
+    if (dtype == MM_Q8_0 && half)
+        multiply_part(p, MM_Q8_0, GROUP / 2);
+    else if (dtype == MM_Q8_0)
+        multiply_part(p, MM_Q8_0, GROUP);
+    else if (half)
+        multiply_part(p, MM_Q4_0, GROUP / 2);
+    else
+        multiply_part(p, MM_Q4_0, GROUP);
+}
+
 /* Up to MOST_GROUPS groups. */
-static ALWAYS_INLINE void multiply(float *y, int64_t ldy, const unsigned char *x, const unsigned char *w, int32_t dtype,
-                                   int64_t M, int64_t N, int64_t K)
+static void multiply(float *y, int64_t ldy, const unsigned char *x, const unsigned char *w, int32_t dtype, int64_t M,
+                     int64_t N, int64_t K)
 {
     _Alignas(64) scales x_scales[MOST_SCALES];
     _Alignas(64) wide_block wide[MOST_WIDE];
@@ -343,26 +358,22 @@ static ALWAYS_INLINE void multiply(float *y, int64_t ldy, const unsigned char *x
         for (int64_t g = 0; g < p.groups; g++)
             turn_scales(x_scales + g * p.blocks, x + group_at(&p, g) * p.x_row + K + b * 4, p.x_row, least(M, GROUP),
                         p.blocks);
-        multiply_part(&p, dtype);
+        multiply_some(&p, dtype);
     }
     tiles_end();
 }
 
-/* Few rows meet W faster without tiles. */
-#define FEW 8
+/* Fewer meet W faster without tiles. */
+#define LEAST_ROWS(dtype) ((dtype) == MM_Q8_0 ? 5 : 7)
 
 void SIMD(gemm_blocks)(float *y, int64_t ldy, const void *x, const void *w, int32_t dtype, int64_t M, int64_t N,
                        int64_t K)
 {
-    if (M <= FEW || N == 0 || K == 0) {
+    if (M < LEAST_ROWS(dtype) || N == 0 || K == 0) {
         SIMD_NAME(gemm_blocks_asking, vnni)(y, ldy, x, w, dtype, M, N, K);
         return;
     }
-    for (int64_t i = 0; i < M; i += MOST_GROUPS * GROUP) {
-        const unsigned char *rows = (const unsigned char *)x + i * mmi_quantized_row(K);
-        if (dtype == MM_Q8_0)
-            multiply(y + i * ldy, ldy, rows, w, MM_Q8_0, least(MOST_GROUPS * GROUP, M - i), N, K);
-        else
-            multiply(y + i * ldy, ldy, rows, w, MM_Q4_0, least(MOST_GROUPS * GROUP, M - i), N, K);
-    }
+    for (int64_t i = 0; i < M; i += MOST_GROUPS * GROUP)
+        multiply(y + i * ldy, ldy, (const unsigned char *)x + i * mmi_quantized_row(K), w, dtype,
+                 least(MOST_GROUPS * GROUP, M - i), N, K);
 }
