@@ -85,6 +85,31 @@ static float *solve(const problem *p, const mmi_exec *x)
     return c;
 }
 
+/* All paths of floats, each with a pool of its own, so that they can be given the same problems. */
+enum { MOST_PATHS = 16 };
+typedef struct solvers {
+    int count;
+    const mmi_path *path[MOST_PATHS];
+    mmi_exec x[MOST_PATHS];
+} solvers;
+
+static solvers make_solvers(int threads)
+{
+    solvers all = { 0 };
+    EACH_PATH_OF_FLOATS (path) {
+        ck_assert_int_lt(all.count, MOST_PATHS);
+        all.path[all.count] = path;
+        all.x[all.count++] = exec_create(path, threads, FOR_PRODUCTS);
+    }
+    return all;
+}
+
+static void free_solvers(solvers *all)
+{
+    for (int n = 0; n < all->count; n++)
+        exec_free(&all->x[n]);
+}
+
 static void check_between_rows(const problem *p, const float *c, const mmi_path *path)
 {
     for (int64_t i = 0; i + 1 < p->M; i++)
@@ -121,18 +146,18 @@ START_TEST(products_of_every_kind_agree_with_double_precision)
         { 1, 700, 200 }, { 7, 1030, 133 },
     };
     test_rng rng = { 1 };
-    EACH_PATH_OF_FLOATS (path) {
-        mmi_exec x = exec_create(path, 2, FOR_PRODUCTS);
-        for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
-            for (int variant = 0; variant < VARIANTS; variant++) {
-                problem p = make_problem(random_floats, variant, shapes[s][0], shapes[s][1], shapes[s][2], &rng);
-                float *c = solve(&p, &x);
-                check_solution(&p, c, path, &rng);
+    solvers all = make_solvers(2);
+    for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
+        for (int variant = 0; variant < VARIANTS; variant++) {
+            problem p = make_problem(random_floats, variant, shapes[s][0], shapes[s][1], shapes[s][2], &rng);
+            for (int n = 0; n < all.count; n++) {
+                float *c = solve(&p, &all.x[n]);
+                check_solution(&p, c, all.path[n], &rng);
                 free(c);
-                free_problem(&p);
             }
-        exec_free(&x);
-    }
+            free_problem(&p);
+        }
+    free_solvers(&all);
 }
 END_TEST
 
@@ -189,23 +214,35 @@ static void add_times(double *to, const float *a, int64_t lda, bool ta, int64_t 
 #define WEIGHTS (1 << 20)
 
 /* All of C at the price of its factors: C · v = op(A) · (op(B) · v), with random weights v of its columns. */
-static void check_all_whole(const problem *p, const float *c, const mmi_path *path, test_rng *rng)
+typedef struct weighted {
+    double *v, *want; /* [N], C · v [M] */
+} weighted;
+
+static weighted make_weighted(const problem *p, test_rng *rng)
 {
-    double *v = calloc((size_t)(p->N + p->K + 2 * p->M), sizeof *v);
-    double *bv = v + p->N, *want = bv + p->K, *got = want + p->M;
-    ck_assert_ptr_nonnull(v);
+    weighted w = { calloc((size_t)p->N, sizeof *w.v), calloc((size_t)p->M, sizeof *w.want) };
+    double *bv = calloc((size_t)p->K, sizeof *bv);
+    ck_assert(w.v && w.want && bv);
     for (int64_t j = 0; j < p->N; j++)
-        v[j] = rng_between(rng, 1, WEIGHTS);
-    add_times(bv, p->b, p->ldb, p->tb, p->K, p->N, v);
-    add_times(want, p->a, p->lda, p->ta, p->M, p->K, bv);
+        w.v[j] = rng_between(rng, 1, WEIGHTS);
+    add_times(bv, p->b, p->ldb, p->tb, p->K, p->N, w.v);
+    add_times(w.want, p->a, p->lda, p->ta, p->M, p->K, bv);
     if (p->start != NOTHING)
-        add_times(want, p->c, p->ldc, false, p->M, p->N, v);
-    add_times(got, c, p->ldc, false, p->M, p->N, v);
+        add_times(w.want, p->c, p->ldc, false, p->M, p->N, w.v);
+    free(bv);
+    return w;
+}
+
+static void check_all_whole(const problem *p, const weighted *w, const float *c, const mmi_path *path)
+{
+    double *got = calloc((size_t)p->M, sizeof *got);
+    ck_assert_ptr_nonnull(got);
+    add_times(got, c, p->ldc, false, p->M, p->N, w->v);
     for (int64_t i = 0; i < p->M; i++)
-        ck_each(got[i] == want[i], "%s: start %d, row %d of [%d, %d, %d]", path->name, p->start, (int)i, (int)p->M,
+        ck_each(got[i] == w->want[i], "%s: start %d, row %d of [%d, %d, %d]", path->name, p->start, (int)i, (int)p->M,
                 (int)p->N, (int)p->K);
     check_between_rows(p, c, path);
-    free(v);
+    free(got);
 }
 
 START_TEST(large_products_whose_last_slices_are_cut_again_are_right)
@@ -217,18 +254,21 @@ START_TEST(large_products_whose_last_slices_are_cut_again_are_right)
     const int shape_count = (int)(sizeof shapes / sizeof shapes[0]);
     static const int variants[] = { 2 + 4 * NOTHING, 1 + 4 * ITSELF, 4 * ANOTHER };
     test_rng rng = { 8 };
-    EACH_PATH_OF_FLOATS (path) {
-        mmi_exec x = exec_create(path, 3, FOR_PRODUCTS);
-        for (int s = 0; s < shape_count; s++)
-            for (int v = 0; v < 3; v++) {
-                problem p = make_problem(random_whole, variants[v], shapes[s][0], shapes[s][1], shapes[s][2], &rng);
-                float *c = solve(&p, &x);
-                check_all_whole(&p, c, path, &rng);
+    solvers all = make_solvers(3);
+    for (int s = 0; s < shape_count; s++)
+        for (int v = 0; v < 3; v++) {
+            problem p = make_problem(random_whole, variants[v], shapes[s][0], shapes[s][1], shapes[s][2], &rng);
+            weighted w = make_weighted(&p, &rng);
+            for (int n = 0; n < all.count; n++) {
+                float *c = solve(&p, &all.x[n]);
+                check_all_whole(&p, &w, c, all.path[n]);
                 free(c);
-                free_problem(&p);
             }
-        exec_free(&x);
-    }
+            free(w.v);
+            free(w.want);
+            free_problem(&p);
+        }
+    free_solvers(&all);
 }
 END_TEST
 
@@ -250,18 +290,18 @@ START_TEST(products_along_more_numbers_than_panels_have_room_for_are_right)
 {
     static const int32_t computes[] = { MM_F32, MM_BF16 };
     test_rng rng = { 9 };
-    EACH_PATH_OF_FLOATS (path) {
-        mmi_exec x = exec_create(path, 3, FOR_PRODUCTS);
-        for (int at = 0; at < 2 * 4; at++) {
-            x.compute = computes[at / 4];
-            problem p = make_problem(random_whole, at % 4 + 4 * (at % STARTS), 34, 33, 33000, &rng);
-            float *c = solve(&p, &x);
-            check_whole(&p, c, &x, path, &rng);
+    solvers all = make_solvers(3);
+    for (int at = 0; at < 2 * 4; at++) {
+        problem p = make_problem(random_whole, at % 4 + 4 * (at % STARTS), 34, 33, 33000, &rng);
+        for (int n = 0; n < all.count; n++) {
+            all.x[n].compute = computes[at / 4];
+            float *c = solve(&p, &all.x[n]);
+            check_whole(&p, c, &all.x[n], all.path[n], &rng);
             free(c);
-            free_problem(&p);
         }
-        exec_free(&x);
+        free_problem(&p);
     }
+    free_solvers(&all);
 }
 END_TEST
 
