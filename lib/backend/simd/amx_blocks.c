@@ -42,9 +42,9 @@ typedef struct part {
     wide_block *wide;       /* of q4_0: what the first group makes, a strip's if others read it, or a unit's */
     float *y;               /* [rows, cols] */
     int64_t ldy, cols;
-    bool begun;    /* y has the sum of earlier blocks */
-    int64_t ahead; /* bytes of W from what is read to what is asked for */
-    unsigned asks[MOST_GROUPS];
+    bool begun;                 /* y has the sum of earlier blocks */
+    int64_t ahead;              /* bytes of W from what is read to what is asked for */
+    unsigned asks[MOST_GROUPS]; /* see cursor */
 } part;
 
 /* A unit of a pair. */
