@@ -113,13 +113,14 @@ static bool check_prompt(const story *s, const mmi_recipe *recipe, const mmi_jso
     mmi_desk desk;
     memset(&desk, 0, sizeof desk);
     mmi_json *row = mmi_json_copy(mmi_json_get(item, "row"));
-    if (!row || mmi_recipe_render(&desk, recipe, row, key) != MM_OK)
-        differs(s, "%s: %s", field, mm_last_error());
+    const bool rendered = row && mmi_recipe_render(&desk, recipe, row, key) == MM_OK;
     size = desk.text.length;
     while (at < size && at < wanted_size && desk.text.bytes[at] == wanted[at])
         at++;
     mmi_json_free(row);
     mmi_desk_free(&desk);
+    if (!rendered)
+        return differs(s, "%s: %s", field, mm_last_error());
     return at == size && at == wanted_size
                ? true
                : differs(s, "%s: it differs from byte %zu on (%zu bytes, %zu expected)", field, at, size, wanted_size);
