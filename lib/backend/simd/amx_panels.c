@@ -21,8 +21,10 @@
 #define PART_BYTES (2 * TILE_BYTES)
 #define MOST_PARTS 3
 
-/* Numbers from here on are multiplied as floats: products of smaller ones stay finite. */
+/* Numbers from here on are multiplied as floats: products of smaller ones stay finite. What does so is rare, and had
+ * better be small than fast. */
 #define HUGE_NUMBER 0x1p62f
+#define RARE __attribute__((cold, noinline))
 
 /* How a panel is kept. */
 enum { AS_FLOATS = 0 /* else: its parts */ };
@@ -197,8 +199,8 @@ static int64_t place_of(int64_t p)
 }
 
 /* The panel of `count` lines as floats: for each step [SIDE, ALONG] of A, or [ALONG, SIDE] of B. */
-static void keep_floats(unsigned char *panel, const void *from, int32_t dtype, int64_t across, int64_t along,
-                        int64_t count, const bool lines, int64_t K, int32_t round)
+static RARE void keep_floats(unsigned char *panel, const void *from, int32_t dtype, int64_t across, int64_t along,
+                             int64_t count, const bool lines, int64_t K, int32_t round)
 {
     for (int64_t step = 0; step < steps_of(K); step++) {
         float plain[SIDE * ALONG] = { 0 };
@@ -562,7 +564,7 @@ static const float *floats_of(float *plain, const unsigned char *panel, int32_t 
 }
 
 /* The product of panels of which one is kept as floats. */
-static void multiply_floats(float *whole, const tiles *t, int32_t a_kind, int32_t b_kind, int32_t round)
+static RARE void multiply_floats(float *whole, const tiles *t, int32_t a_kind, int32_t b_kind, int32_t round)
 {
     memset(whole, 0, SIDE * SIDE * sizeof *whole);
     for (int64_t step = 0; step < steps_of(t->K); step++) {

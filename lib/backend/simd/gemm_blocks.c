@@ -23,7 +23,7 @@
 #define MOST_VECS (MOST_STRIPS * STRIP_VECS)
 #define PANEL (MOST_STRIPS * MMI_STRIP)
 
-/* Rows that are fewer go by fours, where those are fewer, too, and then by twos; q8_0, which gains less, by twos. */
+/* Fewer rows meet q4_0 by fours, and what is left of them together; q8_0, which gains less, by twos. */
 #define FOURS(dtype) (X_ROWS > 4 && (dtype) == MM_Q4_0)
 
 /* A few rows of x read so many strips at a time, far apart: see gemv.c about streams. */
@@ -324,6 +324,10 @@ static ALWAYS_INLINE void multiply_panel(part t, int64_t M, int64_t cols, int32_
             multiply_part(&t, X_ROWS, MOST_STRIPS, MMI_STRIP, cols, dtype, true, false);
     for (; FOURS(dtype) && i + 4 <= M; i += 4, t.x += 4 * step, t.y += 4 * t.ldy)
         multiply_part(&t, 4, MOST_STRIPS, MMI_STRIP, cols, dtype, true, false);
+    if (FOURS(dtype) && i + 3 == M) {
+        multiply_part(&t, 3, MOST_STRIPS, MMI_STRIP, cols, dtype, true, false);
+        return;
+    }
     for (; i + 2 <= M; i += 2, t.x += 2 * step, t.y += 2 * t.ldy)
         multiply_part(&t, 2, MOST_STRIPS, MMI_STRIP, cols, dtype, true, false);
     if (i < M)
@@ -334,7 +338,7 @@ static ALWAYS_INLINE void multiply_panel(part t, int64_t M, int64_t cols, int32_
 static ALWAYS_INLINE int64_t passes_of(int64_t M, int32_t dtype)
 {
     const int64_t left = M % X_ROWS;
-    return M / X_ROWS + (FOURS(dtype) ? left / 4 + (left % 4 + 1) / 2 : (left + 1) / 2);
+    return M / X_ROWS + (FOURS(dtype) ? (left + 3) / 4 : (left + 1) / 2);
 }
 
 /* Several rows, panel by panel; the next panel is asked for meanwhile. */
