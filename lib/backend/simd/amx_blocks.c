@@ -44,13 +44,12 @@ typedef struct part {
     int64_t ldy, cols;
     bool begun;                 /* y has the sum of earlier blocks */
     int64_t ahead;              /* bytes of W from what is read to what is asked for */
-    unsigned asks[MOST_GROUPS]; /* see cursor */
+    unsigned asks[MOST_GROUPS]; /* bit i: at block i of a unit the group asks for lines of W */
 } part;
 
 /* A unit of a pair. */
 typedef struct cursor {
     int64_t group, strip, left; /* blocks, this unit's among them */
-    unsigned asks;              /* bit i: at block i of a unit for lines of W */
     const unsigned char *x, *w;
     const scales *x_scales;
     wide_block *wide;
@@ -67,7 +66,6 @@ static ALWAYS_INLINE cursor cursor_at(const part *p, int64_t group, int64_t stri
     return (cursor){ group,
                      strip,
                      p->blocks,
-                     p->asks[group],
                      p->x + group_at(p, group) * p->x_row,
                      p->w + strip * p->strip,
                      p->x_scales + group * p->blocks,
@@ -99,7 +97,7 @@ static ALWAYS_INLINE void go_on(cursor *c, const part *p, int32_t dtype)
 
 static ALWAYS_INLINE void fetch_some(const part *p, const cursor *c, int at, int32_t dtype)
 {
-    if (!(c->asks >> at & 1))
+    if (!(p->asks[c->group] >> at & 1))
         return;
     /* the first of two blocks has a line more, their scales' */
     const int lines = (int)mmi_strip_lines(dtype) + 1, second = at % 2;
