@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backend/kernels.h"
+#include "others.h"
 
 static char scratch[256];
 static pid_t scratch_owner;
@@ -29,24 +29,9 @@ static void remove_scratch(void)
         nftw(scratch, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* MM_TEST_OTHER: the same tests are run without MM_CPU, too, and show as much where it changes nothing. */
-static bool is_a_repeat(void)
-{
-    const char *name = getenv("MM_CPU");
-    if (!name || !getenv("MM_TEST_OTHER"))
-        return false;
-    const unsigned pretended = mmi_cpu_flags();
-    char *held = strdup(name);
-    unsetenv("MM_CPU");
-    const unsigned own = mmi_cpu_flags();
-    const bool restored = held && setenv("MM_CPU", held, 1) == 0;
-    free(held);
-    return restored && pretended == own;
-}
-
 int run_suite(Suite *suite)
 {
-    if (is_a_repeat()) {
+    if (others_show_as_much()) {
         puts("1..0 # SKIP this processor is what MM_CPU pretends");
         srunner_free(srunner_create(suite));
         return EXIT_SUCCESS;

@@ -28,15 +28,24 @@ double ref_sinusoid(int64_t position, int64_t column, int64_t C)
     return column % 2 ? cos((double)position * rate) : sin((double)position * rate);
 }
 
+/* Σ a b, in four sums that need not wait for each other. */
+static double dot(const double *a, const double *b, int64_t n)
+{
+    double sums[4] = { 0 };
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4)
+        for (int j = 0; j < 4; j++)
+            sums[j] += a[i + j] * b[i + j];
+    for (; i < n; i++)
+        sums[0] += a[i] * b[i];
+    return sums[0] + sums[1] + (sums[2] + sums[3]);
+}
+
 void ref_linear(double *y, const double *in, const double *w, const double *b, int64_t N, int64_t out, int64_t width)
 {
     for (int64_t i = 0; i < N; i++)
-        for (int64_t o = 0; o < out; o++) {
-            double sum = b ? b[o] : 0;
-            for (int64_t c = 0; c < width; c++)
-                sum += in[i * width + c] * w[o * width + c];
-            y[i * out + o] = sum;
-        }
+        for (int64_t o = 0; o < out; o++)
+            y[i * out + o] = (b ? b[o] : 0) + dot(in + i * width, w + o * width, width);
 }
 
 void ref_norm(double *y, const double *in, const double *w, const double *b, int64_t N, int64_t C, double eps)
@@ -109,10 +118,7 @@ static void attend(double *out, const double *q, const double *k, const double *
 {
     double most = -INFINITY, sum = 0;
     for (int64_t t = 0; t < keys; t++) {
-        double s = 0;
-        for (int64_t d = 0; d < D; d++)
-            s += q[d] * k[t * stride + d];
-        p[t] = mask && !mask[t] ? -INFINITY : s / sqrt((double)D);
+        p[t] = mask && !mask[t] ? -INFINITY : dot(q, k + t * stride, D) / sqrt((double)D);
         most = fmax(most, p[t]);
     }
     memset(out, 0, (size_t)D * sizeof *out);
@@ -120,9 +126,11 @@ static void attend(double *out, const double *q, const double *k, const double *
         return;
     for (int64_t t = 0; t < keys; t++)
         sum += p[t] = exp(p[t] - most);
-    for (int64_t t = 0; t < keys; t++)
+    for (int64_t t = 0; t < keys; t++) {
+        const double share = p[t] / sum;
         for (int64_t d = 0; d < D; d++)
-            out[d] += p[t] / sum * v[t * stride + d];
+            out[d] += share * v[t * stride + d];
+    }
 }
 
 void ref_attention(double *out, const double *q, const double *k, const double *v, int64_t H, int64_t G, int64_t D,

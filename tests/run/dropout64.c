@@ -28,12 +28,8 @@ static int64_t rows(const dropout64 *d)
 
 static const double *tensor(const dropout64 *d, int l, const char *name)
 {
-    char full[160];
-    snprintf(full, sizeof full, "model.layers.%d.%s", l, name);
-    for (int64_t i = 0; i < d->m.count; i++)
-        if (strcmp(d->m.names[i], l < 0 ? name : full) == 0)
-            return d->m.w[i];
-    return NULL;
+    int64_t at = model64_find(&d->m, name, l);
+    return at < 0 ? NULL : d->m.w[at];
 }
 
 /* --- Masks --- */

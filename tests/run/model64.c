@@ -8,6 +8,15 @@
 
 #define MOST_SEGMENTS 64
 
+const char *model64_name(const char *full, int *layer)
+{
+    int begins = 0;
+    if (sscanf(full, "model.layers.%d.%n", layer, &begins) == 1 && begins > 0)
+        return full + begins;
+    *layer = -1;
+    return full;
+}
+
 model64 model64_of(const mm_model *model, int64_t rows)
 {
     model64 m = { .config = mm_model_config(model), .arch = mmi_model_arch(model), .count = mm_model_tensor_count(model),
@@ -16,10 +25,13 @@ model64 model64_of(const mm_model *model, int64_t rows)
     m.w = take(m.count, sizeof *m.w);
     m.sizes = take(m.count, sizeof *m.sizes);
     m.names = take(m.count, sizeof *m.names);
+    m.layers = take(m.count, sizeof *m.layers);
     for (int64_t i = 0; i < m.count; i++) {
         mm_tensor_info info = MM_TENSOR_INFO_INIT;
         ck_ok(mm_layout_get(m.config, i, &info));
-        memcpy(m.names[i], info.name, sizeof m.names[i]);
+        const char *name = model64_name(info.name, &m.layers[i]);
+        ck_assert_uint_lt(strlen(name), sizeof m.names[i]);
+        strcpy(m.names[i], name);
         mm_view view;
         ck_ok(mm_model_tensor(model, i, &view));
         m.sizes[i] = view.shape[0] * view.shape[1];
@@ -34,15 +46,18 @@ model64 model64_of(const mm_model *model, int64_t rows)
     return m;
 }
 
-/* A tensor by its name, within `layer` unless that is negative; NULL when this config has none. */
+int64_t model64_find(const model64 *m, const char *name, int layer)
+{
+    for (int64_t i = 0; i < m->count; i++)
+        if (m->layers[i] == layer && strcmp(m->names[i], name) == 0)
+            return i;
+    return -1;
+}
+
 static const double *tensor(const model64 *m, const char *name, int layer)
 {
-    char full[128];
-    snprintf(full, sizeof full, layer < 0 ? "%.0d%s" : "model.layers.%d.%s", layer < 0 ? 0 : layer, name);
-    for (int64_t i = 0; i < m->count; i++)
-        if (strcmp(m->names[i], full) == 0)
-            return m->w[i];
-    return NULL;
+    int64_t at = model64_find(m, name, layer);
+    return at < 0 ? NULL : m->w[at];
 }
 
 static int64_t segments_of(ref_segment *segments, const mm_batch *b)

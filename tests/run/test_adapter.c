@@ -69,11 +69,11 @@ static int64_t base_of(const model64 *m, const mm_adapter *adapter, int64_t inde
     char name[256];
     ck_ok(mm_adapter_name(adapter, index, name, sizeof name, NULL));
     strcpy(strstr(name, ".lora_"), ".weight");
-    for (int64_t i = 0; i < m->count; i++)
-        if (strcmp(m->names[i], name) == 0)
-            return i;
-    ck_abort_msg("%s is no tensor", name);
-    return -1;
+    int layer;
+    const char *within = model64_name(name, &layer);
+    int64_t at = model64_find(m, within, layer);
+    ck_assert_msg(at >= 0, "%s is no tensor", name);
+    return at;
 }
 
 /* m.w[base] = w + scale · B A, over what stands there. */

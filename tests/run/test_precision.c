@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "others.h"
 #include "run/context.h"
 #include "run/models.h"
 
@@ -81,7 +82,7 @@ START_TEST(logits_and_gradients_stay_near_those_of_float32)
     test_rng rng = { 700 };
     mm_model *model = nth_model(_i, 7);
     mm_batch batch = random_batch(model, 3, 21, MM_TRAIN, &rng);
-    for (int32_t k = 0; k < mm_kernels_count(); k++) {
+    EACH_KERNELS (k) {
         pass exact = run(model, &batch, MM_F32, 1, mm_kernels_name(k), NULL);
         for (int t = 0; t < TYPES; t++) {
             double bound = bound_of(types[t]);
@@ -109,7 +110,7 @@ START_TEST(any_number_of_threads_gives_the_same_bits)
     mm_model *model = _i < all_count ? nth_model(_i, 7) : model_of(wide, 7);
     mm_batch batch = _i < all_count ? random_batch(model, 2, 9, MM_TRAIN, &rng) :
                                       random_batch(model, 2, 70, MM_TRAIN, &rng);
-    for (int32_t k = 0; k < mm_kernels_count(); k++)
+    EACH_KERNELS (k)
         for (int t = 0; t < TYPES; t++) {
             pass one = run(model, &batch, types[t], 1, mm_kernels_name(k), NULL);
             for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
@@ -259,7 +260,7 @@ START_TEST(fewer_bits_take_no_more_memory)
     test_rng rng = { 706 };
     mm_model *model = nth_model(0, 7);
     mm_batch batch = random_batch(model, 2, 9, MM_TRAIN, &rng);
-    for (int32_t k = 0; k < mm_kernels_count(); k++) {
+    EACH_KERNELS (k) {
         uint64_t start = bytes_held(), held = 0;
         for (int32_t compute = MM_F32; compute <= MM_F16; compute++) {
             mm_context *context = context_in(model, &batch, compute, 2, mm_kernels_name(k));
@@ -337,7 +338,7 @@ START_TEST(attention_is_rounded_where_products_are)
     mm_model *wide = model_of(plain, 7), *model = wide;
     if (cases[_i].weights != MM_F32)
         ck_ok(mm_model_quantize(wide, cases[_i].weights, &model));
-    for (int32_t p = 0; p < mm_kernels_count(); p++) {
+    EACH_KERNELS (p) {
         bool as_is = true, exact = false;
         const char *kernels = mm_kernels_name(p);
         float *a = logits_of(model, cases[_i].compute, kernels, cases[_i].length, &as_is);

@@ -6,6 +6,7 @@
 
 #include "backend/kernels.h"
 #include "base/memory.h"
+#include "others.h"
 #include "run/models.h"
 
 #define SHAPE                                                                                                          \
@@ -215,7 +216,7 @@ START_TEST(logits_stay_near_those_of_float32)
             const int32_t *ids = take_ints(&rng, B * T, 0, 96);
             int64_t n = (int64_t)B * T * 97;
             float *exact = logits_of(model, B, T, ids, 1, NULL), *held = logits_of(back, B, T, ids, 1, NULL);
-            for (int32_t k = 0; k < mm_kernels_count(); k++) {
+            EACH_KERNELS (k) {
                 float *got = logits_of(q, B, T, ids, 1, mm_kernels_name(k));
                 double off = relative_error(got, exact, (size_t)n);
                 /* experts may be chosen otherwise, so only what the weights hold is compared there, but for a row or
@@ -249,7 +250,7 @@ START_TEST(long_passes_stay_near_what_the_weights_hold)
     float *held = logits_of(back, B, T, ids, 1, NULL);
     double whole = relative_error(logits_of(q, B, T, ids, 1, "c"), held, N);
     ck_assert_msg(experts || (whole > 0.01 && whole < 0.05), "whole numbers are off by %g", whole);
-    for (int32_t p = 0; p < mmi_path_count(); p++) {
+    EACH_KERNELS (p) {
         const mmi_path *path = mmi_path_get(p);
         mmi_kernels k;
         mmi_kernels_init(&k, path->cpu);
@@ -308,7 +309,7 @@ START_TEST(a_sequence_is_the_same_in_any_company)
     mm_model *model = model_of(company[_i / 2], 5), *q = quantized(model, dtypes[_i % 2]);
     const int32_t *ids = take_ints(&rng, MOST * TOKENS, 0, VOCAB - 1);
     float *alone = take_floats(MOST * TOKENS * VOCAB, NAN), *together = take_floats(MOST * TOKENS * VOCAB, NAN);
-    for (int32_t p = 0; p < mm_kernels_count(); p++)
+    EACH_KERNELS (p)
         for (int c = 0; c < 3; c++)
             for (int32_t threads = 1; threads <= 3; threads++) {
                 const char *name = mm_kernels_name(p);

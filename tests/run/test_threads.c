@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "others.h"
 #include "run/models.h"
 
 #define OUTPUTS (MM_OUT_LOSS | MM_OUT_LOGITS | MM_OUT_LAST_LOGITS)
@@ -54,7 +55,7 @@ static const int32_t counts[] = { 2, 3, 5, 16 };
 
 static void compare(mm_model *model, const mm_batch *batch)
 {
-    for (int32_t p = 0; p < mm_kernels_count(); p++) {
+    EACH_KERNELS (p) {
         bits one = run(model, batch, 1, mm_kernels_name(p));
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
             bits many = run(model, batch, counts[i], mm_kernels_name(p));
@@ -94,7 +95,7 @@ START_TEST(many_pieces_give_what_one_gives)
     const int64_t V = vocab_of(model);
     part.batch = 1;
     part.length = SHORT;
-    for (int32_t p = 0; p < mm_kernels_count(); p++)
+    EACH_KERNELS (p)
         for (int cached = 0; cached < 2; cached++) {
             mm_context *context = context_on(model, MM_TRAIN, SEQUENCES, LONG, MM_OUT_LOGITS, 2, mm_kernels_name(p));
             mm_cache *cache = NULL;
@@ -236,7 +237,7 @@ START_TEST(the_same_call_twice_gives_the_same_bits)
     test_rng rng = { 602 };
     mm_model *model = model_of(medium, 8);
     mm_batch batch = random_batch(model, 2, 70, MM_TRAIN, &rng);
-    for (int32_t p = 0; p < mm_kernels_count(); p++) {
+    EACH_KERNELS (p) {
         bits first = run(model, &batch, 2, mm_kernels_name(p)), again = run(model, &batch, 2, mm_kernels_name(p));
         ck_same(&again, &first, 2, mm_kernels_name(p));
     }
