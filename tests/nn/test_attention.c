@@ -114,19 +114,18 @@ static attention prepare(const shape *s, test_rng *rng)
     lay_out(&a);
     a.all = take_floats(a.size, 0);
     lay_out(&a);
+    loss(&a);
     return a;
 }
 
-/* What `out` should be, and gradients, unless keys lie in a cache. */
-static void solve(attention *a, test_rng *rng)
+/* What gradients should be, at the price of many losses. */
+static void take_gradients(attention *a, test_rng *rng)
 {
     int64_t wide = a->s.H * a->s.D, narrow = a->s.G * a->s.D;
-    if (!a->s.capacity) {
-        a->by_q = probes_take(a->q64, a->N * wide, loss, a, rng);
-        a->by_k = probes_take(a->k64, a->keys * narrow, loss, a, rng);
-        a->by_v = probes_take(a->v64, a->keys * narrow, loss, a, rng);
-    }
-    loss(a);
+    a->by_q = probes_take(a->q64, a->N * wide, loss, a, rng);
+    a->by_k = probes_take(a->k64, a->keys * narrow, loss, a, rng);
+    a->by_v = probes_take(a->v64, a->keys * narrow, loss, a, rng);
+    loss(a); /* out64, where nothing is moved */
 }
 
 static mmi_attention as_given(attention *a)
@@ -204,7 +203,8 @@ static void run_on_all(const shape *s, unsigned seed)
 {
     test_rng rng = { seed };
     attention a = prepare(s, &rng);
-    solve(&a, &rng);
+    if (!s->capacity)
+        take_gradients(&a, &rng);
     exec_on_all(&(exec_plan){ &a, scratch_of(s), work, check, same });
 }
 
@@ -326,7 +326,6 @@ START_TEST(keys_and_values_in_fewer_bits_count_as_what_they_widen_to)
     static const int32_t dtypes[] = { MM_F32, MM_BF16, MM_Q8_0 };
     test_rng rng = { 220 };
     attention a = prepare(&shapes_of_32[_i / 3], &rng);
-    loss(&a);
     int32_t dtype = dtypes[_i % 3];
     int64_t n = a.N * a.s.H * a.s.D;
     EACH_PATH_OF_FLOATS (path) {
@@ -439,7 +438,6 @@ START_TEST(short_segments_are_finished_before_and_after_by_whoever_does_them)
     EACH_PATH_OF_FLOATS (path)
         for (int threads = 1; threads <= 3; threads++) {
             attention a = prepare(&s, &rng);
-            loss(&a);
             mmi_exec x = exec_create(path, threads, scratch_of(&s));
             told t = { .a = &a };
             t.q = moved(a.q, a.N * a.ldq);
@@ -479,7 +477,6 @@ START_TEST(behind_a_long_text_a_sequence_has_the_same_bits_beside_any_others_and
     test_rng rng = { 204 };
     EACH_PATH_OF_FLOATS (path) {
         attention a = prepare(&s, &rng);
-        loss(&a);
         mmi_exec x = exec_create(path, 3, scratch_of(&s));
         float *expected = NULL;
         for (int i = 0; i < 2 * 4; i++) {
@@ -519,7 +516,6 @@ START_TEST(nothing_is_kept_for_backward_when_it_is_not_wanted)
 {
     test_rng rng = { 202 };
     attention a = prepare(&shapes[3], &rng);
-    loss(&a);
     mmi_exec x = exec_create(mmi_path_get(0), 1, scratch_of(&a.s));
     mmi_attention given = as_given(&a);
     mmi_attention_forward(&x, a.out, NULL, &given);
