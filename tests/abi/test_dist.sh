@@ -27,7 +27,7 @@ configures() {
 
 # Without the tests that read nothing of the tarball once they are compiled, which are most of what all take.
 passes() {
-    for suite in slow base backend nn run text data train manners; do
+    for suite in slow base backend nn run text data manners; do
         set -- "$@" --no-suite "$suite"
     done
     "$meson" test -C "$work/build" --no-rebuild "$@"
