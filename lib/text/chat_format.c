@@ -31,9 +31,9 @@ static mm_status check_options(const mm_chat_options *options)
                         (int)options->add_generation_prompt);
     if (options->thinking < MM_THINK_DEFAULT || options->thinking > MM_THINK_OFF)
         return mmi_fail(MM_ERR_ARG, "mm_chat_options: thinking is %d, not one of MM_THINK_…", (int)options->thinking);
-    if (options->content_split < MM_SPLIT_ALL || options->content_split > MM_SPLIT_NONE)
-        return mmi_fail(MM_ERR_ARG, "mm_chat_options: content_split is %d, not one of MM_SPLIT_…",
-                        (int)options->content_split);
+    mm_status status = mmi_check_split(options->content_split, "mm_chat_options: content_split");
+    if (status != MM_OK)
+        return status;
     if (options->reserved != 0)
         return mmi_fail(MM_ERR_ARG, "mm_chat_options: reserved is %d, not 0", (int)options->reserved);
     if (options->template_name && options->roles)

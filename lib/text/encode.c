@@ -86,13 +86,21 @@ static mm_status encode_all(work *w, const char *text, size_t length, int32_t sp
     return MM_OK;
 }
 
+mm_status mmi_check_split(int32_t split, const char *what)
+{
+    if (split < MM_SPLIT_ALL || split > MM_SPLIT_NONE)
+        return mmi_fail(MM_ERR_ARG, "%s is %d, not one of MM_SPLIT_…", what, (int)split);
+    return MM_OK;
+}
+
 static mm_status check(const mm_tokenizer *t, const char *text, size_t length, int32_t split, const int32_t *ids,
                        size_t capacity)
 {
     if (!t || (!text && length > 0) || (!ids && capacity > 0))
         return mmi_fail(MM_ERR_ARG, "mm_encode: %s is NULL", !t ? "tokenizer" : !text && length > 0 ? "text" : "ids");
-    if (split < MM_SPLIT_ALL || split > MM_SPLIT_NONE)
-        return mmi_fail(MM_ERR_ARG, "mm_encode: split is %d, not one of MM_SPLIT_…", (int)split);
+    mm_status status = mmi_check_split(split, "mm_encode: split");
+    if (status != MM_OK)
+        return status;
     if (length > MMI_TEXT_LIMIT)
         return mmi_fail(MM_ERR_ARG, "mm_encode: %zu bytes of text at once, at most %u", length,
                         (unsigned)MMI_TEXT_LIMIT);

@@ -88,7 +88,7 @@ static mm_status hand_over(const job *j, size_t count, int32_t *ids, size_t capa
 }
 
 static mm_status check(const mm_tokenizer *t, const char *const *texts, const size_t *lengths, size_t count,
-                       int32_t threads, const int32_t *ids, size_t capacity, const size_t *starts)
+                       int32_t split, int32_t threads, const int32_t *ids, size_t capacity, const size_t *starts)
 {
     if (!t || !starts || (count > 0 && (!texts || !lengths)) || (capacity > 0 && !ids))
         return mmi_fail(MM_ERR_ARG, "mm_encode_batch: tokenizer, texts, lengths, ids or starts is NULL");
@@ -99,13 +99,13 @@ static mm_status check(const mm_tokenizer *t, const char *const *texts, const si
     for (size_t i = 0; i < count; i++)
         if (!texts[i] && lengths[i] > 0)
             return mmi_fail(MM_ERR_ARG, "mm_encode_batch: text %zu is NULL", i);
-    return MM_OK;
+    return mmi_check_split(split, "mm_encode_batch: split");
 }
 
 mm_status mm_encode_batch(const mm_tokenizer *t, const char *const *texts, const size_t *lengths, size_t count,
                           int32_t split, int32_t threads, int32_t *ids, size_t capacity, size_t *starts)
 {
-    mm_status status = check(t, texts, lengths, count, threads, ids, capacity, starts);
+    mm_status status = check(t, texts, lengths, count, split, threads, ids, capacity, starts);
     if (status != MM_OK)
         return status;
     job j = { t, texts, lengths, split, mmi_calloc(count, sizeof(text_ids)) };

@@ -74,6 +74,9 @@ static inline const char *mmi_token_string(const mm_tokenizer *t, int32_t id, si
     return mmi_strings_get(&t->strings, t->tokens[id].string, size);
 }
 
+/* MM_ERR_ARG unless `split` is one of MM_SPLIT_…; `what` begins the message: "mm_encode: split". */
+mm_status mmi_check_split(int32_t split, const char *what);
+
 /* Handles that build on a tokenizer hold it. mm_tokenizer_free() drops one hold. Thread-safe. */
 mm_tokenizer *mmi_tokenizer_hold(mm_tokenizer *t);
 

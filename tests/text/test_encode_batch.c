@@ -113,7 +113,10 @@ START_TEST(a_batch_held_wrong_is_refused)
     ck_status(mm_encode_batch(t, text, length, 1, MM_SPLIT_ALL, 1, NULL, 64, starts), MM_ERR_ARG);
     ck_status(mm_encode_batch(t, text, length, 1, MM_SPLIT_ALL, -1, ids, 64, starts), MM_ERR_ARG);
     ck_error_mentions("threads is -1");
-    ck_status(mm_encode_batch(t, text, length, 1, 9, 1, ids, 64, starts), MM_ERR_ARG);
+    for (size_t count = 0; count < 2; count++) {
+        ck_status(mm_encode_batch(t, text, length, count, 9, 1, ids, 64, starts), MM_ERR_ARG);
+        ck_error_mentions("mm_encode_batch: split is 9");
+    }
     ck_status(mm_encode_batch(t, text, length, 2, MM_SPLIT_ALL, 1, ids, 64, starts), MM_ERR_ARG);
     ck_error_mentions("text 1 is NULL");
     ck_status(mm_encode_batch(t, text, length, 1, MM_SPLIT_ALL, 1, ids, 1, starts), MM_ERR_ARG);
