@@ -64,7 +64,7 @@ enum {
 /** A number that a stage gives beside the loss, such as DPO's "accuracy". */
 typedef struct mm_train_metric {
     const char *name; /**< static */
-    double value;     /**< of the last micro-step */
+    double value;     /**< of the last micro-step; NaN where it came to no number, which passes over the step */
 } mm_train_metric;
 
 /** What a step was like. */
@@ -89,7 +89,7 @@ typedef struct mm_train_progress {
     int64_t metric_count;   /**< of metrics */
     int64_t skipped_steps;  /**< micro-steps and updates that were passed over, see max_skips */
     int64_t evaluations;    /**< validations done; the next four are 0 before the first */
-    double validation_loss; /**< of the last one, without aux_loss */
+    double validation_loss; /**< of the last one, without aux_loss; infinite where that is no number */
     const mm_train_metric *validation_metrics; /**< [metric_count] of the last one, lent likewise; NULL before the first */
     double best_loss;       /**< the lowest so far */
     int64_t best_step;      /**< where that was */

@@ -185,7 +185,7 @@ mm_status mmi_health_validate(mm_trainer *t, bool *better)
     double loss = s.loss / s.weight;
     h->validation_loss = isfinite(loss) ? loss : INFINITY;
     for (int i = 0; i < MMI_METRICS_MAX; i++)
-        h->validation_metrics[i] = isfinite(s.metrics[i]) ? s.metrics[i] / s.weight : 0;
+        h->validation_metrics[i] = s.metrics[i] / s.weight;
     *better = isfinite(loss) && (h->best_step == 0 || loss < h->best_loss - t->options.min_delta);
     h->worse = *better ? 0 : h->worse + 1;
     if (*better) {

@@ -221,8 +221,10 @@ static mm_status compare(mm_trainer *t, mmi_work *work, bool gradient, mmi_readi
     *count = mmi_targets_counted(b->targets, j.N); /* pieces that came to no number say none */
     status = add_up(d, pieces, *count, reading);
     reading->tokens = mmi_work_tokens(work);
-    reading->loss = status == MM_ERR_NUMERIC ? NAN : reading->loss;
-    return status == MM_ERR_NUMERIC ? MM_OK : status;
+    if (status != MM_ERR_NUMERIC)
+        return status;
+    reading->loss = reading->metrics[CROSS_ENTROPY] = reading->metrics[KL] = NAN;
+    return MM_OK;
 }
 
 /* --- The stage --- */

@@ -155,8 +155,8 @@ static mm_status compare(mm_trainer *t, mmi_work *work, float *d_logprobs, mmi_r
                         d_logprobs, &r);
     bool finite = status != MM_ERR_NUMERIC;
     reading->loss = finite ? r.loss : NAN;
-    reading->metrics[ACCURACY] = r.accuracy;
-    reading->metrics[MARGIN] = r.margin;
+    reading->metrics[ACCURACY] = finite ? r.accuracy : NAN;
+    reading->metrics[MARGIN] = finite ? r.margin : NAN;
     reading->tokens = mmi_work_tokens(work);
     return finite ? status : MM_OK;
 }

@@ -16,6 +16,8 @@
 enum { REWARD, DEVIATION, KL, CLIPPED, LENGTH, STOPPED, VALUE_LOSS, STEP_KL };
 static const char *const metrics[] = { "reward",  "reward_deviation", "kl",      "clipped", "answer_length",
                                        "stopped", "value_loss",       "step_kl", NULL };
+static const int of_tokens[] = { KL, CLIPPED, VALUE_LOSS, STEP_KL }; /* means over tokens; the others over answers */
+#define OF_TOKENS (sizeof of_tokens / sizeof *of_tokens)
 
 static mm_status plan(mm_trainer *t, mm_context_options *context)
 {
@@ -286,18 +288,15 @@ static mm_status judge(mmi_policy *p, mm_trainer *t, const mm_output *out, int64
     return p->head ? compare_with_values(p, out, reading) : compare_within_groups(p, out, reading);
 }
 
-/* Collective. Readings are means over answers, which ranks weigh them by, or over tokens: those are brought to sums of
- * an answer on the way. */
+/* Collective. Ranks weigh readings by answers; what is a mean over tokens is brought to sums of an answer on the way. */
 static mm_status join(mmi_share *share, const mm_trainer *t, mmi_reading *reading, mmi_weights weights,
                       const mmi_work *work)
 {
-    static const int of_tokens[] = { KL, CLIPPED, VALUE_LOSS, STEP_KL };
-    const size_t count = sizeof of_tokens / sizeof *of_tokens;
     double *m = reading->metrics;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < OF_TOKENS; i++)
         m[of_tokens[i]] *= m[LENGTH];
     mm_status status = mmi_parallel_join(share, t, reading, weights, work);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < OF_TOKENS; i++)
         m[of_tokens[i]] /= m[LENGTH] > 0 ? m[LENGTH] : 1;
     return status;
 }
@@ -317,8 +316,11 @@ static mm_status learn(mm_trainer *t, mmi_work *work, double scale, mmi_reading 
     bool odd = status == MM_ERR_NUMERIC; /* kept to itself until all ranks have come as far */
     if (status == MM_OK || odd)
         status = judge(p, t, &out, tokens, odd, reading);
-    if (status == MM_ERR_NUMERIC || (status == MM_OK && odd))
+    if (status == MM_ERR_NUMERIC || (status == MM_OK && odd)) {
         reading->loss = NAN;
+        for (size_t i = 0; i < OF_TOKENS; i++)
+            reading->metrics[of_tokens[i]] = NAN;
+    }
     mmi_weights weights = { (double)(p->head ? tokens : answers), (double)answers };
     if (status == MM_OK || status == MM_ERR_NUMERIC)
         status = join(&share, t, reading, weights, work);

@@ -38,10 +38,11 @@ static bool set_numbers(mmi_json *object, const char *key, const double *values,
     return false;
 }
 
+/* What is missing is 0; a null was not finite. */
 static void get_numbers(double *values, size_t count, const mmi_json *list)
 {
     for (size_t i = 0; i < count; i++)
-        values[i] = mmi_json_number(mmi_json_at(list, i), 0);
+        values[i] = mmi_json_number(mmi_json_at(list, i), i < mmi_json_size(list) ? NAN : 0);
 }
 
 /* --- Places --- */

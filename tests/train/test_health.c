@@ -387,21 +387,32 @@ START_TEST(a_step_whose_loss_is_not_finite_is_passed_over)
 }
 END_TEST
 
-/* Nothing that counts is a number: that is no better than any other loss, and no lack of targets. */
+/* Nothing that counts is a number: that is no better than any other loss, and no lack of targets. Nor does a resumed run
+ * take it for one. */
 START_TEST(a_validation_of_a_student_that_is_no_number_is_infinite)
 {
-    tiny_run run;
+    tiny_run run, again;
     tiny_options o = tiny_options_of((tiny_kind)_i, directory);
     saboteur s = { .from = 3, .to = 5, .weights = true, .value = NAN };
     o.validation = o.path;
     o.trainer.eval_interval = 4;
     o.trainer.max_steps = 4;
     o.trainer.max_skips = 1;
+    o.trainer.output = output;
     ck_ok(run_sabotaged(&run, o, &s));
-    mm_train_progress p = progress_of(&run);
+    tiny_start(&again, &o);
+    ck_ok(mm_trainer_resume(again.trainer, output));
+    mm_train_progress p = progress_of(&run), q = progress_of(&again);
     ck_assert_int_eq(p.evaluations, 1);
-    ck_assert(p.validation_loss == INFINITY);
+    ck_assert(p.validation_loss == INFINITY && q.validation_loss == INFINITY);
     ck_assert_int_eq(p.best_step, 0);
+    for (int32_t i = 0; i < p.metric_count; i++) {
+        const mm_train_metric readings[] = { p.metrics[i], p.validation_metrics[i], q.metrics[i],
+                                             q.validation_metrics[i] };
+        for (int k = 0; k < 4; k++)
+            ck_assert_msg(isnan(readings[k].value), "reading %d of %s is %g", k, readings[k].name, readings[k].value);
+    }
+    tiny_end(&again);
     tiny_end(&run);
 }
 END_TEST
