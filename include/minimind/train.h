@@ -91,7 +91,7 @@ typedef struct mm_train_progress {
     int64_t evaluations;    /**< validations done; the next four are 0 before the first */
     double validation_loss; /**< of the last one, without aux_loss; infinite where that is no number */
     const mm_train_metric *validation_metrics; /**< [metric_count] of the last one, lent likewise; NULL before the first */
-    double best_loss;       /**< the lowest so far */
+    double best_loss;       /**< the lowest so far, of those that were better by min_delta */
     int64_t best_step;      /**< where that was */
     double loss_scale;      /**< in force; 1 without scaling */
     const double *expert_load; /**< [expert_layers, experts] of the last micro-step, this rank's: as mm_expert_load() gives it,
@@ -152,7 +152,8 @@ typedef struct mm_trainer_options {
     double min_delta;          /**< by how much a loss must be below the best one to be better, from 0 up */
     int64_t max_skips;         /**< bad steps in a row that are passed over before the run fails with MM_ERR_NUMERIC. 0: the
                                     first one fails it. Bad is a loss, or at an update a norm of the gradients, that is not
-                                    finite, or too high by spike_factor */
+                                    finite, or too high by spike_factor. So many bad updates in a row are as many bad steps,
+                                    whatever losses stand between them */
     double spike_factor;       /**< 0, or too high is: above mean + spike_factor · max(deviation, 0.01 · mean) of the last 64
                                     good ones, once there are 16 */
     double decay_part;         /**< of MM_SCHEDULE_WSD: which part of the steps the rate falls in, in (0, 1]; 0: 0.2 */

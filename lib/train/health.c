@@ -58,13 +58,42 @@ bool mmi_health_good_norm(const mm_trainer *t, double norm)
     return is_good(t, &t->health.norms, norm);
 }
 
-mm_status mmi_health_skip(mm_trainer *t, int64_t step, const char *what, double value)
+/* `before`: bad ones up to this one, without a good one between them. */
+static mm_status skip(mm_trainer *t, int64_t step, int64_t before, const char *what, double value)
 {
-    if (t->health.in_a_row >= t->options.max_skips)
+    if (before >= t->options.max_skips)
         return mmi_fail(MM_ERR_NUMERIC, "step %lld: the %s is %g", (long long)step, what, value);
-    t->health.in_a_row++;
     t->health.skipped++;
     mmi_log(MM_LOG_WARNING, "step %lld is passed over: the %s is %g", (long long)step, what, value);
+    return MM_OK;
+}
+
+static int64_t bad_steps_before(const mmi_health *h, int64_t step)
+{
+    return step - h->bad_step > 1 ? 0 : h->in_a_row;
+}
+
+mm_status mmi_health_skip_loss(mm_trainer *t, int64_t step, double loss)
+{
+    int64_t before = bad_steps_before(&t->health, step);
+    mm_status status = skip(t, step, before, "loss", loss);
+    if (status != MM_OK)
+        return status;
+    t->health.bad_step = step;
+    t->health.in_a_row = before + 1;
+    return MM_OK;
+}
+
+/* Steps whose loss was good may stand between two updates. */
+mm_status mmi_health_skip_norm(mm_trainer *t, int64_t step, double norm)
+{
+    int64_t before = bad_steps_before(&t->health, step), updates = t->health.bad_norms;
+    mm_status status = skip(t, step, before > updates ? before : updates, "norm of the gradients", norm);
+    if (status != MM_OK)
+        return status;
+    t->health.bad_step = step;
+    t->health.in_a_row = before + 1;
+    t->health.bad_norms++;
     return MM_OK;
 }
 
@@ -120,7 +149,7 @@ void mmi_health_updated(mm_trainer *t, double norm)
     mmi_health *h = &t->health;
     int64_t interval = t->options.loss_scale_interval;
     mmi_window_add(&h->norms, norm);
-    h->in_a_row = 0;
+    h->bad_norms = 0;
     h->since_overflow++;
     if (t->options.loss_scale > 0 && interval > 0 && h->since_overflow % interval == 0 &&
         2 * h->loss_scale <= MMI_LOSS_SCALE_MAX)

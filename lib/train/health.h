@@ -12,8 +12,9 @@ bool mmi_health_good_norm(const mm_trainer *t, double norm);
 /* Remember a good one. */
 void mmi_window_add(mmi_window *window, double value);
 
-/* A bad step was passed over: MM_ERR_NUMERIC when it is one too many in a row. `what` it was: "loss". */
-mm_status mmi_health_skip(mm_trainer *t, int64_t step, const char *what, double value);
+/* A bad step, or its update, is passed over: MM_ERR_NUMERIC when it is one too many in a row. */
+mm_status mmi_health_skip_loss(mm_trainer *t, int64_t step, double loss);
+mm_status mmi_health_skip_norm(mm_trainer *t, int64_t step, double norm);
 
 /* Divide the gradients by the loss scale in force. */
 void mmi_health_unscale(mm_trainer *t);

@@ -36,7 +36,7 @@ static mm_status pass_over(mm_trainer *t, double norm)
 {
     mm_status status = MM_OK;
     if (isfinite(norm) || !mmi_health_overflowed(t))
-        status = mmi_health_skip(t, t->now.step, "norm of the gradients", norm);
+        status = mmi_health_skip_norm(t, t->now.step, norm);
     if (status != MM_OK) {
         back_to_boundary(t);
         return status;
@@ -86,7 +86,7 @@ static mm_status learn(mm_trainer *t, mmi_work *work, mmi_reading *reading)
     const mmi_health before = t->health;
     mm_status status = t->stage->learn(t, work, scale, reading);
     if (status == MM_OK && !mmi_health_good_loss(t, reading->loss))
-        status = mmi_health_skip(t, t->now.step + 1, "loss", reading->loss);
+        status = mmi_health_skip_loss(t, t->now.step + 1, reading->loss);
     else if (status == MM_OK)
         mmi_window_add(&t->health.losses, reading->loss);
     if (status != MM_OK && work->touched) {
@@ -269,7 +269,7 @@ static mm_status train(mm_trainer *t, double end)
         int64_t before = t->now.step;
         status = micro_step(t);
         mmi_standings_show(t);
-        if (status == MM_OK && t->now.step != before)
+        if (status == MM_OK && t->now.step > before) /* ranks that stop may go back */
             status = look_after(t, &due);
         if (t->options.max_seconds > 0 && t->now.step != before && mmi_now() >= end)
             mm_trainer_stop(t);
@@ -288,7 +288,7 @@ static mm_status run(mm_trainer *t)
         status = train(t, mmi_now() + t->options.max_seconds);
     if (status == MM_OK && finished(t)) /* bad lines may have ended it behind its last step */
         status = evaluate(t, &evaluated, &better);
-    if (status == MM_OK && (evaluated || t->reported_step != t->now.step))
+    if (status == MM_OK && (evaluated || t->now.step > t->reported_step))
         report(t);
     if (status == MM_OK)
         status = mmi_checkpoint_wait(t);

@@ -135,6 +135,8 @@ static void get_window(mmi_window *w, const mmi_json *list)
 static bool fill_health(mmi_json *to, const mmi_health *h)
 {
     return mmi_json_set_int(to, "skipped", h->skipped) && mmi_json_set_int(to, "skipped_in_a_row", h->in_a_row) &&
+           mmi_json_set_int(to, "bad_step", h->bad_step) &&
+           mmi_json_set_int(to, "bad_norms_in_a_row", h->bad_norms) &&
            mmi_json_set_real(to, "loss_scale", h->loss_scale) &&
            mmi_json_set_int(to, "updates_since_overflow", h->since_overflow) && set_window(to, "losses", &h->losses) &&
            set_window(to, "grad_norms", &h->norms) && mmi_json_set_int(to, "evaluations", h->evaluations) &&
@@ -156,15 +158,19 @@ static mm_status read_health(mmi_health *h, mmi_json *from, const char *director
     const struct {
         const char *key;
         int64_t *to;
-    } counts[] = { { "skipped", &h->skipped },
-                   { "skipped_in_a_row", &h->in_a_row },
-                   { "updates_since_overflow", &h->since_overflow },
-                   { "evaluations", &h->evaluations },
-                   { "evaluated_step", &h->evaluated_step },
-                   { "best_step", &h->best_step },
-                   { "evaluations_since_best", &h->worse } };
+        bool later; /* older ones lack it */
+    } counts[] = { { "skipped", &h->skipped, false },
+                   { "skipped_in_a_row", &h->in_a_row, false },
+                   { "bad_step", &h->bad_step, true },
+                   { "bad_norms_in_a_row", &h->bad_norms, true },
+                   { "updates_since_overflow", &h->since_overflow, false },
+                   { "evaluations", &h->evaluations, false },
+                   { "evaluated_step", &h->evaluated_step, false },
+                   { "best_step", &h->best_step, false },
+                   { "evaluations_since_best", &h->worse, false } };
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-        *counts[i].to = mmi_json_int(mmi_json_get(from, counts[i].key), -1);
+        const mmi_json *count = mmi_json_get(from, counts[i].key);
+        *counts[i].to = mmi_json_int(count, count || !counts[i].later ? -1 : 0);
         if (*counts[i].to < 0 || *counts[i].to > COUNT_MAX)
             return mmi_fail(MM_ERR_FORMAT, "%s/state.json: health.%s is not a count", directory, counts[i].key);
     }

@@ -36,7 +36,9 @@ typedef struct mmi_window {
 typedef struct mmi_health {
     mmi_window losses, norms; /* of good micro-steps and updates */
     int64_t skipped;          /* passed over so far */
-    int64_t in_a_row;         /* of them, since the last good update */
+    int64_t bad_step;         /* the last of them, or whose update it was; 0: none */
+    int64_t in_a_row;         /* bad steps that end with it */
+    int64_t bad_norms;        /* updates passed over since the last good one */
     double loss_scale;        /* in force */
     int64_t since_overflow;   /* good updates */
     int64_t evaluations;      /* validations so far */

@@ -438,6 +438,53 @@ START_TEST(where_every_step_is_passed_over_no_weight_moves)
 }
 END_TEST
 
+/* Every second one is odd: a good one stands between them, so there are no two in a row. */
+static const char *put_odd_rows(void)
+{
+    static char text[2048];
+    text[0] = '\0';
+    for (int i = 0; i < 40; i++)
+        sprintf(text + strlen(text), "{\"text\": \"%s\"}\n", i < 32 || i % 2 == 1 ? "aaaaaaaaaaaaaaa" : "QZ#9!x7@Kp%Jw2^");
+    return put_file(scratch_directory(), "odd.jsonl", text, strlen(text));
+}
+
+START_TEST(bad_steps_are_in_a_row_where_no_good_one_is_between_them)
+{
+    tiny_run run;
+    tiny_options o = tiny_defaults(put_odd_rows());
+    o.loader.batch = 1;
+    o.loader.shuffle = 0;
+    o.trainer.epochs = 1;
+    o.trainer.accumulation_steps = 4;
+    o.trainer.learning_rate = 1e-2;
+    o.trainer.spike_factor = 1.5;
+    o.trainer.max_skips = 1;
+    tiny_start(&run, &o);
+    ck_ok(mm_trainer_run(run.trainer));
+    ck_assert_int_eq(progress_of(&run).skipped_steps, 4);
+    ck_assert_int_eq(progress_of(&run).updates, 10);
+    tiny_end(&run);
+}
+END_TEST
+
+/* With good losses between them, which are no updates. */
+START_TEST(bad_norms_are_in_a_row_where_no_good_update_is_between_them)
+{
+    tiny_run run;
+    tiny_options o = defaults();
+    saboteur s = { .from = 2, .to = 12, .value = NAN };
+    o.trainer.accumulation_steps = 4;
+    o.trainer.max_skips = 3;
+    ck_ok(run_sabotaged(&run, o, &s));
+    ck_assert_int_eq(progress_of(&run).skipped_steps, 3);
+    tiny_end(&run);
+    o.trainer.max_skips = 2;
+    ck_status(run_sabotaged(&run, o, &s), MM_ERR_NUMERIC);
+    ck_error_mentions("step 12: the norm of the gradients is nan");
+    tiny_end(&run);
+}
+END_TEST
+
 /* Saved between two steps that are passed over, so that an update has nothing to learn from. */
 START_TEST(a_checkpoint_knows_that_nothing_was_learnt)
 {
@@ -470,10 +517,10 @@ START_TEST(a_checkpoint_between_two_updates_knows_how_the_last_one_left_the_run)
 {
     tiny_run run, again, clean;
     tiny_options o = defaults();
-    saboteur s = { .from = 3, .to = 4, .weights = true, .value = NAN, .save_at = 5 };
+    saboteur s = { .from = 3, .to = 5, .weights = true, .value = NAN, .save_at = 5 };
     mm_view view;
     o.trainer.accumulation_steps = 3;
-    o.trainer.max_skips = 1;
+    o.trainer.max_skips = 2;
     o.trainer.output = output;
     o.trainer.keep_last = 0;
     ck_ok(run_sabotaged(&run, o, &s));
@@ -482,7 +529,7 @@ START_TEST(a_checkpoint_between_two_updates_knows_how_the_last_one_left_the_run)
     char path[700];
     snprintf(path, sizeof path, "%s/step-5", output);
     ck_ok(mm_trainer_resume(again.trainer, path));
-    ck_assert_int_eq(progress_of(&again).skipped_steps, 1);
+    ck_assert_int_eq(progress_of(&again).skipped_steps, 2);
     ck_ok(mm_grad(again.trainer->context, 2, &view));
     ((float *)view.data)[1] = NAN;
     ck_status(mm_trainer_run(again.trainer), MM_ERR_NUMERIC);
@@ -640,6 +687,8 @@ static Suite *make_suite(void)
     tcase_add_test(tc, a_step_whose_loss_is_not_finite_is_passed_over);
     tcase_add_loop_test(tc, a_validation_of_a_student_that_is_no_number_is_infinite, TINY_DPO, TINY_CACHED + 1);
     tcase_add_loop_test(tc, where_every_step_is_passed_over_no_weight_moves, 1, 4);
+    tcase_add_test(tc, bad_steps_are_in_a_row_where_no_good_one_is_between_them);
+    tcase_add_test(tc, bad_norms_are_in_a_row_where_no_good_update_is_between_them);
     tcase_add_loop_test(tc, a_checkpoint_knows_that_nothing_was_learnt, 4, 7);
     tcase_add_test(tc, a_checkpoint_between_two_updates_knows_how_the_last_one_left_the_run);
     tcase_add_test(tc, a_spike_of_the_loss_is_passed_over_and_a_rule_says_what_is_one);
