@@ -43,6 +43,13 @@ bool mmi_state_data(mmi_json *to, const mm_loader *loader)
            mmi_hash_set(to, "data_hash", mmi_dataset_hash(data));
 }
 
+/* How the rows of a validation that may end the run become batches. */
+static bool add_validation(mmi_json *to, const mm_trainer_options *o)
+{
+    mmi_json *own = o->patience > 0 ? mmi_json_new_object() : mmi_json_new_null();
+    return mmi_json_set(to, "validation", own) && (o->patience == 0 || mmi_state_data(own, o->validation));
+}
+
 /* How bad steps and the scale of the loss are dealt with; and, where validations may end the run, what they look at. */
 static bool add_health_options(mmi_json *to, const mm_trainer *t)
 {
@@ -82,11 +89,23 @@ mmi_json *mmi_state_options(const mm_trainer *t)
 {
     mmi_json *options = mmi_json_new_object();
     if (options && add_trainer_options(options, &t->options) && mmi_state_data(options, t->loader) &&
-        mmi_hash_set(options, "vocabulary_hash", t->vocabulary) && add_health_options(options, t) &&
+        mmi_hash_set(options, "vocabulary_hash", t->vocabulary) &&
+        mmi_hash_set(options, "tokenizer_hash", t->cutting) && add_health_options(options, t) &&
+        add_validation(options, &t->options) &&
         add_learner(options, t) && add_stage_options(options, t))
         return options;
     mmi_json_free(options);
     return NULL;
+}
+
+/* Older checkpoints say nothing of these. */
+static bool is_later(const char *key)
+{
+    static const char *const later[] = { "tokenizer_hash", "validation" };
+    for (size_t i = 0; i < sizeof later / sizeof *later; i++)
+        if (strcmp(key, later[i]) == 0)
+            return true;
+    return false;
 }
 
 /* Two values as text, for comparing and for telling. */
@@ -94,6 +113,8 @@ static mm_status compare_option(const char *key, mmi_json *saved, mmi_json *here
 {
     char *a = NULL, *b = NULL;
     size_t length;
+    if (!saved && is_later(key))
+        return MM_OK;
     if (!saved)
         return mmi_fail(MM_ERR_FORMAT, "%s/state.json: options.%s is missing", directory, key);
     mm_status status = mmi_json_write(saved, 0, &a, &length);

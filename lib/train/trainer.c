@@ -7,7 +7,6 @@
 #include "base/options.h"
 #include "base/thread.h"
 #include "data/dataset.h"
-#include "data/hash.h"
 #include "data/loader.h"
 #include "model/model.h"
 #include "text/tokenizer.h"
@@ -15,6 +14,7 @@
 #include "train/optimizer.h"
 #include "train/parallel.h"
 #include "train/stage.h"
+#include "train/vocabulary.h"
 
 MMI_OPTIONS_INIT(mm_train_progress, MM_TRAIN_PROGRESS_INIT)
 MMI_OPTIONS_INIT(mm_trainer_options, MM_TRAINER_OPTIONS_INIT)
@@ -148,32 +148,6 @@ static mm_status check_loader(const mm_model *model, const mm_loader *loader, co
                     (long long)rows);
 }
 
-/* What tells this vocabulary from another one: every token's bytes, in order. */
-static mm_status hash_vocabulary(uint64_t *out, const mm_tokenizer *tokenizer)
-{
-    char *bytes = NULL;
-    size_t room = 0;
-    mm_status status = MM_OK;
-    mmi_hash hash;
-    mmi_hash_begin(&hash);
-    for (int32_t id = 0; id < mm_tokenizer_vocab_size(tokenizer) && status == MM_OK; id++) {
-        size_t size = 0;
-        if (mm_decode_bytes(tokenizer, &id, 1, 0, NULL, 0, &size) != MM_OK)
-            continue; /* an id that the vocabulary leaves out */
-        if (!mmi_grow(&bytes, &room, size, 1))
-            status = mmi_fail_memory(size, "a token");
-        else if (size > 0)
-            status = mm_decode_bytes(tokenizer, &id, 1, 0, bytes, size, &size);
-        uint32_t head[2] = { (uint32_t)id, (uint32_t)size };
-        mmi_hash_add(&hash, head, sizeof head);
-        if (status == MM_OK)
-            mmi_hash_add(&hash, bytes, size);
-    }
-    mmi_free(bytes);
-    *out = mmi_hash_end(&hash);
-    return status;
-}
-
 /* How long the run is. Packed rows are counted by tokenizing everything once, unless max_steps says it all. */
 static mm_status count_steps(mm_trainer *t)
 {
@@ -296,7 +270,9 @@ static mm_status build(mm_trainer *t)
     if (status == MM_OK)
         status = mm_zero_grad(t->context);
     if (status == MM_OK)
-        status = hash_vocabulary(&t->vocabulary, mmi_loader_tokenizer(t->loader));
+        status = mmi_vocabulary_hash(&t->vocabulary, mmi_loader_tokenizer(t->loader));
+    if (status == MM_OK)
+        t->cutting = mmi_cutting_hash(mmi_loader_tokenizer(t->loader));
     if (status == MM_OK)
         status = count_steps(t);
     if (status == MM_OK)

@@ -68,7 +68,7 @@ struct mm_trainer {
     mmi_parallel *parallel; /* NULL: alone */
     mm_trainer_options options;
     char *output, *kernels, *teacher_cache; /* what the options' strings point to */
-    uint64_t vocabulary;                    /* hash of the loader's tokenizer */
+    uint64_t vocabulary, cutting;           /* hashes of the loader's tokenizer */
     uint64_t beside;                        /* hash of the model's weights, where an adapter is trained beside them */
     int64_t epoch_steps;                    /* 0: not known, or not the same for all */
     int64_t total_steps;

@@ -490,6 +490,89 @@ START_TEST(a_checkpoint_of_another_run_is_refused_by_what_differs)
 }
 END_TEST
 
+/* byte_tokenizer() with "aa" and "aaa", of which the second is made of `left` and `right`; token 0 special or not. */
+static const char *put_merging_tokenizer(const char *left, const char *right, bool special)
+{
+    const char *const merges[][2] = { { "a", "a" }, { left, right } };
+    const char *directory = put_tokenizer();
+    char path[700];
+    mmi_json *root = NULL;
+    snprintf(path, sizeof path, "%s/tokenizer.json", directory);
+    ck_ok(mmi_json_read_file(path, &root));
+    mmi_json *model = mmi_json_get(root, "model"), *vocab = mmi_json_get(model, "vocab");
+    ck_assert(mmi_json_set_int(vocab, "aa", 259) && mmi_json_set_int(vocab, "aaa", 260));
+    for (int i = 0; i < 2; i++) {
+        mmi_json *pair = mmi_json_new_array();
+        for (int k = 0; k < 2; k++)
+            ck_assert(mmi_json_append(pair, mmi_json_new_string(merges[i][k], strlen(merges[i][k]))));
+        ck_assert(mmi_json_append(mmi_json_get(model, "merges"), pair));
+    }
+    mmi_json *first = mmi_json_at(mmi_json_get(root, "added_tokens"), 0);
+    ck_assert(mmi_json_set(first, "special", mmi_json_new_bool(special)));
+    ck_ok(mmi_json_write_file(root, 2, path));
+    mmi_json_free(root);
+    snprintf(path, sizeof path, "%s/tokenizer_config.json", directory); /* which says the same of token 0 */
+    ck_assert_int_eq(remove(path), 0);
+    return directory;
+}
+
+/* All four have the same tokens. */
+START_TEST(a_checkpoint_of_a_tokenizer_that_cuts_otherwise_is_refused)
+{
+    static const struct {
+        const char *left, *right;
+        bool special;
+        mm_status expected;
+    } others[] = { { "a", "aa", true, MM_ERR_FORMAT }, { "aa", "a", false, MM_ERR_FORMAT }, { "aa", "a", true, MM_OK } };
+    tiny_run run;
+    tiny_options o = tiny_defaults(rows);
+    o.vocab_size = 261;
+    o.trainer.output = output;
+    o.trainer.on_step = stop_at_five;
+    o.tokenizer_directory = put_merging_tokenizer("aa", "a", true);
+    tiny_start(&run, &o);
+    ck_ok(mm_trainer_run(run.trainer));
+    tiny_end(&run);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        o.tokenizer_directory = put_merging_tokenizer(others[i].left, others[i].right, others[i].special);
+        tiny_start(&run, &o);
+        ck_status(mm_trainer_resume(run.trainer, output), others[i].expected);
+        if (others[i].expected != MM_OK)
+            ck_error_mentions("its tokenizer_hash is");
+        tiny_end(&run);
+    }
+    rewrite_state("options", "tokenizer_hash", NULL); /* as older ones are */
+    o.tokenizer_directory = put_merging_tokenizer("a", "aa", true);
+    tiny_start(&run, &o);
+    ck_ok(mm_trainer_resume(run.trainer, output));
+    tiny_end(&run);
+}
+END_TEST
+
+/* Where it may end the run, how it is read counts. */
+START_TEST(a_checkpoint_with_another_validation_is_refused_where_patience_counts)
+{
+    tiny_run run;
+    tiny_options o = tiny_defaults(rows);
+    o.validation = rows;
+    o.trainer.eval_interval = 2;
+    o.trainer.output = output;
+    o.trainer.on_step = stop_at_five;
+    for (o.trainer.patience = 0; o.trainer.patience < 9; o.trainer.patience += 8) {
+        o.validation_length = 0;
+        tiny_start(&run, &o);
+        ck_ok(mm_trainer_run(run.trainer));
+        tiny_end(&run);
+        o.validation_length = 5;
+        tiny_start(&run, &o);
+        ck_status(mm_trainer_resume(run.trainer, output), o.trainer.patience > 0 ? MM_ERR_FORMAT : MM_OK);
+        if (o.trainer.patience > 0)
+            ck_error_mentions("\"max_length\"");
+        tiny_end(&run);
+    }
+}
+END_TEST
+
 START_TEST(a_checkpoint_of_another_model_is_refused_by_what_differs)
 {
     static const char *const keys[] = { "hidden_size", "num_hidden_layers", "intermediate_size", "vocab_size" };
@@ -680,6 +763,8 @@ static Suite *make_suite(void)
     tcase_add_test(tc, state_that_lies_with_a_right_checksum_is_refused);
     tcase_add_test(tc, a_checkpoint_goes_on_without_what_the_last_update_was_like);
     tcase_add_test(tc, a_checkpoint_of_another_run_is_refused_by_what_differs);
+    tcase_add_test(tc, a_checkpoint_of_a_tokenizer_that_cuts_otherwise_is_refused);
+    tcase_add_test(tc, a_checkpoint_with_another_validation_is_refused_where_patience_counts);
     tcase_add_test(tc, a_checkpoint_of_another_model_is_refused_by_what_differs);
     tcase_add_test(tc, a_full_disk_leaves_the_last_checkpoint);
     tcase_add_test(tc, a_full_disk_is_told_by_the_next_save_when_they_go_on_beside);
