@@ -184,7 +184,8 @@ typedef struct mm_trainer_options {
 MM_API void mm_trainer_options_init(mm_trainer_options *options, size_t struct_size);
 
 /**
- * A trainer at step 0: a context and an optimizer for `model`, planned for the loader's batches.
+ * A trainer at step 0: a context and an optimizer for `model`, planned for the loader's batches. It learns from the beginning
+ * of the loader's first epoch on, wherever the loader stands, and leaves it where the run ends.
  *
  * How many packed rows a data set makes is known only when all of it has been tokenized. That is done here, once, unless
  * max_steps says how long the run is. Where a weight gives every epoch other rows, each epoch is counted.

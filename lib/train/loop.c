@@ -282,6 +282,7 @@ static mm_status run(mm_trainer *t)
     bool evaluated = false, better, writes = t->output && mmi_parallel_rank(t) == 0;
     mm_status status = writes ? mmi_make_directory(t->output) : MM_OK; /* rather now than after hours of work */
     start_measuring(t);
+    mmi_loader_return(t->loader, &t->now.data); /* others may have moved it */
     if (status == MM_OK)
         status = mmi_parallel_begin(t);
     if (status == MM_OK)

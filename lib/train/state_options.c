@@ -91,8 +91,7 @@ mmi_json *mmi_state_options(const mm_trainer *t)
     if (options && add_trainer_options(options, &t->options) && mmi_state_data(options, t->loader) &&
         mmi_hash_set(options, "vocabulary_hash", t->vocabulary) &&
         mmi_hash_set(options, "tokenizer_hash", t->cutting) && add_health_options(options, t) &&
-        add_validation(options, &t->options) &&
-        add_learner(options, t) && add_stage_options(options, t))
+        add_validation(options, &t->options) && add_learner(options, t) && add_stage_options(options, t))
         return options;
     mmi_json_free(options);
     return NULL;

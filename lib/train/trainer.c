@@ -275,8 +275,8 @@ static mm_status build(mm_trainer *t)
         t->cutting = mmi_cutting_hash(mmi_loader_tokenizer(t->loader));
     if (status == MM_OK)
         status = count_steps(t);
-    if (status == MM_OK)
-        status = mm_loader_tell(t->loader, &t->now.data);
+    const mm_loader_position beginning = MM_LOADER_POSITION_INIT; /* wherever the loader stands */
+    t->now.data = beginning;
     if (status == MM_OK && t->output && t->options.background_save && mmi_parallel_rank(t) == 0)
         status = mmi_saver_create(&t->saver, t);
     if (status == MM_OK && t->options.adapter)

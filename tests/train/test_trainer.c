@@ -70,6 +70,35 @@ START_TEST(a_run_goes_through_all_epochs_and_the_loss_falls)
 }
 END_TEST
 
+/* Nor where somebody moves it to before the run. */
+START_TEST(a_run_begins_at_the_beginning_wherever_its_loader_stood)
+{
+    tiny_run run, again;
+    mm_batch batch = MM_BATCH_INIT;
+    tiny_options o = tiny_defaults(rows);
+    o.loader.form = _i / 2 ? MM_ROWS_PACK : MM_ROWS_PAD;
+    o.loader.workers = _i % 2 * 2;
+    tiny_start(&run, &o);
+    ck_ok(mm_trainer_run(run.trainer)); /* which leaves the loader at the end */
+    mm_train_progress p = MM_TRAIN_PROGRESS_INIT;
+    for (int peeks = 0; peeks < 2; peeks++) {
+        tiny_start(&again, &o);
+        mm_trainer_free(again.trainer);
+        for (int i = 0; i < 3; i++)
+            ck_ok(mm_loader_next(again.loader, &batch));
+        ck_ok(mm_trainer_create(again.model, peeks ? again.loader : run.loader, NULL, &o.trainer, &again.trainer));
+        for (int i = 0; i < peeks; i++)
+            ck_ok(mm_loader_next(again.loader, &batch));
+        ck_ok(mm_trainer_run(again.trainer));
+        ck_ok(mm_trainer_progress(again.trainer, &p));
+        ck_assert_int_eq(p.step, p.total_steps);
+        tiny_check_same(&again, &run);
+        tiny_end(&again);
+    }
+    tiny_end(&run);
+}
+END_TEST
+
 START_TEST(the_rate_follows_the_schedule_from_the_step_that_upstream_counts_from)
 {
     static const int32_t rules[] = { MM_SCHEDULE_CONSTANT, MM_SCHEDULE_MINIMIND2, MM_SCHEDULE_MINIMIND3,
@@ -620,6 +649,7 @@ static Suite *make_suite(void)
     TCase *tc = tcase_create("trainer");
     tcase_add_checked_fixture(tc, start, NULL);
     tcase_add_test(tc, a_run_goes_through_all_epochs_and_the_loss_falls);
+    tcase_add_loop_test(tc, a_run_begins_at_the_beginning_wherever_its_loader_stood, 0, 4);
     tcase_add_test(tc, the_rate_follows_the_schedule_from_the_step_that_upstream_counts_from);
     tcase_add_test(tc, a_run_is_moved_by_one_call_at_a_time);
     tcase_add_test(tc, a_run_that_stops_anywhere_goes_on_to_the_same_bits);
