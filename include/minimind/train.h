@@ -227,7 +227,8 @@ MM_API mm_status mm_trainer_resume(mm_trainer *trainer, const char *path);
  *
  * @return MM_OK; MM_ERR_ARG; MM_ERR_STATE, it runs already, or ranks that do not fit together; MM_ERR_CANCELLED, another rank
  *         gave up; MM_ERR_IO, MM_ERR_FORMAT (data or checkpoint, a rank that died); MM_ERR_NUMERIC, one bad step more in a row
- *         than max_skips: the weights are those before its update; MM_ERR_MEMORY. The last checkpoint stands. Since: 0.1
+ *         than max_skips: the weights are those before its update; MM_ERR_MEMORY. The last checkpoint stands, also one that was due
+ *         when a validation failed; mm_trainer_save() keeps what was learnt since. Since: 0.1
  */
 MM_API mm_status mm_trainer_run(mm_trainer *trainer);
 

@@ -1,6 +1,7 @@
 /* The training loop. At every point a failure leaves a place that training can go on from: before the micro-step that
  * failed, or, once its gradients are in, before the update they belong to. */
 #include <math.h>
+#include <stdio.h>
 
 #include "base/files.h"
 #include "base/random.h"
@@ -243,21 +244,29 @@ static mm_status evaluate(mm_trainer *t, bool *evaluated, bool *better)
     return status;
 }
 
+/* A checkpoint that is due though something failed, of which is told all the same. */
+static mm_status save_though(mm_trainer *t, mm_status failed)
+{
+    char story[1024];
+    snprintf(story, sizeof story, "%s", mm_last_error());
+    mmi_checkpoint_save(t, false);
+    return mmi_fail(failed, "%s", story);
+}
+
 /* What falls due after a micro-step: a validation, a report, a checkpoint, which may have to wait for its place. */
 static mm_status look_after(mm_trainer *t, bool *due)
 {
     const mm_trainer_options *o = &t->options;
     bool evaluated, better;
     mm_status status = evaluate(t, &evaluated, &better);
-    if (status != MM_OK)
-        return status;
-    if (evaluated || t->now.step % o->log_interval == 0)
+    if (status == MM_OK && (evaluated || t->now.step % o->log_interval == 0))
         report(t);
-    *due = *due || (better && o->keep_best) || (o->save_interval > 0 && t->now.step % o->save_interval == 0);
+    *due = *due || (better && o->keep_best) || (o->save_interval > 0 && t->now.step % o->save_interval == 0) ||
+           (status != MM_OK && finished(t));
     if (!t->output || !*due || !mmi_parallel_can_save(t))
-        return MM_OK;
+        return status;
     *due = false;
-    return mmi_checkpoint_save(t, o->background_save != 0);
+    return status == MM_OK ? mmi_checkpoint_save(t, o->background_save != 0) : save_though(t, status);
 }
 
 /* Steps until the run ends, is told to stop or fails. */
@@ -287,8 +296,11 @@ static mm_status run(mm_trainer *t)
         status = mmi_parallel_begin(t);
     if (status == MM_OK)
         status = train(t, mmi_now() + t->options.max_seconds);
-    if (status == MM_OK && finished(t)) /* bad lines may have ended it behind its last step */
+    if (status == MM_OK && finished(t)) { /* bad lines may have ended it behind its last step */
         status = evaluate(t, &evaluated, &better);
+        if (status != MM_OK && t->output && t->saved_step != t->now.step)
+            status = save_though(t, status);
+    }
     if (status == MM_OK && (evaluated || t->now.step > t->reported_step))
         report(t);
     if (status == MM_OK)

@@ -174,6 +174,27 @@ START_TEST(a_validation_at_an_end_of_bad_lines_is_told_and_saved)
 }
 END_TEST
 
+/* At the end of a run, or where one is due. */
+START_TEST(a_validation_that_fails_costs_no_checkpoint)
+{
+    tiny_run run, again;
+    tiny_options o = defaults();
+    const char *bad = put_file(scratch_directory(), "bad.jsonl", "{\"text\": \"abc\"}\n{\"text\": 3}\n", 31);
+    o.validation = bad;
+    o.trainer.output = output;
+    o.trainer.save_interval = o.trainer.eval_interval = 4 * _i;
+    tiny_start(&run, &o);
+    ck_status(mm_trainer_run(run.trainer), MM_ERR_FORMAT);
+    ck_error_mentions(_i > 0 ? "the validation at step 4: " : "the validation at step 16: ");
+    ck_assert_int_eq(progress_of(&run).step, _i > 0 ? 4 : 16);
+    tiny_start(&again, &o);
+    ck_ok(mm_trainer_resume(again.trainer, output));
+    tiny_check_same(&again, &run);
+    tiny_end(&again);
+    tiny_end(&run);
+}
+END_TEST
+
 START_TEST(preferences_are_measured_by_their_accuracy)
 {
     tiny_run run;
@@ -679,6 +700,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, a_validation_changes_nothing_of_the_training);
     tcase_add_test(tc, without_an_interval_the_end_is_measured_alone);
     tcase_add_test(tc, a_validation_at_an_end_of_bad_lines_is_told_and_saved);
+    tcase_add_loop_test(tc, a_validation_that_fails_costs_no_checkpoint, 0, 2);
     tcase_add_test(tc, preferences_are_measured_by_their_accuracy);
     tcase_add_loop_test(tc, the_best_checkpoint_is_named_and_stays, 0, 2);
     tcase_add_test(tc, best_never_names_what_another_run_has_put_in_its_place);
