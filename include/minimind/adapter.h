@@ -115,7 +115,8 @@ MM_API void mm_adapter_written(mm_adapter *adapter);
  * @return MM_OK; MM_ERR_ARG; MM_ERR_IO; MM_ERR_MEMORY; MM_ERR_FORMAT, a damaged file, one for a model of other shapes or
  *         names, or a config with another lora_alpha than these weights were saved with, where they say so;
  *         MM_ERR_UNSUPPORTED, a kind of adapter that is not run here (the message names the key): DoRA, rank-stabilised
- *         factors, biases, ranks by pattern, targets by regular expression. Since: 0.1
+ *         factors, biases, ranks by pattern, targets by regular expression, PiSSA and other beginnings that change the model's
+ *         weights. Since: 0.1
  */
 MM_API mm_status mm_adapter_load(mm_model *model, const char *path, mm_adapter **out);
 

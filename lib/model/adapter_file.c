@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "model/adapter.h"
 #include "model/convert.h"
+#include "model/fields.h"
 #include "model/model.h"
 #include "model/safetensors.h"
 #include "model/save.h"
@@ -181,6 +182,18 @@ static bool is_said(const mmi_json *value)
     }
 }
 
+/* Whether an adapter begins beside weights that stay as they are. PiSSA, OLoRA, CorDA, LoftQ and LoRA-GA begin by taking
+ * B A off the weights, which PEFT does again whenever it loads such an adapter. */
+static bool begins_beside(const mmi_json *initialisation)
+{
+    static const char *const words[] = { "gaussian", "Gaussian", "eva", "orthogonal" };
+    const char *word = mmi_json_string(initialisation, NULL);
+    for (size_t i = 0; word && i < sizeof words / sizeof *words; i++)
+        if (strcmp(word, words[i]) == 0)
+            return true;
+    return !word;
+}
+
 static mm_status check_kind(const mmi_json *json, const char *path)
 {
     const char *type = mmi_json_string(mmi_json_get(json, "peft_type"), NULL);
@@ -194,6 +207,12 @@ static mm_status check_kind(const mmi_json *json, const char *path)
     for (size_t i = 0; i < sizeof beyond / sizeof *beyond; i++)
         if (is_said(mmi_json_get(json, beyond[i])))
             return mmi_fail(MM_ERR_UNSUPPORTED, "%s: %s is set, which is not run here", path, beyond[i]);
+    const mmi_json *initialisation = mmi_json_get(json, "init_lora_weights");
+    char word[MMI_QUOTE_SIZE];
+    if (!begins_beside(initialisation))
+        return mmi_fail(MM_ERR_UNSUPPORTED,
+                        "%s: init_lora_weights is %s, which changes the model's weights, too; that is not run here",
+                        path, mmi_quote(mmi_json_string(initialisation, NULL), word));
     return MM_OK;
 }
 
