@@ -30,12 +30,23 @@ mm_status mmi_options_read(void *dst, size_t known, const void *src, const char 
     return MM_OK;
 }
 
-mm_status mmi_result_write(void *dst, const void *src, size_t known, const char *what)
+static mm_status read_result_size(const void *dst, size_t *given, const char *what)
 {
     if (!dst)
         return mmi_fail(MM_ERR_ARG, "%s: the pointer for the result is NULL", what);
+    return read_size(dst, given, what);
+}
+
+mm_status mmi_result_check(const void *dst, const char *what)
+{
     size_t given;
-    mm_status status = read_size(dst, &given, what);
+    return read_result_size(dst, &given, what);
+}
+
+mm_status mmi_result_write(void *dst, const void *src, size_t known, const char *what)
+{
+    size_t given;
+    mm_status status = read_result_size(dst, &given, what);
     if (status != MM_OK)
         return status;
     unsigned char *bytes = dst;

@@ -13,6 +13,9 @@ mm_status mmi_options_read(void *dst, size_t known, const void *src, const char 
 /* Give a result to the caller: as much of `src` as the caller's struct_size has room for, which stays as it is. */
 mm_status mmi_result_write(void *dst, const void *src, size_t known, const char *what);
 
+/* Could it be given? Before any work is done for it; nothing is written. */
+mm_status mmi_result_check(const void *dst, const char *what);
+
 /* Does an array of the caller's have room? `*needed`, unless NULL, is set to what there is; capacity 0 only asks for
  * that; too small a one is MM_ERR_ARG. `who` and the `units` are for the message. */
 mm_status mmi_check_room(size_t *needed, size_t count, size_t capacity, const char *who, const char *units);

@@ -76,7 +76,7 @@ mm_status mm_distill(const mm_distill_options *options, int64_t rows, int64_t vo
         return mmi_fail(MM_ERR_ARG, "mm_distill: student, teacher or targets is NULL");
     mm_status status = mmi_options_read(&o, sizeof o, options, "mm_distill_options");
     if (status == MM_OK)
-        status = mmi_result_write(out, &r, sizeof r, "mm_distill_result");
+        status = mmi_result_check(out, "mm_distill_result");
     if (status == MM_OK)
         status = check_distill(&o, rows, vocab, teacher_vocab, targets);
     if (status != MM_OK)

@@ -82,7 +82,7 @@ mm_status mm_dpo(const mm_dpo_options *options, int64_t pairs, int64_t length, c
         return mmi_fail(MM_ERR_ARG, "mm_dpo: logprobs, ref_scores or mask is NULL");
     mm_status status = mmi_options_read(&o, sizeof o, options, "mm_dpo_options");
     if (status == MM_OK)
-        status = mmi_result_write(out, &r, sizeof r, "mm_dpo_result");
+        status = mmi_result_check(out, "mm_dpo_result");
     if (status == MM_OK)
         status = mmi_dpo_check(&o);
     if (status == MM_OK)

@@ -7,6 +7,15 @@
 MMI_OPTIONS_INIT(mm_policy_options, MM_POLICY_OPTIONS_INIT)
 MMI_OPTIONS_INIT(mm_policy_result, MM_POLICY_RESULT_INIT)
 
+static void describe(const double *rewards, int64_t group, double *mean, double *variance)
+{
+    *mean = *variance = 0;
+    for (int64_t i = 0; i < group; i++)
+        *mean += rewards[i] / (double)group;
+    for (int64_t i = 0; i < group; i++)
+        *variance += (rewards[i] - *mean) * (rewards[i] - *mean) / (double)group;
+}
+
 mm_status mm_group_advantages(double *advantages, const double *rewards, int64_t rows, int64_t group)
 {
     if (!advantages || !rewards)
@@ -17,15 +26,15 @@ mm_status mm_group_advantages(double *advantages, const double *rewards, int64_t
     for (int64_t i = 0; i < rows; i++)
         if (!isfinite(rewards[i]))
             return mmi_fail(MM_ERR_NUMERIC, "mm_group_advantages: rewards[%lld] is %g", (long long)i, rewards[i]);
-    for (int64_t first = 0; first < rows; first += group) {
-        double mean = 0, variance = 0;
-        for (int64_t i = first; i < first + group; i++)
-            mean += rewards[i] / (double)group;
-        for (int64_t i = first; i < first + group; i++)
-            variance += (rewards[i] - mean) * (rewards[i] - mean) / (double)group;
+    double mean, variance;
+    for (int64_t first = 0; first < rows; first += group) { /* all of them, before any is written */
+        describe(rewards + first, group, &mean, &variance);
         if (!isfinite(variance))
             return mmi_fail(MM_ERR_NUMERIC, "mm_group_advantages: rewards[%lld] to [%lld] lie too far apart",
                             (long long)first, (long long)(first + group - 1));
+    }
+    for (int64_t first = 0; first < rows; first += group) {
+        describe(rewards + first, group, &mean, &variance);
         for (int64_t i = first; i < first + group; i++)
             advantages[i] = (rewards[i] - mean) / (sqrt(variance) + 1e-4);
     }
@@ -69,7 +78,7 @@ mm_status mm_policy_loss(const mm_policy_options *options, int64_t rows, int64_t
         return mmi_fail(MM_ERR_ARG, "mm_policy_loss: logprobs, old_logprobs, mask or advantages is NULL");
     mm_status status = mmi_options_read(&o, sizeof o, options, "mm_policy_options");
     if (status == MM_OK)
-        status = mmi_result_write(out, &r, sizeof r, "mm_policy_result");
+        status = mmi_result_check(out, "mm_policy_result");
     if (status == MM_OK)
         status = check_policy(&o, rows, length, mask);
     if (status != MM_OK)

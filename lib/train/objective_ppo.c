@@ -136,7 +136,7 @@ mm_status mm_ppo_loss(const mm_ppo_options *options, int64_t rows, int64_t lengt
         return mmi_fail(MM_ERR_ARG, "mm_ppo_loss: an array other than ref_logprobs and the gradients is NULL");
     mm_status status = mmi_options_read(&o, sizeof o, options, "mm_ppo_options");
     if (status == MM_OK)
-        status = mmi_result_write(out, &r, sizeof r, "mm_ppo_result");
+        status = mmi_result_check(out, "mm_ppo_result");
     if (status == MM_OK)
         status = check_ppo(&o, rows, length, mask);
     if (status != MM_OK)

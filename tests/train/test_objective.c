@@ -301,6 +301,33 @@ START_TEST(a_teacher_or_a_reward_held_wrong_is_named)
 }
 END_TEST
 
+/* Whether an argument is wrong or the loss is no number. */
+START_TEST(after_an_error_a_result_is_as_it_was)
+{
+    inputs in = make_inputs();
+    mm_dpo_result dpo = MM_DPO_RESULT_INIT;
+    mm_distill_result distilled = MM_DISTILL_RESULT_INIT;
+    mm_policy_result policy = MM_POLICY_RESULT_INIT;
+    mm_ppo_result ppo = MM_PPO_RESULT_INIT;
+    double advantages[ROWS], returns[ROWS * T] = { 0 };
+    const mm_status expected = _i ? MM_ERR_NUMERIC : MM_ERR_ARG;
+    dpo.loss = distilled.total = policy.loss = ppo.loss = advantages[0] = 77;
+    in.mask[0] = _i ? 1 : 2;
+    in.targets[0] = _i ? 0 : V;
+    in.logprobs[0] = in.student[0] = _i ? NAN : 0;
+    in.rewards[ROWS - 1] = 1.7e308;
+    in.rewards[ROWS - 2] = -1.7e308;
+    ck_status(mm_dpo(NULL, PAIRS, T, in.logprobs, in.ref_scores, in.mask, NULL, &dpo), expected);
+    ck_status(mm_distill(NULL, ROWS, V, WIDE, in.student, in.teacher, in.targets, NULL, &distilled), expected);
+    ck_status(mm_policy_loss(NULL, ROWS, T, in.logprobs, in.old, NULL, in.mask, in.advantages, NULL, &policy), expected);
+    ck_status(mm_ppo_loss(NULL, ROWS, T, in.logprobs, in.old, NULL, in.old, in.old, in.mask, returns, returns, NULL, NULL,
+                          &ppo),
+              expected);
+    ck_status(mm_group_advantages(advantages, in.rewards, ROWS, GROUP), MM_ERR_NUMERIC);
+    ck_assert(dpo.loss == 77 && distilled.total == 77 && policy.loss == 77 && ppo.loss == 77 && advantages[0] == 77);
+}
+END_TEST
+
 static mm_status try_policy(const inputs *in, const mm_policy_options *o)
 {
     mm_policy_result r = MM_POLICY_RESULT_INIT;
@@ -358,6 +385,7 @@ static Suite *make_suite(void)
     tcase_add_test(test, repetition_is_the_share_of_n_grams_said_before);
     tcase_add_test(test, an_argument_held_wrong_is_named);
     tcase_add_test(test, a_teacher_or_a_reward_held_wrong_is_named);
+    tcase_add_loop_test(test, after_an_error_a_result_is_as_it_was, 0, 2);
     tcase_add_test(test, a_policy_held_wrong_is_named);
     suite_add_tcase(suite, test);
     return suite;
