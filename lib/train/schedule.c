@@ -19,10 +19,10 @@ static double warm_up(int64_t step, int64_t warmup, double lr)
     return step < warmup ? lr * (double)step / (double)warmup : lr;
 }
 
-/* A line from lr at `from` to 0 at `total`. */
+/* A line from lr at `from` to 0 at `total`, also where that comes first. */
 static double cool_down(int64_t step, double from, int64_t total, double lr)
 {
-    if ((double)step <= from)
+    if ((double)step <= from && (step < total || total == 0))
         return lr;
     return step < total ? lr * (double)(total - step) / ((double)total - from) : 0;
 }

@@ -39,6 +39,9 @@ START_TEST(rates_are_those_of_the_rules)
     check_rate(MM_SCHEDULE_LINEAR, 55, 100, 10, 1e-3, 5e-4);
     check_rate(MM_SCHEDULE_LINEAR, 100, 100, 10, 1e-3, 0);
     check_rate(MM_SCHEDULE_LINEAR, 30, 40, 0, 1e-3, 2.5e-4);
+    check_rate(MM_SCHEDULE_LINEAR, 99, 100, 100, 1, 0.99); /* which has no way down */
+    check_rate(MM_SCHEDULE_LINEAR, 100, 100, 100, 1, 0);
+    check_rate(MM_SCHEDULE_LINEAR, 100, 100, 200, 1, 0);
     check_rate(MM_SCHEDULE_WSD, 5, 100, 10, 1e-3, 5e-4);
     check_rate(MM_SCHEDULE_WSD, 10, 100, 10, 1e-3, 1e-3);
     check_rate(MM_SCHEDULE_WSD, 80, 100, 10, 1e-3, 1e-3);
