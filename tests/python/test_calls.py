@@ -545,10 +545,10 @@ class OneAtATime(Running):
     def test_runs_follow_each_other_on_one_loader(self):
         loader = minimind.Loader(minimind.Dataset(self.put_rows("rows.jsonl", ROWS)), self.tokenizer, batch=4, max_length=32)
         steps = []
-        for epochs in (1, 2, 3):   # each goes on where the loader stands
+        for epochs in (1, 2, 3):   # each begins at the beginning
             with minimind.Trainer(tiny_model(), loader, self.tokenizer, threads=1, epochs=epochs) as trainer:
                 steps.append(trainer.run().step)
-        self.assertEqual(steps, [6, 6, 6])
+        self.assertEqual(steps, [6, 12, 18])
 
     def test_a_call_that_a_signal_ended_is_over_though_its_exception_is_kept(self):
         kept = []
