@@ -49,7 +49,8 @@ MM_API mm_status mm_cache_truncate(mm_cache *cache, int32_t sequence, int32_t le
  * prompt for many samples.
  *
  * @param to             The cache to copy to; may be `from` itself.
- * @param to_sequence    What it held is gone. -1: every sequence of `to`, except the one that is copied from.
+ * @param to_sequence    What it held is gone; the one that is copied from, in one cache, stays as it is. -1: every sequence of
+ *                       `to`, except that one.
  * @param from           Of the same model and dtype; its capacity and number of sequences may differ.
  * @param from_sequence  Stays as it is.
  * @param length         Tokens from its start; -1: all it holds.
@@ -92,7 +93,8 @@ typedef struct mm_sampling {
     float temperature;        /**< 0 picks the likeliest token */
     float top_p;              /**< in (0, 1]: the smallest set of likeliest tokens with at least this much probability */
     float min_p;              /**< in [0, 1]: at least this share of the likeliest token's probability */
-    float repetition_penalty; /**< > 0; 1: none. Logits of tokens seen are divided by it, or times it if negative */
+    float repetition_penalty; /**< > 0; 1: none. Logits of tokens seen are divided by it, or times it if negative: those of
+                                   the prompt and those made since; what a caller's cache held before is not known by its ids */
     int64_t top_k;            /**< the likeliest k tokens; 0: all */
 } mm_sampling;
 #define MM_SAMPLING_INIT { sizeof(mm_sampling), 0, 0.85f, 0.85f, 0, 1, 0 }
@@ -108,13 +110,13 @@ enum {
 };
 
 /** Called with each new token, in order of sequences within a step. Non-zero ends that sequence. Of the context that
- *  generates it may call mm_cancel() alone: other calls are MM_ERR_STATE. */
+ *  generates it may call mm_cancel() and what only looks at it (mm_grad(), mm_expert_load()): other calls are MM_ERR_STATE. */
 typedef int32_t (*mm_token_fn)(void *user, int32_t sequence, int32_t id, float logprob);
 
 /** What to continue, and how. */
 typedef struct mm_generate_options {
     size_t struct_size;            /**< sizeof(mm_generate_options) */
-    const int32_t *const *prompts; /**< [sequences] pointers to ids */
+    const int32_t *const *prompts; /**< [sequences] pointers to ids; not those of the context's last result, which is overwritten */
     const int32_t *prompt_lengths; /**< [sequences], each at least 1 */
     const int32_t *stop_ids;       /**< [stop_count]; NULL: the config's eos_token_id */
     const mm_sampling *sampling;   /**< NULL for the defaults. Sequence i draws from stream i of the seed */

@@ -36,6 +36,14 @@ typedef struct run {
     mmi_candidate *candidates; /* [threads, mmi_candidates(V)] */
 } run;
 
+/* Whether an array of the caller's is part of the last result, which this call overwrites. */
+static bool is_lent(const run *r, const void *array)
+{
+    const mmi_generation *g = &r->ctx->generation;
+    const uintptr_t at = (uintptr_t)array, block = (uintptr_t)g->block;
+    return g->block && at >= block && at - block < g->size;
+}
+
 static mm_status check_prompts(const run *r)
 {
     const mm_generate_options *o = &r->o;
@@ -47,6 +55,8 @@ static mm_status check_prompts(const run *r)
             most = o->cache->capacity;
         if (!o->prompts[i] || length < 1)
             return mmi_fail(MM_ERR_ARG, "prompt %d is empty", i);
+        if (is_lent(r, o->prompts[i]))
+            return mmi_fail(MM_ERR_ARG, "prompt %d lies in the last result, which this call overwrites: copy it", i);
         if (past + length > most)
             return mmi_fail(MM_ERR_ARG, "prompt %d has %lld tokens with those before it, there is room for %lld", i,
                             (long long)(past + length), (long long)most);
@@ -69,6 +79,9 @@ static mm_status check(const run *r)
                         ctx->limits.max_batch);
     if (!o->prompts || !o->prompt_lengths)
         return mmi_fail(MM_ERR_ARG, "prompts or prompt_lengths is NULL");
+    if (is_lent(r, o->prompt_lengths) || is_lent(r, o->stop_ids))
+        return mmi_fail(MM_ERR_ARG,
+                        "prompt_lengths or stop_ids lies in the last result, which this call overwrites: copy it");
     if (o->max_new_tokens < 1)
         return mmi_fail(MM_ERR_ARG, "max_new_tokens is %d, must be at least 1", o->max_new_tokens);
     if (o->stop_count < 0)

@@ -474,6 +474,39 @@ START_TEST(a_callers_cache_continues_where_it_stood)
 }
 END_TEST
 
+/* Which the call overwrites before it is read to its end. */
+START_TEST(a_prompt_within_the_last_result_is_refused)
+{
+    test_rng rng = { 810 };
+    mm_model *model = nth_model(0, 11);
+    prompts p = random_prompts(model, ragged, 1, &rng);
+    mm_sampling s = greedy();
+    mm_context *context = context_of(model, MM_EVAL, 1, 24, MM_OUT_LAST_LOGITS);
+    mm_generate_options o = options_for(&p, 1, &s);
+    mm_generate_result result = MM_GENERATE_RESULT_INIT, other = MM_GENERATE_RESULT_INIT;
+    ck_ok(mm_generate(context, &o, &result));
+    const int32_t last = result.lengths[0] - 1, one = 1, *own[] = { &result.ids[last] }, id = *own[0];
+    o.prompts = own;
+    o.prompt_lengths = &one;
+    ck_status(mm_generate(context, &o, &other), MM_ERR_ARG);
+    ck_error_mentions("prompt 0 lies in the last result");
+    ck_assert_int_eq(result.ids[last], id);
+    const int32_t *copied[] = { &id };
+    o.prompts = copied;
+    o.prompt_lengths = result.lengths;
+    ck_status(mm_generate(context, &o, &other), MM_ERR_ARG);
+    o.prompt_lengths = &one;
+    o.stop_ids = result.ids;
+    o.stop_count = 1;
+    ck_status(mm_generate(context, &o, &other), MM_ERR_ARG);
+    ck_error_mentions("stop_ids lies in the last result");
+    o.stop_ids = &id;
+    ck_ok(mm_generate(context, &o, &other));
+    mm_context_free(context);
+    mm_model_free(model);
+}
+END_TEST
+
 START_TEST(a_call_with_more_to_make_follows_one_with_less)
 {
     test_rng rng = { 809 };
@@ -615,6 +648,7 @@ int main(void)
     tcase_add_test(tests, until_it_stops_takes_no_more_room_than_the_context_holds);
     tcase_add_test(tests, sampling_that_is_not_given_has_its_defaults);
     tcase_add_loop_test(tests, a_callers_cache_continues_where_it_stood, 0, all_count);
+    tcase_add_test(tests, a_prompt_within_the_last_result_is_refused);
     tcase_add_test(tests, a_call_with_more_to_make_follows_one_with_less);
     tcase_add_test(tests, a_cancelled_call_leaves_the_cache_where_it_stood);
     tcase_add_test(tests, a_cancelled_pass_leaves_cache_and_context_usable);
