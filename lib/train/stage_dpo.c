@@ -110,8 +110,9 @@ static mm_status score_pair(dpo *d, double *score, const mm_batch *b, const int6
     return MM_OK;
 }
 
-/* d->mask and d->ref of a batch. Only differences count, so a pair's stands with its chosen answer. */
-static mm_status prepare(dpo *d, const mm_batch *b)
+/* d->mask and d->ref of a batch, whose scores are kept if it comes `again`. Only differences count, so a pair's stands
+ * with its chosen answer. */
+static mm_status prepare(dpo *d, const mm_batch *b, bool again)
 {
     int64_t pairs = b->batch / 2;
     mm_status status = MM_OK;
@@ -124,7 +125,7 @@ static mm_status prepare(dpo *d, const mm_batch *b)
         if (mmi_scores_find(&d->scores, &d->ref[i], key))
             continue;
         status = score_pair(d, &d->ref[i], b, rows);
-        if (status == MM_OK && isfinite(d->ref[i]))
+        if (status == MM_OK && isfinite(d->ref[i]) && again)
             mmi_scores_keep(&d->scores, key, d->ref[i]);
     }
     return status;
@@ -147,7 +148,7 @@ static mm_status compare(mm_trainer *t, mmi_work *work, float *d_logprobs, mmi_r
     dpo *d = t->stage_data;
     mm_output out = MM_OUTPUT_INIT;
     mm_dpo_result r = MM_DPO_RESULT_INIT;
-    mm_status status = prepare(d, &work->batch);
+    mm_status status = prepare(d, &work->batch, !d_logprobs || t->options.epochs > 1);
     if (status == MM_OK)
         status = mm_forward(t->context, &work->batch, &out);
     if (status == MM_OK)

@@ -208,6 +208,46 @@ START_TEST(a_pair_that_the_reference_could_not_score_is_passed_over_and_scored_a
 }
 END_TEST
 
+/* After the first validation, at step 4. */
+static int32_t spoil_for_good(void *user, const mm_train_progress *p)
+{
+    mm_view view;
+    if (p->step != 4)
+        return 0;
+    ck_ok(mm_model_write(user, mm_model_tensor_count(user) - 1, &view));
+    *(float *)view.data = NAN;
+    mm_model_written(user);
+    return 0;
+}
+
+/* Pairs that are learnt from once take no place of those that are measured again and again. */
+START_TEST(the_reference_scores_a_validation_once)
+{
+    tiny_run run;
+    mm_model *reference = tiny_model(42);
+    tiny_options o = tiny_options_of(TINY_DPO, directory);
+    char measured[600];
+    snprintf(measured, sizeof measured, "%s", o.path);
+    o.validation = measured;
+    o.path = tiny_conversations(directory, "learnt.jsonl", true, 20, 4);
+    o.trainer.reference = reference;
+    o.trainer.epochs = 1;
+    o.trainer.eval_interval = 4;
+    o.trainer.max_skips = 10;
+    o.trainer.on_step = spoil_for_good;
+    o.trainer.user = reference;
+    tiny_start(&run, &o);
+    ck_ok(mm_trainer_run(run.trainer));
+    mm_train_progress p = MM_TRAIN_PROGRESS_INIT;
+    ck_ok(mm_trainer_progress(run.trainer, &p));
+    ck_assert_int_eq(p.evaluations, 3);
+    ck_assert_int_gt(p.skipped_steps, 0);
+    ck_assert(isfinite(p.validation_loss));
+    tiny_end(&run);
+    mm_model_free(reference);
+}
+END_TEST
+
 START_TEST(dpo_refuses_what_it_cannot_learn_from)
 {
     tiny_run run;
@@ -585,6 +625,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, dpo_begins_at_log_2_and_learns_to_prefer);
     tcase_add_loop_test(tc, dpo_learns_what_its_parts_say_by_hand, MM_REDUCE_SUM, MM_REDUCE_MEAN + 1);
     tcase_add_test(tc, a_pair_that_the_reference_could_not_score_is_passed_over_and_scored_again);
+    tcase_add_test(tc, the_reference_scores_a_validation_once);
     tcase_add_test(tc, dpo_refuses_what_it_cannot_learn_from);
     tcase_add_test(tc, a_checkpoint_of_another_reference_or_beta_is_refused);
     tcase_add_test(tc, a_student_comes_nearer_to_its_teacher);

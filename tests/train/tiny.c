@@ -131,8 +131,7 @@ const char *const tiny_kind_names[TINY_KINDS] = {
     "text", "chat", "dpo", "distill", "cached", "muon", "lora", "lora_dpo"
 };
 
-/* Rows of conversations, or of pairs whose chosen answers are in capitals. */
-static const char *put_conversations(const char *directory, const char *name, bool pairs, int rows, unsigned seed)
+const char *tiny_conversations(const char *directory, const char *name, bool pairs, int rows, unsigned seed)
 {
     static const char head[] = "[{\"role\": \"user\", \"content\": ";
     char bytes[16384];
@@ -180,7 +179,7 @@ tiny_options tiny_options_of(tiny_kind kind, const char *directory)
     bool pairs = kind == TINY_DPO || kind == TINY_LORA_DPO, talks = pairs || kind == TINY_CHAT;
     char name[600];
     snprintf(name, sizeof name, "%s.jsonl", tiny_kind_names[kind]);
-    const char *path = talks ? put_conversations(directory, name, pairs, 13, 3) : put_rows(directory, name, 23, 12, 1);
+    const char *path = talks ? tiny_conversations(directory, name, pairs, 13, 3) : put_rows(directory, name, 23, 12, 1);
     tiny_options o = tiny_defaults(keep_path(kind, path));
     if (talks) {
         o.loader.kind = pairs ? MM_ROW_PREFERENCE : MM_ROW_CHAT;

@@ -53,6 +53,9 @@ typedef enum tiny_kind {
     TINY_KINDS
 } tiny_kind;
 tiny_options tiny_options_of(tiny_kind kind, const char *directory);
+
+/* A file of conversations, or of pairs whose chosen answers are in capitals; static until the fourth call after it. */
+const char *tiny_conversations(const char *directory, const char *name, bool pairs, int rows, unsigned seed);
 extern const char *const tiny_kind_names[TINY_KINDS];
 
 /* As tiny_model(), with more layers, experts and a wider vocabulary. */
