@@ -109,7 +109,8 @@ MM_API mm_status mm_dataset_line(mm_dataset *dataset, int64_t row, char *text, s
 MM_API mm_status mm_dataset_where(mm_dataset *dataset, int64_t row, const char **path, int64_t *line);
 
 /** What a row holds. Conversations are lists of messages {"role", "content", …}, rendered by the tokenizer's template;
- *  what is learnt of them are the assistant's words and the end of its turn, as each template's authors train it. */
+ *  what is learnt of them are the assistant's words and the end of its turn, as each template's authors train it: where the
+ *  last turn is another's, or was cut, MM_ROWS_PAD and MM_ROWS_PAD3 learn the padding behind it, too. */
 enum {
     MM_ROW_TEXT = 0,       /**< pretraining: {"text"} */
     MM_ROW_CHAT = 1,       /**< fine-tuning: {"conversations"}. MiniMind2 takes roles from the position; MiniMind-3 takes

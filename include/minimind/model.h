@@ -91,6 +91,8 @@ MM_API mm_status mm_model_cast(const mm_model *model, int32_t dtype, mm_model **
  * @param dtype  MM_Q8_0 or MM_Q4_0.
  * @param out    Yours: pair it with mm_model_free().
  *
+ * A scale is a float16: numbers above 8 · 10⁶ (MM_Q8_0) or 5 · 10⁵ (MM_Q4_0) become infinite or NaN, as GGUF has it.
+ *
  * @return MM_OK; MM_ERR_ARG; MM_ERR_MEMORY; MM_ERR_UNSUPPORTED, a matrix whose rows are not whole blocks. Since: 0.1
  */
 MM_API mm_status mm_model_quantize(const mm_model *model, int32_t dtype, mm_model **out);

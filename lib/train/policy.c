@@ -69,6 +69,13 @@ static mm_status plan_size(mmi_policy *p, const mm_trainer *t)
     if (p->rows > INT32_MAX || p->length > INT32_MAX)
         return mmi_fail(MM_ERR_ARG, "mm_policy_training: %lld answers of %lld ids are beyond this library",
                         (long long)p->rows, (long long)p->length);
+    const int64_t most = mmi_model_arch(t->model)->max_positions;
+    if (p->length > most)
+        return mmi_fail(MM_ERR_ARG,
+                        "mm_policy_training: prompts of %lld ids and max_new_tokens %d come to %lld positions, "
+                        "max_position_embeddings is %lld",
+                        (long long)mm_loader_length(t->loader), p->o.max_new_tokens, (long long)p->length,
+                        (long long)most);
     return MM_OK;
 }
 

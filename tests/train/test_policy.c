@@ -504,6 +504,7 @@ START_TEST(training_held_wrong_is_named)
     WRONG(group, 1, "group");
     WRONG(max_new_tokens, 0, "max_new_tokens");
     WRONG(max_new_tokens, INT32_MAX, "beyond this library");
+    WRONG(max_new_tokens, 1 << 20, "max_new_tokens 1048576 come to");
     WRONG(updates, 0, "updates");
     WRONG(beta, -1, "beta");
     WRONG(epsilon, 1, "epsilon");
