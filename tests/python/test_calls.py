@@ -708,6 +708,36 @@ class Arguments(Running):
         self.assertRaisesRegex(TypeError, "vocab_size: a number, a bool or a str is needed, not NoneType", minimind.Config,
                                vocab_size=None)
 
+    def test_a_number_is_no_text_nor_an_address(self):
+        """C read at the address that the number is."""
+        model, chat, directory = tiny_model(), minimind.Chat(), self.directory / "report"
+        chat.add("user", "a")
+        dataset = minimind.Dataset(self.put_rows("rows.jsonl", ROWS))
+        for option, make in {
+                "title": lambda given: minimind.Report(directory, title=given),
+                "targets": lambda given: minimind.Adapter(model, targets=given),
+                "template_name": lambda given: chat.format(self.tokenizer, template_name=given),
+                "begin": lambda given: chat.format(self.tokenizer, roles={"begin": given}),
+                "trainable": lambda given: minimind.Optimizer(model, trainable=given),
+                "kernels": lambda given: minimind.Context(model, kernels=given),
+                "user": lambda given: self.trainer(user=given)}.items():
+            for wrong in (7, 0, 1.5, True, np.int64(7), [b"a"], bytearray(b"a"), model):
+                with self.subTest(option, wrong=wrong), self.assertRaisesRegex(TypeError, f"^{option}: a .* is needed, not "):
+                    make(wrong)
+        for wrong, refusal in ((b"a\0b", "NUL"), ("a\0b", "NUL"), ("\udc80", "surrogates")):
+            self.assertRaisesRegex(ValueError, refusal, minimind.Report, directory, title=wrong)
+            self.assertRaisesRegex(ValueError, refusal, minimind.Loader, dataset, self.tokenizer, template_name=wrong)
+        minimind.Report(directory, title=b"bytes").close()
+        self.assertEqual(minimind.Adapter(model, targets=b"q_proj").options["targets"], "q_proj")
+        for wrong in (lambda: chat.add(7, "a"), lambda: self.tokenizer.find(7), lambda: minimind.Config(7),
+                      lambda: minimind.Report(directory).fact(7, "a"),
+                      lambda: minimind.Tokenizer.train(["a"], special_tokens=[7])):
+            self.assertRaisesRegex(TypeError, "a text: a str is needed, not 7, of type int", wrong)
+
+    def test_weights_in_memory_are_bytes(self):
+        for wrong in ("x" * 100, 7, bytearray(100), None):
+            self.assertRaisesRegex(TypeError, "data: bytes is needed, not ", minimind.Model.from_bytes, tiny_config(), wrong)
+
     def test_handles_are_no_values(self):
         model = tiny_model()
         for wrong in (copy.copy, copy.deepcopy, pickle.dumps):

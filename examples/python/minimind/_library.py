@@ -6,6 +6,7 @@ import ctypes.util
 import operator
 import os
 import pathlib
+import reprlib
 import threading
 import weakref
 from typing import Any, Callable, Iterator, Sequence
@@ -289,12 +290,19 @@ def struct(kind: Any, /, **fields: Any) -> Any:
         if isinstance(value, (Handle, Native)):
             made.held.append(value._native if isinstance(value, Handle) else value)
             value = made.held[-1]._as_parameter_
-        elif isinstance(value, str):
-            value = text(value)
-        elif kinds[name] in WHOLE:
-            value = whole(kinds[name], value, name)
-        setattr(made, name, value)
+        setattr(made, name, field(kinds[name], value, name))
     return made
+
+
+def field(kind: Any, value: Any, name: str) -> Any:
+    """What a field of a struct is set to. ctypes would take a number for an address, and C would read there."""
+    if kind is ctypes.c_char_p:
+        return text(value, name)
+    if kind is ctypes.c_void_p and not isinstance(value, ctypes.c_void_p):
+        raise unfit(name, "a c_void_p", value)
+    if isinstance(value, str):
+        value = text(value, name)
+    return whole(kind, value, name) if kind in WHOLE else value
 
 
 def as_dict(made: Any) -> dict[str, Any]:
@@ -302,9 +310,16 @@ def as_dict(made: Any) -> dict[str, Any]:
     return {name: getattr(made, name) for name, *_ in made._fields_ if name not in ("struct_size", "reserved")}
 
 
-def text(value: str) -> bytes:
+def unfit(name: str, needed: str, value: Any) -> TypeError:
+    """What is raised for a value of another kind."""
+    return TypeError(f"{name}: {needed} is needed, not {reprlib.repr(value)}, of type {type(value).__name__}")
+
+
+def text(value: str | bytes, name: str = "a text") -> bytes:
     """A C string. NUL would end it early, so it is refused."""
-    data = value.encode("utf-8")
+    if not isinstance(value, (str, bytes)):
+        raise unfit(name, "a str", value)
+    data = value.encode("utf-8") if isinstance(value, str) else value
     if b"\0" in data:
         raise ValueError(f"NUL in {value!r}")
     return data

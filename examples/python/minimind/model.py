@@ -12,7 +12,7 @@ import numpy as np
 
 from . import _ffi
 from ._arrays import IntArray, show
-from ._library import Handle, create, lib, path, struct, text
+from ._library import Handle, create, lib, path, struct, text, unfit
 from .config import Config
 from .tokenizer import Tokenizer
 
@@ -71,6 +71,8 @@ class Model(Handle):
     @classmethod
     def from_bytes(cls, config: Config, data: bytes) -> Model:
         """Weights from a safetensors image in memory."""
+        if not isinstance(data, bytes):   # ctypes would take a str's own memory, as wide as its characters are
+            raise unfit("data", "bytes", data)
         return cls._wrap(create(_ffi.mm_model, lib.mm_model_load_memory, lib.mm_model_free, config._native, data, len(data)))
 
     def save_pretrained(self, directory: str | os.PathLike[str]) -> None:
