@@ -734,6 +734,27 @@ class Arguments(Running):
                       lambda: minimind.Tokenizer.train(["a"], special_tokens=[7])):
             self.assertRaisesRegex(TypeError, "a text: a str is needed, not 7, of type int", wrong)
 
+    def test_a_text_is_no_number_and_the_option_is_named(self):
+        model, context = tiny_model(), minimind.Context(tiny_model(), max_length=64, threads=1)
+        for needed, wrong in {
+                "max_length: an int is needed, not '3', of type str": lambda: minimind.Context(model, max_length="3"),
+                "max_length: an int is needed, not b'3', of type bytes": lambda: minimind.Context(model, max_length=b"3"),
+                "threads: an int is needed, not 1.5, of type float": lambda: minimind.Context(model, threads=1.5),
+                "rank: an int is needed, not Ellipsis, of type ellipsis": lambda: minimind.Adapter(model, rank=...),
+                "temperature: a float is needed, not '1', of type str": lambda: context.generate([[1]], temperature="1"),
+                "beta: a float is needed, not \\[1\\], of type list": lambda: minimind.Policy(len, beta=[1])}.items():
+            self.assertRaisesRegex(TypeError, f"^{needed}$", wrong)
+
+    def test_a_bool_of_numpys_is_a_bool(self):
+        for value in (np.bool_(True), np.bool_(False)):
+            with tiny_config(tie_word_embeddings=value) as config:
+                self.assertIs(config["tie_word_embeddings"], bool(value))
+        with minimind.Context(tiny_model(), max_length=8, train=np.bool_(True), checkpointing=np.bool_(True), threads=1,
+                              router_noise=np.float32(0)) as context:
+            context.forward([[1, 2]], [[2, 3]], train=np.bool_(True))
+        self.assertEqual(self.tokenizer.decode([70], skip_special=np.bool_(True)),
+                         self.tokenizer.decode([70], skip_special=True))
+
     def test_weights_in_memory_are_bytes(self):
         for wrong in ("x" * 100, 7, bytearray(100), None):
             self.assertRaisesRegex(TypeError, "data: bytes is needed, not ", minimind.Model.from_bytes, tiny_config(), wrong)

@@ -11,6 +11,8 @@ import threading
 import weakref
 from typing import Any, Callable, Iterator, Sequence
 
+import numpy as np
+
 from . import _ffi
 from ._caught import Caught
 from .errors import BY_STATUS, InternalError, LibraryNotFoundError, StateError
@@ -76,11 +78,18 @@ def _range(kind: Any) -> tuple[int, int]:
 
 # What fits a C type of whole numbers.
 WHOLE = {kind: _range(kind) for kind in (ctypes.c_int32, ctypes.c_int64, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_size_t)}
+REAL = (ctypes.c_float, ctypes.c_double)
 
 
 def whole(kind: Any, value: Any, name: str) -> int:
     """A number of one of the kinds in WHOLE; ctypes would cut off what does not fit."""
-    number, (least, most) = operator.index(value), WHOLE[kind]
+    if isinstance(value, np.bool_):   # numpy warns where it is taken for a number; a bool is one
+        value = bool(value)
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise unfit(name, "an int", value) from None
+    least, most = WHOLE[kind]
     if not least <= number <= most:
         raise ValueError(f"{name}: {number} is not in [{least}, {most}]")
     return number
@@ -300,9 +309,11 @@ def field(kind: Any, value: Any, name: str) -> Any:
         return text(value, name)
     if kind is ctypes.c_void_p and not isinstance(value, ctypes.c_void_p):
         raise unfit(name, "a c_void_p", value)
-    if isinstance(value, str):
-        value = text(value, name)
-    return whole(kind, value, name) if kind in WHOLE else value
+    if kind in WHOLE:
+        return whole(kind, value, name)
+    if kind in REAL and not (hasattr(value, "__float__") or hasattr(value, "__index__")):
+        raise unfit(name, "a float", value)
+    return value
 
 
 def as_dict(made: Any) -> dict[str, Any]:

@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass
 from typing import Any, Iterator
 
+import numpy as np
+
 from . import _ffi
 from ._library import Handle, as_dict, create, fill_bytes, lib, path, struct, text, whole
 
@@ -98,7 +100,7 @@ class Config(Handle):
         key = config_keys().get(name)
         if isinstance(value, str):
             lib.mm_config_set_string(self._native, text(name), text(value))
-        elif isinstance(value, bool):
+        elif isinstance(value, (bool, np.bool_)):
             lib.mm_config_set_bool(self._native, text(name), value)
         elif isinstance(value, float) or (key and key.type is float):
             lib.mm_config_set_float(self._native, text(name), float(value))
