@@ -191,6 +191,8 @@ class Generation(Case):
         self.assertRaises(minimind.ArgumentError, list, self.model.generate([259]))
         self.assertRaises(minimind.ArgumentError, list, self.model.generate([]))
         self.assertRaises(TypeError, list, self.model.generate("a", no_such_option=1))
+        for name in ("on_token", "prompts", "context"):
+            self.assertRaisesRegex(TypeError, f"takes no {name}", self.model.generate, "a", **{name: print})
         self.model.tokenizer = None
         self.assertRaisesRegex(minimind.StateError, "tokenizer", self.model.generate, "a")
         with minimind.Context(self.model, max_length=32) as context:

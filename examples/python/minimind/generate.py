@@ -108,6 +108,9 @@ def stream_text(model: Model, prompt: str | IntArray, max_new_tokens: int, token
                 cache: Cache | None, stop_ids: IntArray | None, threads: int, bos: bool,
                 sampling: dict[str, Any]) -> Iterator[str]:
     """Model.generate(): checks at once, then streams."""
+    for name in ("context", "prompts", "on_token"):   # generate()'s own, which has them from here
+        if name in sampling:
+            raise TypeError(f"a stream of text takes no {name}; it is Context.generate() that is given ids and told tokens")
     if tokenizer is None:
         raise StateError("the model has no tokenizer: give one")
     ids = tokenizer.encode(prompt) if isinstance(prompt, str) else integers(prompt, "prompt").ravel()
