@@ -593,6 +593,30 @@ class OneAtATime(Running):
         self.assertEqual(children, [0])
 
 
+    def test_a_stream_is_not_continued_in_a_child(self):
+        """Its thread is not there, and the child had waited for ever."""
+        model = tiny_model(max_position_embeddings=100000)
+        model.tokenizer = self.tokenizer
+        stream, fresh = (model.generate("a", max_new_tokens=99990, stop_ids=[], threads=1) for _ in range(2))
+        self.addCleanup(stream.close)
+        next(stream)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)   # that there are threads
+            child = os.fork()
+        if child == 0:
+            signal.alarm(60)
+            try:
+                next(stream)
+            except minimind.StateError as error:
+                if "forked child" in str(error) and next(stream, None) is None and next(fresh):
+                    fresh.close()
+                    os._exit(0)
+            finally:
+                os._exit(1)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        self.assertTrue(next(stream))
+
+
 class Closing(Running):
     """Handles that are closed while a call stands on them."""
 

@@ -128,7 +128,12 @@ def stream_text(model: Model, prompt: str | IntArray, max_new_tokens: int, token
 def _stream(context: Context, ids: np.ndarray, decoder: Any, options: dict[str, Any]) -> Iterator[str]:
     """One thread draws tokens and never waits for the reader; this one turns them into text as they come."""
     tokens: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    stop = threading.Event()
+    stop, home = threading.Event(), os.getpid()
+
+    def next_token() -> Any:
+        if os.getpid() != home:   # the thread stayed there, and nobody would ever put a token
+            raise StateError("this stream belongs to the process that began it, and is not continued in a forked child")
+        return tokens.get()
 
     def on_token(sequence: int, token: int, logprob: float) -> bool:
         tokens.put(token)
@@ -146,7 +151,7 @@ def _stream(context: Context, ids: np.ndarray, decoder: Any, options: dict[str, 
     with Caught():   # a signal's handler that raises in the midst of it would leave half a thread
         thread.start()
     try:
-        while (token := tokens.get()) is not _END:
+        while (token := next_token()) is not _END:
             if isinstance(token, BaseException):
                 raise token
             if piece := decoder.push(token):
