@@ -225,6 +225,41 @@ class Signals(Running):
         with self.trainer(epochs=100000) as trainer, self.interrupted():
             trainer.run()
 
+    def test_one_while_a_stream_is_let_go_comes_right_behind_it(self):
+        """Python ignores what is raised while a generator is finalized, and says so to sys.unraisablehook."""
+        model, ignored, handled, cancel = tiny_model(), [], [], minimind.Context.cancel
+        model.tokenizer = self.tokenizer
+        self.alarms()
+        before = signal.signal(signal.SIGUSR1, lambda number, frame: handled.append(number))
+        self.addCleanup(signal.signal, signal.SIGUSR1, before)
+
+        def let_go(streams):
+            streams.clear()
+            time.sleep(0)
+
+        def leave(streams):
+            for _ in streams.pop():
+                break
+            time.sleep(0)
+
+        for number, expected in ((signal.SIGINT, KeyboardInterrupt), (signal.SIGALRM, TimeoutError)):
+            def interrupted(context):
+                for one in (number, signal.SIGUSR1, number):
+                    signal.raise_signal(one)
+                cancel(context)
+
+            for end in (let_go, leave, lambda streams: streams[0].close()):
+                threads = threading.active_count()
+                streams = [model.generate("a", max_new_tokens=100, stop_ids=[], threads=1)]
+                next(streams[0])
+                with unittest.mock.patch.object(sys, "unraisablehook", ignored.append), \
+                        unittest.mock.patch.object(threading.Thread, "is_alive", lambda thread: True), \
+                        unittest.mock.patch.object(minimind.Context, "cancel", interrupted), \
+                        self.subTest(number=number), self.assertRaises(expected):
+                    end(streams)
+                self.assertEqual((threading.active_count(), Caught._inside), (threads, []))
+        self.assertEqual((ignored, len(handled)), ([], 6))
+
     def test_an_interrupt_comes_before_other_errors(self):
         caught = Caught()
         with self.assertRaises(KeyboardInterrupt), caught:

@@ -1,9 +1,12 @@
 """What is raised while C runs: by callbacks, and by the handlers of signals."""
 from __future__ import annotations
 
+import functools
 import os
+import sys
 import threading
 import _signal   # `signal` makes enums of all numbers, which takes thirty times as long
+import _thread
 from typing import Any, Callable
 
 from .errors import CancelledError
@@ -72,6 +75,33 @@ class Caught:
             del error, trace   # they hold this frame
 
 
+class PutOff(Caught):
+    """For the end of a generator, which may be that of its last reference: what is raised there Python only prints. The
+    handlers of signals that come meanwhile run when this object is gone, with the generator's frame if it is a local of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.signals: dict[int, Any] = {}
+
+    def put_off(self, number: int) -> None:
+        """Let a signal come again later, once however often it came."""
+        if number not in self.signals:   # one that is replaced would end here
+            self.signals[number] = _again(number)()
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        super().__exit__(kind, error, trace)
+        if error is not None:   # whoever keeps it keeps the frame
+            self.signals.clear()
+
+
+@functools.lru_cache(maxsize=None)
+def _again(number: int) -> type:
+    """Objects that send a signal with their end. In a __del__ of Python's the handler would run at once; this one is C."""
+    # From 3.10 on raise_signal() runs the handler too; before, interrupt_main() took no number.
+    send = _thread.interrupt_main if sys.version_info >= (3, 10) else _signal.raise_signal
+    return type("_Again", (), {"__slots__": (), "__del__": staticmethod(functools.partial(send, number))})
+
+
 class _Guarded:
     """A signal's handler whose exceptions wait for the call that they would be lost in."""
 
@@ -79,6 +109,10 @@ class _Guarded:
         self.handler = handler
 
     def __call__(self, number: int, frame: Any) -> None:
+        for call in Caught._inside:
+            if isinstance(call, PutOff):
+                call.put_off(number)
+                return
         try:
             self.handler(number, frame)
         except BaseException as error:

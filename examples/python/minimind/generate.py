@@ -12,7 +12,7 @@ import numpy as np
 
 from . import _ffi
 from ._arrays import IntArray, integers, pointer
-from ._caught import Caught
+from ._caught import Caught, PutOff
 from ._library import Alone, Handle, create, lib, path, struct
 from .context import Context
 from .errors import StateError
@@ -150,6 +150,7 @@ def _stream(context: Context, ids: np.ndarray, decoder: Any, options: dict[str, 
     thread = threading.Thread(target=draw, name="minimind-generate", daemon=True)
     with Caught():   # a signal's handler that raises in the midst of it would leave half a thread
         thread.start()
+    end = Caught()
     try:
         while (token := next_token()) is not _END:
             if isinstance(token, BaseException):
@@ -158,10 +159,14 @@ def _stream(context: Context, ids: np.ndarray, decoder: Any, options: dict[str, 
                 yield piece
         if piece := decoder.flush():
             yield piece
+    except GeneratorExit:   # closed, or let go: nobody tells which
+        end = PutOff()
+        raise
     finally:
-        with Caught():
+        with end:
             stop.set()
             if thread.is_alive() and options["cache"] is None:
                 context.cancel()   # the context is this stream's alone; a caller's cache keeps what was drawn so far
             thread.join()
             context.close()
+            decoder.close()   # here, and not with the frame, where nothing is put off any more
