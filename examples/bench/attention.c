@@ -6,7 +6,8 @@
 
 #include "bench.h"
 
-#define DOCUMENT 64 /* tokens of the short documents */
+#define FIRST 512   /* length to begin with, unless less is asked for or the model has less */
+#define DOCUMENT 64 /* tokens of the short documents; of a shorter row an eighth */
 
 static double step(mm_context *context, const int32_t *ids, const int32_t *documents, int length)
 {
@@ -45,7 +46,7 @@ static void at_length(const options *o, mm_model *model, int length)
     die_if(mm_context_create(model, &how, &context), "context");
     int32_t *ids = random_ids(length, vocab_size), *documents = need(malloc((size_t)length * sizeof *documents));
     for (int i = 0; i < length; i++)
-        documents[i] = i / DOCUMENT;
+        documents[i] = length < FIRST ? i * 8 / length : i / DOCUMENT;
     step(context, ids, NULL, length);
     for (int i = 0; i < o->repeat; i++) {
         whole[i] = step(context, ids, NULL, length);
@@ -74,8 +75,10 @@ void bench_attention(const options *o)
     die_if(mm_config_set_int(config, "num_hidden_layers", 1), "layers");
     die_if(mm_config_get_int(config, "max_position_embeddings", &most), "config");
     die_if(mm_model_create(config, 1, &model), "model");
-    for (int length = 512; length <= o->length && length <= most; length *= 2)
-        at_length(o, model, length);
+    if (most > o->length)
+        most = o->length;
+    for (int64_t length = most < FIRST ? most : FIRST; length <= most; length *= 2)
+        at_length(o, model, (int)length);
     mm_model_free(model);
     mm_config_free(config);
 }

@@ -239,6 +239,15 @@ bench_long_context() {
     [ "$(sed -n 's/.*"length": \([0-9]*\), .*"activation_bytes": [0-9].*/\1/p' "$work/bench" | tr '\n' ' ')" = "512 1024 " ]
 }
 
+# Less than it usually begins with is measured all the same.
+bench_short_context() {
+    for length in 1 100 256; do
+        (cd "$work" && "$bin/bench" attention --preset minillm-tiny --max-seq-len $length --repeat 1 --threads 1 --json) >"$work/bench" || return 1
+        cat "$work/bench"
+        [ "$(sed -n 's/.*"length": \([0-9]*\), .*"attention_us_per_token": -\{0,1\}[0-9].*/\1/p' "$work/bench")" = $length ] || return 1
+    done
+}
+
 # A few steps on sums, and from the model they begin with on questions of one's own.
 rewards_are_learnt_from() {
     "$bin/rl" --lessons 3 --steps 2 --batch 2 --group 2 --work-dir "$work/rl" >"$work/learnt" &&
@@ -559,6 +568,7 @@ check "bench starts in float32, which it saves" bench_computes_in f32 start --dt
 check "bench compares what it measures alone" bench_computes_in bf16 scaling --of decode --dtype bf16
 check "bench refuses to compute in what is for storage only" refuses "--compute" bench train --compute q8_0
 check "bench attention goes up to the length it is told" bench_long_context
+check "bench attention measures a length that is shorter" bench_short_context
 check "bench refuses a dtype that there is not" refuses "--dtype" bench decode --dtype q3
 check "bench refuses a cache in what there is for weights alone" refuses "allowed are f32 bf16 q8_0$" bench decode --cache-dtype q4_0
 check "bench refuses a number that is none" refuses "--threads" bench decode --threads two
