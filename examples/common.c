@@ -29,7 +29,7 @@ settings o = {
     .dtype = "float32",
     .optimizer = "adamw",
     .lora_alpha = 16,
-    .ranks = { .world_size = 1 },
+    .ranks = { .world_size = NAN },
 };
 
 /* clang-format off */

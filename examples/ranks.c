@@ -1,5 +1,6 @@
 #include "ranks.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -11,11 +12,15 @@
 mm_comm *meet(const rank_options *options)
 {
     mm_comm *comm = NULL;
-    int32_t rank = small("rank", options->rank), size = small("world-size", options->world_size);
+    int told = !isnan(options->world_size);
+    int32_t rank = small("rank", options->rank), size = told ? small("world-size", options->world_size) : 1;
     if (!options->comm && (rank > 0 || size != 1))
         fail("without --comm this process is alone, and has no rank or --", "world-size");
     if (!options->comm)
         return NULL;
+    /* Without it each would train alone, all into the same directory; MPI knows it. */
+    if (!told && strchr(options->comm, ':'))
+        fail("--comm needs to know how many processes there are, by --", "world-size");
     if (strncmp(options->comm, "local:", 6) == 0) {
         check(mm_comm_local_create(options->comm + 6, rank, size, NULL, &comm));
     } else if (strncmp(options->comm, "tcp:", 4) == 0) {

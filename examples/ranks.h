@@ -7,7 +7,7 @@
 /* Options of its own; a program that trains with others has them in its table. */
 typedef struct rank_options {
     char *comm; /* local:PATH, tcp:HOST:PORT or mpi; NULL: alone */
-    double rank, world_size;
+    double rank, world_size; /* NAN: not told */
 } rank_options;
 
 /* Wait for the other processes. NULL: there are none. */

@@ -177,6 +177,8 @@ keeps_the_source() {
 # What only others listen to.
 refuses_options_of_others() {
     learn_not "without --comm" --world-size 2 && learn_not "without --comm" --rank 1 &&
+        learn_not "--comm .*--world-size" --comm tcp:1 && learn_not "--comm .*--world-size" --comm "local:$work/alone" --rank 1 &&
+        learn_not "--comm can be .*not nobody" --comm nobody &&
         learn_not "lora-rank" --lora-targets q_proj && learn_not "warmup-steps" --warmup-steps 3 &&
         learn_not "warmup-steps" --warmup-steps 3 --schedule constant && learn_not "0 or 1.*--use-moe" --use-moe 2
 }
