@@ -239,7 +239,7 @@ static void talk(const mm_chat_options *form, mm_generate_options *options)
 {
     char *line = NULL;
     size_t room = 0;
-    ssize_t length;
+    ssize_t length = 0;
     const char *prompt = isatty(STDIN_FILENO) ? "> " : ""; /* a file or a program needs no asking */
     if (texts[SYSTEM])
         check(mm_chat_add(chat, "system", texts[SYSTEM], strlen(texts[SYSTEM])));
@@ -256,6 +256,8 @@ static void talk(const mm_chat_options *form, mm_generate_options *options)
         if (status != MM_OK)
             fprintf(stderr, "%s: %s\n", program, mm_last_error());
     }
+    if (length < 0 && !feof(stdin))
+        fail("can't read standard input", "");
     free(line);
 }
 

@@ -267,6 +267,13 @@ goes_on_after_bad_text() {
     printf 'a\377b\nhi\n' | talk && [ "$(wc -l <"$work/talk")" -ge 1 ] && [ "$(grep -c '^chat: .*UTF-8' "$work/aside")" -eq 1 ]
 }
 
+# The end of input is no error; a directory has none.
+tells_what_it_cannot_read() {
+    set -- --model "$model" --template minimind2
+    "$bin/chat" "$@" </dev/null && refuses "can't read standard input" chat "$@" <"$work" &&
+        refuses "can't read standard input" tokenize --tokenizer "$work/tokenizer" <"$work"
+}
+
 # --- The quickstart ---
 
 looks_before_it_deletes() {
@@ -348,6 +355,7 @@ check "evaluate --help says what rows are" tells_what_rows_are
 check "chat refuses a template before the first line" refuses "no-such" chat --model "$model" --template no-such
 check "chat knows its commands from what is said" knows_its_commands
 check "chat goes on after a line that is no text" goes_on_after_bad_text
+check "chat and tokenize say that their input can't be read" tells_what_it_cannot_read
 check "the quickstart looks for its programs before it deletes" looks_before_it_deletes
 if command -v bash >/dev/null && env --default-signal=INT true 2>/dev/null; then
     check "the quickstart ends at Ctrl-C" quickstart_stops
