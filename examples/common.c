@@ -90,13 +90,25 @@ static const option_row shared[] = {
 static mm_comm *comm; /* NULL: this process trains alone */
 static int leads = 1; /* rank 0 speaks for all */
 
+/* Does a path end in a name? "..", "." and "/" are directories that have theirs elsewhere. */
+static int ends_in_a_name(const char *path)
+{
+    size_t end = strlen(path), begin;
+    while (end > 0 && path[end - 1] == '/')
+        end--;
+    for (begin = end; begin > 0 && path[begin - 1] != '/'; begin--)
+        ;
+    size_t length = end - begin;
+    return length > 2 || strspn(path + begin, ".") < length;
+}
+
 void read_options(int argc, char **argv, const char *about, const option_row *own)
 {
     read_tables(argc, argv, about, own, shared);
     comm = meet(&o.ranks);
     leads = !comm || comm->rank == 0;
     o.log_interval = o.log_interval > 0 ? o.log_interval : 1;
-    if (!o.save_dir[0] || !o.save_weight[0])
+    if (!o.save_dir[0] || !ends_in_a_name(o.save_weight))
         fail("a directory without a name: --", o.save_dir[0] ? "save-weight" : "save-dir");
 }
 

@@ -183,6 +183,14 @@ refuses_options_of_others() {
         learn_not "warmup-steps" --warmup-steps 3 --schedule constant && learn_not "0 or 1.*--use-moe" --use-moe 2
 }
 
+# What is saved has a name of its own: it does not come beside --save-dir, or over what lies in it.
+names_what_it_saves() {
+    for name in .. . "$work/none/.." "$work/none/../" ./ /; do
+        learn_not "--save-weight" --save-weight "$name" || return 1
+    done
+    refuses "--save-weight" lora --save-dir "$work/none" --lora-name .. && [ ! -e "$work/none" ]
+}
+
 # MiniMind's command lines name the shape of a model that is there.
 expects_its_shape() {
     learn_not "hidden_size is 32" --from-weight "$model" --hidden-size 64 &&
@@ -346,6 +354,7 @@ check "train_tokenizer sends pipes no moving line" sends_pipes_no_moving_line
 [ ! -c /dev/full ] || check "every program says that its output can't be written" notices_a_full_disk
 check "convert leaves its model as it is" keeps_the_source
 check "options that would have no effect are refused" refuses_options_of_others
+check "what is saved has a name of its own" names_what_it_saves
 check "a model that is there has the shape that it is said to have" expects_its_shape
 check "a model of a family that knows no experts is learnt further" takes_other_families
 check "distill's models have the shapes that they are said to have, and a cache is asked what it knows" distill_takes_what_is_so
