@@ -243,6 +243,10 @@ int main(int argc, char **argv)
     read_options(argc, argv, "Learn from rewards: sums, or the questions of --data-path.", own);
     if (o.max_steps < 1) /* elsewhere 0 is as many as the epochs have, but here these follow from the steps */
         fail("at least 1 is asked for by --", "steps");
+    if (min_chars > max_chars)
+        fail(max_chars > 0 ? "no answer is so long and so short: --min-chars is above --" :
+                             "lengths are no matter, and --min-chars is none, without --",
+             "max-chars");
     mm_policy_training policy = make_policy();
 
     mkdir(o.save_dir, 0777); /* if it is there already, all the better */

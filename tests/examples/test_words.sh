@@ -183,6 +183,12 @@ refuses_options_of_others() {
         learn_not "warmup-steps" --warmup-steps 3 --schedule constant && learn_not "0 or 1.*--use-moe" --use-moe 2
 }
 
+# No answer has such a length; without a --max-chars lengths are no matter, and --min-chars is none.
+rewards_lengths_that_there_are() {
+    set -- rl --lessons 1 --steps 1 --work-dir "$work/none" --min-chars 5
+    refuses "--min-chars is above --max-chars" "$@" --max-chars 2 && refuses "without --max-chars" "$@" && [ ! -e "$work/none" ]
+}
+
 # What is saved has a name of its own: it does not come beside --save-dir, or over what lies in it.
 names_what_it_saves() {
     for name in .. . "$work/none/.." "$work/none/../" ./ /; do
@@ -354,6 +360,7 @@ check "train_tokenizer sends pipes no moving line" sends_pipes_no_moving_line
 [ ! -c /dev/full ] || check "every program says that its output can't be written" notices_a_full_disk
 check "convert leaves its model as it is" keeps_the_source
 check "options that would have no effect are refused" refuses_options_of_others
+check "rl rewards lengths that an answer can have" rewards_lengths_that_there_are
 check "what is saved has a name of its own" names_what_it_saves
 check "a model that is there has the shape that it is said to have" expects_its_shape
 check "a model of a family that knows no experts is learnt further" takes_other_families
