@@ -64,6 +64,16 @@ mm_status mmi_fail_within(mm_status status, const char *format, ...)
     return mmi_fail(status, "%s: %s", prefix, detail);
 }
 
+mm_status mmi_fail_choice(mm_status status, const char *what, const char *(*name_of)(int32_t index))
+{
+    char names[DETAIL_SIZE] = "";
+    size_t n = 0;
+    for (int32_t i = 0; n < sizeof names && name_of(i); i++)
+        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i == 0 ? "" : name_of(i + 1) ? ", " : " or ",
+                              name_of(i));
+    return mmi_fail(status, "%s%s", what, names);
+}
+
 mm_status mm_set_last_error(mm_status status, const char *message)
 {
     return mmi_fail(status, "%s", message ? message : "");

@@ -12,6 +12,10 @@ mm_status mmi_fail(mm_status status, const char *format, ...) __attribute__((for
 /* Put "prefix: " before the message at hand, for a caller that knows the file or the line. Returns `status`. */
 mm_status mmi_fail_within(mm_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Fail with `what` and, behind it, the names that could have been meant, "a, b or c": name_of(0) and so on, up to the
+ * first NULL. */
+mm_status mmi_fail_choice(mm_status status, const char *what, const char *(*name_of)(int32_t index));
+
 /* Make `text` one line of whole characters, whatever the names in it hold and wherever they were cut: a control
  * character becomes a space, half a UTF-8 character a question mark, or nothing at the end. Messages are so. */
 void mmi_make_line(char *text);

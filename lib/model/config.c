@@ -1,6 +1,7 @@
 /* The config handle: fields by name. Files are the matter of config_load.c and config_save.c. */
 #include <minimind/config.h>
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -21,9 +22,9 @@ mm_status mm_config_create(const char *preset, mm_config **out)
         const char *json = mmi_preset_json(i);
         return mmi_config_parse(json, strlen(json), name, out);
     }
-    char quoted[MMI_QUOTE_SIZE];
-    return mmi_fail(MM_ERR_ARG, "there is no preset %s; mm_preset_name() lists them, \"%s\" is one",
-                    mmi_quote(name, quoted), mm_preset_name(0));
+    char quoted[MMI_QUOTE_SIZE], what[MMI_QUOTE_SIZE + 64];
+    snprintf(what, sizeof what, "there is no preset %s, it can be ", mmi_quote(name, quoted));
+    return mmi_fail_choice(MM_ERR_ARG, what, mm_preset_name);
 }
 
 size_t mmi_config_bytes(const mm_config *config)

@@ -1,5 +1,7 @@
 #include "run/plan.h"
 
+#include <stdio.h>
+
 #include "backend/gemm.h"
 #include "base/options.h"
 #include "base/processor.h"
@@ -48,8 +50,11 @@ mm_status mmi_limits_read(mmi_limits *out, const mmi_arch *arch, const mm_contex
     if (o.parallel_for && o.threads == 0)
         return mmi_fail(MM_ERR_ARG, "threads is 0: with a parallel_for it must say how many workers that has");
     const mmi_path *path = mmi_path_find(o.kernels);
-    if (!path)
-        return mmi_fail(MM_ERR_ARG, "kernels is \"%s\", which is not among mm_kernels_name() here", o.kernels);
+    if (!path) {
+        char what[256];
+        snprintf(what, sizeof what, "kernels is \"%.200s\", must be ", o.kernels);
+        return mmi_fail_choice(MM_ERR_ARG, what, mm_kernels_name);
+    }
     *out = (mmi_limits){
         .mode = o.mode,
         .max_batch = o.max_batch,

@@ -75,6 +75,33 @@ static bool ends_at_a_character(const char *text)
     return tail == wanted;
 }
 
+static int32_t named; /* how many fruit() has */
+
+static const char *fruit(int32_t index)
+{
+    static const char *const fruits[] = { "apple", "pear", "plum" };
+    return index < named ? fruits[index] : NULL;
+}
+
+static const char *endless(int32_t index)
+{
+    return index < 1000 ? "and another one" : NULL;
+}
+
+START_TEST(a_message_may_end_with_the_names_that_there_are)
+{
+    static const char *const expected[] = { "it must be ", "it must be apple", "it must be apple or pear",
+                                            "it must be apple, pear or plum" };
+    for (named = 0; named < 4; named++) {
+        ck_assert_int_eq(mmi_fail_choice(MM_ERR_ARG, "it must be ", fruit), MM_ERR_ARG);
+        ck_assert_str_eq(mm_last_error(), expected[named]);
+    }
+    ck_assert_int_eq(mmi_fail_choice(MM_ERR_IO, mm_last_error(), endless), MM_ERR_IO);
+    ck_assert_uint_eq(strlen(mm_last_error()), 1023);
+    ck_error_mentions("plumand another one, and another one, and");
+}
+END_TEST
+
 START_TEST(a_message_too_long_is_cut_at_a_character)
 {
     char text[4096];
@@ -157,6 +184,7 @@ static Suite *make_suite(void)
     tcase_add_test(c, the_message_is_empty_before_anything_failed);
     tcase_add_test(c, failing_keeps_the_message_and_hands_the_status_through);
     tcase_add_test(c, a_message_may_quote_the_one_before);
+    tcase_add_test(c, a_message_may_end_with_the_names_that_there_are);
     tcase_add_test(c, a_message_too_long_is_cut_at_a_character);
     tcase_add_test(c, half_a_character_in_a_message_is_a_question_mark);
     tcase_add_test(c, each_thread_has_its_own_message);

@@ -245,7 +245,10 @@ names_the_choices() {
         refuses "pad, pad3 or pack" dataset --tokenizer "$work/tokenizer" --form x "$work/a.jsonl" &&
         refuses "from 0 to 1073741824, not" generate --model "$model" --prompt a --top-k x &&
         refuses "from 0 to 9000000000000000, not" generate --model "$model" --prompt a --seed x &&
-        refuses "from 257 to 2147483647, not \"x\"" train_tokenizer --vocab-size x --out "$work/x" "$work/a.jsonl"
+        refuses "from 257 to 2147483647, not \"x\"" train_tokenizer --vocab-size x --out "$work/x" "$work/a.jsonl" || return 1
+    kinds="\"x\", it can be minimind2-small, .* or classic-untied"
+    learn_not "$kinds" --preset x && refuses "$kinds" params --preset x && refuses "$kinds" bench decode --preset x &&
+        refuses "kernels is \"x\", must be c" generate --model "$model" --prompt a --kernels x
 }
 
 names_the_culprit() {
