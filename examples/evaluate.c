@@ -39,7 +39,7 @@ static const char usage[] =
     "  --batch N         sequences that run together (8)\n"
     "  --max-length N    tokens per sequence; in training that is --max-seq-len (512, or all that a model of\n"
     "                    fewer positions has)\n"
-    "  --max-rows N      at most so many rows; of loss, batches (0: all)\n"
+    "  --max-rows N      of loss, choices and prompts: at most so many rows; of loss, batches (0: all)\n"
     "  --overlap N       of text: tokens that a window sees of the one before (0)\n"
     "  --kind NAME       of loss: text or chat rows (text)\n"
     "  --form NAME       of loss: pad, pad3 or pack: how rows are laid out, as the model was trained (as pretrain\n"
@@ -47,9 +47,9 @@ static const char usage[] =
     "  --pack            the same as --form pack\n"
     "  --bos             of text, choices and prompts: begin each with the model's bos token, for a model that was\n"
     "                    trained on --form pack or pad3\n"
-    "  --template NAME   of conversations: minimind2, minimind3 or minillm (the tokenizer's own)\n"
+    "  --template NAME   of loss --kind chat and prompts: minimind2, minimind3 or minillm (the tokenizer's own)\n"
     "  --threads N       0: one per core (0)\n"
-    "  --verbose         tell about every row";
+    "  --verbose         of choices and prompts: tell about every row";
 
 static struct {
     const char *what, *model, *data, *dtype, *adapter, *kind, *form, *template_name;
@@ -68,25 +68,36 @@ static long number(const char *name, const char *text)
     return value;
 }
 
+/* An option that is for some of loss, text, choices and prompts alone; NULL: for all. */
+static void expect_one_of(const char *option, const char *those)
+{
+    char message[120];
+    if (!o.what || !those || strstr(those, o.what))
+        return;
+    snprintf(message, sizeof message, "%s is for %s, not for %.20s", option, those, o.what);
+    fail(message, "");
+}
+
 static void read_arguments(int argc, char **argv)
 {
     static const struct {
         const char *name;
         const char **text;
         long *number;
+        const char *those; /* NULL: all */
     } options[] = {
-        { "--model", &o.model, NULL },
-        { "--data", &o.data, NULL },
-        { "--dtype", &o.dtype, NULL },
-        { "--adapter", &o.adapter, NULL },
-        { "--kind", &o.kind, NULL },
-        { "--batch", NULL, &o.batch },
-        { "--max-length", NULL, &o.max_length },
-        { "--max-rows", NULL, &o.max_rows },
-        { "--overlap", NULL, &o.overlap },
-        { "--threads", NULL, &o.threads },
-        { "--form", &o.form, NULL },
-        { "--template", &o.template_name, NULL },
+        { "--model", &o.model, NULL, NULL },
+        { "--data", &o.data, NULL, NULL },
+        { "--dtype", &o.dtype, NULL, NULL },
+        { "--adapter", &o.adapter, NULL, NULL },
+        { "--kind", &o.kind, NULL, "loss" },
+        { "--batch", NULL, &o.batch, NULL },
+        { "--max-length", NULL, &o.max_length, NULL },
+        { "--max-rows", NULL, &o.max_rows, "loss, choices and prompts" },
+        { "--overlap", NULL, &o.overlap, "text" },
+        { "--threads", NULL, &o.threads, NULL },
+        { "--form", &o.form, NULL, "loss" },
+        { "--template", &o.template_name, NULL, "loss and prompts" },
     };
     enum { COUNT = sizeof options / sizeof *options };
     for (int i = 1; i < argc; i++) {
@@ -96,16 +107,16 @@ static void read_arguments(int argc, char **argv)
         if (strcmp(argv[i], "--help") == 0)
             show_usage(usage), exit(written(EXIT_SUCCESS));
         else if (strcmp(argv[i], "--verbose") == 0)
-            o.verbose = 1;
+            expect_one_of(argv[i], "choices and prompts"), o.verbose = 1;
         else if (strcmp(argv[i], "--pack") == 0)
-            o.form = "pack";
+            expect_one_of(argv[i], "loss"), o.form = "pack";
         else if (strcmp(argv[i], "--bos") == 0)
             o.bos = 1;
         else if (i == 1 && argv[i][0] != '-')
             o.what = argv[i];
         else if (k == COUNT || i + 1 == argc)
             fail_at(argv[i]);
-        else if (options[k].text)
+        else if (expect_one_of(argv[i], options[k].those), options[k].text)
             *options[k].text = argv[++i];
         else
             *options[k].number = number(argv[i], argv[i + 1]), i++;
@@ -114,6 +125,8 @@ static void read_arguments(int argc, char **argv)
         fail("it takes loss, text, choices or prompts, then --model and --data; see --help", "");
     if (o.bos && strcmp(o.what, "loss") == 0)
         fail("rows of loss begin as --form says, they take no --", "bos");
+    if (o.template_name && strcmp(o.what, "loss") == 0 && strcmp(o.kind, "text") == 0)
+        fail("rows of --kind text are no conversations, they take no --", "template");
 }
 
 /* The context keeps it alive. */

@@ -197,6 +197,33 @@ names_what_it_saves() {
     refuses "--save-weight" lora --save-dir "$work/none" --lora-name .. && [ ! -e "$work/none" ]
 }
 
+# Each of its four questions has options of its own.
+evaluate_not() {
+    words=$1
+    what=$2
+    shift 2
+    refuses "$words" evaluate "$what" --model "$model" --data "$work/held.jsonl" "$@"
+}
+
+evaluates_by_options_that_count() {
+    evaluate_not "--max-rows is for loss, choices and prompts, not for text" text --max-rows 10 || return 1
+    for what in loss choices prompts; do
+        evaluate_not "--overlap is for text, not for $what" $what --overlap 3 || return 1
+    done
+    for what in text choices prompts; do
+        evaluate_not "--kind is for loss, not for $what" $what --kind chat && evaluate_not "--form is for loss, not for $what" $what --form pad &&
+            evaluate_not "--pack is for loss, not for $what" $what --pack || return 1
+    done
+    for what in text choices; do
+        evaluate_not "--template is for loss and prompts, not for $what" $what --template minimind2 || return 1
+    done
+    for what in text loss; do
+        evaluate_not "--verbose is for choices and prompts, not for $what" $what --verbose || return 1
+    done
+    evaluate_not "rows of --kind text are no conversations.* --template" loss --template minimind2 &&
+        evaluate_not "they take no --bos" loss --bos
+}
+
 # MiniMind's command lines name the shape of a model that is there.
 expects_its_shape() {
     learn_not "hidden_size is 32" --from-weight "$model" --hidden-size 64 &&
@@ -364,6 +391,7 @@ check "train_tokenizer sends pipes no moving line" sends_pipes_no_moving_line
 check "convert leaves its model as it is" keeps_the_source
 check "options that would have no effect are refused" refuses_options_of_others
 check "rl rewards lengths that an answer can have" rewards_lengths_that_there_are
+check "evaluate refuses options that would not count" evaluates_by_options_that_count
 check "what is saved has a name of its own" names_what_it_saves
 check "a model that is there has the shape that it is said to have" expects_its_shape
 check "a model of a family that knows no experts is learnt further" takes_other_families
