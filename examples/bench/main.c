@@ -106,6 +106,41 @@ static const struct option names[] = {
     { "help", no_argument, NULL, 'h' },              { NULL, 0, NULL, 0 }
 };
 
+/* The programs that an option is for; NULL: all. Of kernels and scaling it is for what they are --of, too. */
+static const char *programs_with(int option)
+{
+    switch (option) {
+    case 'b':
+    case 'd':
+    case 'z': return "train, kernels and scaling";
+    case 'l': return "train, prefill, kernels, scaling and attention";
+    case 'n': return "decode, batch, kernels and scaling";
+    case 'a': return "decode";
+    case 's': return "batch";
+    case 'w':
+    case 'c': return "prefill, decode, batch, kernels and scaling";
+    case 'o': return "kernels and scaling";
+    case 'k': return "train, prefill, decode, batch, scaling, start and attention";
+    default: return NULL;
+    }
+}
+
+/* `given` is by the letters of `names`. */
+static void expect_programs_with(const bool *given, const options *o)
+{
+    for (const struct option *option = names; option->name; option++) {
+        const char *those = given[option->val] ? programs_with(option->val) : NULL, *other = NULL;
+        if (those && !strstr(those, o->what))
+            other = o->what;
+        else if (those && o->of && option->val != 'o' && !strstr(those, o->of))
+            other = o->of;
+        if (!other)
+            continue;
+        fprintf(stderr, "%s: --%s is for %s, not for %s\n", program, option->name, those, other);
+        exit(1);
+    }
+}
+
 /* One option; false for those that there are not. */
 static bool take_option(options *o, int c)
 {
@@ -142,7 +177,8 @@ int main(int argc, char **argv)
                   .compute = AS_WEIGHTS };
     if (argc > 0)
         program = argv[0] = strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0];
-    for (int c; (c = getopt_long(argc, argv, "h", names, NULL)) != -1;)
+    bool given[128] = { false };
+    for (int c; (c = getopt_long(argc, argv, "h", names, NULL)) != -1; given[c] = true)
         if (!take_option(&o, c))
             return usage_text(c == 'h' ? stdout : stderr);
     o.what = optind + 1 == argc ? argv[optind] : "";
@@ -150,10 +186,6 @@ int main(int argc, char **argv)
         o.length = strcmp(o.what, "attention") == 0 ? 8192 : 512;
     if (o.processor_time && o.threads != 1) {
         fprintf(stderr, "%s: --processor-time needs --threads 1\n", program);
-        return 1;
-    }
-    if (o.past > 0 && strcmp(o.what, "decode") != 0) {
-        fprintf(stderr, "%s: --past is for decode\n", program);
         return 1;
     }
     if (o.processor_time)
@@ -168,6 +200,7 @@ int main(int argc, char **argv)
     }
     for (size_t i = 0; i < PROGRAMS; i++)
         if (strcmp(programs[i].name, o.what) == 0) {
+            expect_programs_with(given, &o);
             programs[i].run(&o);
             return written();
         }

@@ -208,10 +208,21 @@ without_tokenizer() {
         cmp "$work/ids" "$work/ids2"
 }
 
+# The sizes that a program of bench has, small.
+bench_sizes() {
+    case "$*" in
+    *"--of decode"* | decode*) echo --new-tokens 4 ;;
+    kernels* | scaling*) echo --batch-size 1 --max-seq-len 32 --new-tokens 4 ;;
+    train*) echo --batch-size 1 --max-seq-len 32 ;;
+    prefill*) echo --max-seq-len 32 ;;
+    batch*) echo --new-tokens 4 --sequences 3 ;;
+    esac
+}
+
 # Every program of bench on the smallest preset, a JSON object a line with what all have in common.
 bench_measures() {
-    (cd "$work" && "$bin/bench" "$@" --preset minillm-tiny --batch-size 1 --max-seq-len 32 --new-tokens 4 --sequences 3 \
-        --repeat 1 --json >"$work/bench" && [ -s "$work/bench" ]) &&
+    # shellcheck disable=SC2046
+    (cd "$work" && "$bin/bench" "$@" --preset minillm-tiny $(bench_sizes "$@") --repeat 1 --json >"$work/bench" && [ -s "$work/bench" ]) &&
         ! grep -vqE '^\{"what": "[a-z-]+", "preset": "minillm-tiny", "dtype": "[a-z0-9_]+", "threads": [0-9]+, .*"tokens_per_s": [0-9].*\}$' \
             "$work/bench" && ! grep -qE 'nan|inf' "$work/bench" &&
         ! { grep '"sgemm_gflops"' "$work/bench" | grep -vqE '"sgemm_core": "[A-Za-z0-9_]+"'; } && [ -z "$(find "$work" -name 'bench-start-*')" ]
@@ -224,13 +235,33 @@ bench_computes_in() {
     bench_measures "$@" && grep -q "\"compute\": \"$wanted\"" "$work/bench" && ! grep -v "\"compute\": \"$wanted\"" "$work/bench"
 }
 
-# The weights that it trains are in float32, and so are their bytes counted.
-bench_counts_what_it_trains() {
-    for dtype in f32 q8_0; do
-        bench_measures train --dtype $dtype && grep -o '"flops_per_weight_byte": [0-9.]*' "$work/bench" || return 1
-    done >"$work/counted"
-    cat "$work/counted"
-    [ "$(wc -l <"$work/counted")" -eq 2 ] && [ "$(sort -u "$work/counted" | wc -l)" -eq 1 ]
+# Beside what is read in other dtypes.
+bench_trains_in_float32() {
+    bench_measures scaling --dtype bf16 --threads 1 && cat "$work/bench" &&
+        [ "$(sed -n 's/.*"scaling-\([a-z]*\)".*"dtype": "\([a-z0-9]*\)".*"compute": "\([a-z0-9]*\)".*/\1 \2 \3/p' "$work/bench")" = \
+            "train f32 f32
+prefill bf16 bf16
+decode bf16 bf16" ]
+}
+
+# bench_not OPTION VALUE WHAT…   It is for none of these.
+bench_not() {
+    option=$1
+    value=$2
+    shift 2
+    for what; do
+        # shellcheck disable=SC2086
+        refuses "$option is for .*, not for ${what##* }$" bench $what $option $value || return 1
+    done
+}
+
+bench_refuses_options_of_others() {
+    bench_not --of train train decode start attention && bench_not --dtype q8_0 train start attention "kernels --of train" &&
+        bench_not --cache-dtype bf16 train start attention "scaling --of train" && bench_not --past 4 prefill kernels &&
+        bench_not --batch-size 1 prefill decode batch start attention "scaling --of decode" &&
+        bench_not --max-seq-len 32 decode batch start "kernels --of decode" && bench_not --new-tokens 4 train prefill start attention &&
+        bench_not --sequences 2 decode scaling && bench_not --kernels c kernels &&
+        bench_not --data-path "$work/a.jsonl --tokenizer $work/tokenizer" prefill decode batch start attention "scaling --of prefill"
 }
 
 bench_long_context() {
@@ -557,14 +588,13 @@ for program in train prefill decode batch scaling kernels start; do
 done
 check "bench decode takes other dtypes" bench_measures decode --dtype bf16 --cache-dtype bf16
 check "bench decode goes on behind other tokens" bench_measures decode --past 200 --dtype q8_0
-check "bench refuses tokens before those that are not decoded" refuses "--past" bench prefill --past 4
 check "bench train computes in other dtypes" bench_computes_in bf16 train --compute bf16
 check "bench lets weights in bf16 meet rows in bf16" bench_computes_in bf16 decode --dtype bf16
 check "bench lets weights in bf16 meet rows in float32 where asked to" bench_computes_in f32 prefill --dtype bf16 --compute f32
 check "bench computes in float32 otherwise" bench_computes_in f32 batch --dtype q8_0
-check "bench trains in float32 whatever is stored" bench_computes_in f32 train --dtype bf16
-check "bench counts the bytes of the weights that it trains" bench_counts_what_it_trains
-check "bench starts in float32, which it saves" bench_computes_in f32 start --dtype bf16
+check "bench trains in float32 whatever else is stored" bench_trains_in_float32
+check "bench refuses options that would not count" bench_refuses_options_of_others
+check "bench starts in float32, which it saves" bench_computes_in f32 start
 check "bench compares what it measures alone" bench_computes_in bf16 scaling --of decode --dtype bf16
 check "bench refuses to compute in what is for storage only" refuses "--compute" bench train --compute q8_0
 check "bench attention goes up to the length it is told" bench_long_context
