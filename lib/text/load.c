@@ -147,6 +147,16 @@ static mm_status check_vocab(mmi_json *vocab, int64_t *most)
     return MM_OK;
 }
 
+/* The first `count` of what an added token may ask for beside being found as it is. Nothing of it is done here. */
+static mm_status check_wishes(const mmi_json *token, const char *where, size_t count)
+{
+    static const char flags[][12] = { "single_word", "lstrip", "rstrip", "normalized" };
+    mm_status status = MM_OK;
+    for (size_t i = 0; i < count && status == MM_OK; i++)
+        status = check_flag(token, where, flags[i], false, false);
+    return status;
+}
+
 /* An added token as both files describe it, but for its id. */
 static mm_status check_added_token(const mmi_json *token, const char *where)
 {
@@ -156,10 +166,7 @@ static mm_status check_added_token(const mmi_json *token, const char *where)
     const char *content = mmi_json_string(mmi_json_get(token, "content"), &length);
     if (!content || length == 0)
         return mmi_fail(MM_ERR_FORMAT, "%s.content is missing, empty or no string", where);
-    mm_status status = MM_OK;
-    static const char *const flags[] = { "single_word", "lstrip", "rstrip", "normalized" };
-    for (size_t i = 0; i < sizeof flags / sizeof *flags && status == MM_OK; i++)
-        status = check_flag(token, where, flags[i], false, false);
+    mm_status status = check_wishes(token, where, 4);
     const mmi_json *special = mmi_json_get(token, "special");
     if (status == MM_OK && special && mmi_json_what(special) != MMI_JSON_BOOL)
         status = mmi_fail(MM_ERR_FORMAT, "%s.special is %s, it must be true or false", where,
@@ -343,6 +350,16 @@ static mm_status load_file(mm_tokenizer **out, const char *path)
     return status;
 }
 
+/* The id of an added token of tokenizer.json. */
+static mm_status find_added(int32_t *id, const mm_tokenizer *t, const char *where, const char *text, size_t size)
+{
+    int64_t string = mmi_strings_find(&t->strings, text, size);
+    *id = string < 0 ? 0 : t->string_ids[string];
+    if (string >= 0 && (t->tokens[*id].kind & MMI_TOKEN_ADDED))
+        return MM_OK;
+    return mmi_fail(MM_ERR_UNSUPPORTED, "%s: \"%.*s\" is no added token of tokenizer.json", where, (int)size, text);
+}
+
 /* One that tokenizer_config.json has: the same as tokenizer.json's. */
 static mm_status check_decoder_token(const mm_tokenizer *t, const char *key, const mmi_json *token)
 {
@@ -353,10 +370,10 @@ static mm_status check_decoder_token(const mm_tokenizer *t, const char *key, con
         return status;
     size_t size = 0;
     const char *text = mmi_json_string(mmi_json_get(token, "content"), &size);
-    int64_t string = mmi_strings_find(&t->strings, text, size);
-    int32_t id = string < 0 ? 0 : t->string_ids[string];
-    if (string < 0 || !(t->tokens[id].kind & MMI_TOKEN_ADDED))
-        return mmi_fail(MM_ERR_UNSUPPORTED, "%s: \"%.*s\" is no added token of tokenizer.json", where, (int)size, text);
+    int32_t id;
+    status = find_added(&id, t, where, text, size);
+    if (status != MM_OK)
+        return status;
     snprintf(number, sizeof number, "%d", (int)id);
     if (strcmp(key, number) != 0)
         return mmi_fail(MM_ERR_FORMAT, "%s is \"%.*s\", which has the id %s in tokenizer.json", where, (int)size, text,
@@ -369,17 +386,82 @@ static mm_status check_decoder_token(const mm_tokenizer *t, const char *key, con
 }
 
 /* Upstream puts these in place of what tokenizer.json says. */
-static mm_status check_config(const mm_tokenizer *t, mmi_json *config)
+static mm_status check_decoder(const mm_tokenizer *t, mmi_json *added)
 {
-    mm_status status = check_flag(config, "tokenizer_config", "add_prefix_space", false, false);
-    mmi_json *added = mmi_json_get(config, "added_tokens_decoder");
     mmi_json_kind kind = mmi_json_what(added);
-    if (status != MM_OK || kind == MMI_JSON_NONE || kind == MMI_JSON_NULL)
-        return status;
+    if (kind == MMI_JSON_NONE || kind == MMI_JSON_NULL)
+        return MM_OK;
     if (kind != MMI_JSON_OBJECT)
         return wrong_kind("added_tokens_decoder", added, "an object");
+    mm_status status = MM_OK;
     for (void *i = mmi_json_first(added); i && status == MM_OK; i = mmi_json_next(added, i))
         status = check_decoder_token(t, mmi_json_key(i), mmi_json_value(i));
+    return status;
+}
+
+/* A token that is described, not just named. "normalized" says nothing where there is no normalizer. */
+static mm_status check_described(const mmi_json *token, const char *where)
+{
+    if (!mmi_json_string(mmi_json_get(token, "content"), NULL))
+        return mmi_fail(MM_ERR_FORMAT, "%s.content is missing or no string", where);
+    return check_wishes(token, where, 3);
+}
+
+/* Upstream adds what tokenizer.json has not added, the vocabulary's own strings too: a text that has it is cut there.
+ * An empty token it passes over. */
+static mm_status check_special(const mm_tokenizer *t, const char *where, const mmi_json *token, const char *allowed)
+{
+    mmi_json_kind kind = mmi_json_what(token);
+    if (kind != MMI_JSON_STRING && kind != MMI_JSON_OBJECT)
+        return wrong_kind(where, token, allowed);
+    mm_status status = kind == MMI_JSON_OBJECT ? check_described(token, where) : MM_OK;
+    if (status != MM_OK)
+        return status;
+    size_t size = 0;
+    const char *text = mmi_json_string(kind == MMI_JSON_OBJECT ? mmi_json_get(token, "content") : token, &size);
+    int32_t id;
+    return size > 0 ? find_added(&id, t, where, text, size) : MM_OK;
+}
+
+/* Special tokens in a list or, where `named`, perhaps in an object of name and token. */
+static mm_status check_specials(const mm_tokenizer *t, const char *key, mmi_json *tokens, bool named)
+{
+    mmi_json_kind kind = mmi_json_what(tokens);
+    if (kind == MMI_JSON_NONE || kind == MMI_JSON_NULL)
+        return MM_OK;
+    if (kind != MMI_JSON_ARRAY && !(named && kind == MMI_JSON_OBJECT))
+        return wrong_kind(key, tokens, named ? "an array or an object" : "an array");
+    char where[128];
+    mm_status status = MM_OK;
+    for (size_t i = 0; kind == MMI_JSON_ARRAY && i < mmi_json_size(tokens) && status == MM_OK; i++) {
+        snprintf(where, sizeof where, "%s[%zu]", key, i);
+        status = check_special(t, where, mmi_json_at(tokens, i), "a string or an object");
+    }
+    for (void *i = mmi_json_first(tokens); i && status == MM_OK; i = mmi_json_next(tokens, i)) {
+        snprintf(where, sizeof where, "%s.%.64s", key, mmi_json_key(i));
+        status = check_special(t, where, mmi_json_value(i), "a string or an object");
+    }
+    return status;
+}
+
+static mm_status check_config(const mm_tokenizer *t, mmi_json *config)
+{
+    static const char roles[][12] = { "bos_token", "eos_token", "unk_token", "pad_token",
+                                      "sep_token", "cls_token", "mask_token" };
+    mm_status status = check_flag(config, "tokenizer_config", "add_prefix_space", false, false);
+    if (status == MM_OK)
+        status = check_decoder(t, mmi_json_get(config, "added_tokens_decoder"));
+    for (size_t i = 0; i < sizeof roles / sizeof *roles && status == MM_OK; i++) {
+        const mmi_json *token = mmi_json_get(config, roles[i]);
+        mmi_json_kind kind = mmi_json_what(token);
+        if (kind != MMI_JSON_NONE && kind != MMI_JSON_NULL)
+            status = check_special(t, roles[i], token, "a string, an object or null");
+    }
+    if (status == MM_OK)
+        status =
+            check_specials(t, "additional_special_tokens", mmi_json_get(config, "additional_special_tokens"), false);
+    if (status == MM_OK)
+        status = check_specials(t, "extra_special_tokens", mmi_json_get(config, "extra_special_tokens"), true);
     return status;
 }
 

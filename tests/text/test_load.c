@@ -505,6 +505,82 @@ START_TEST(the_config_says_of_added_tokens_what_tokenizer_json_does)
 }
 END_TEST
 
+/* Upstream would add what tokenizer.json lacks: a new id, and another cut wherever the text has the token. */
+START_TEST(the_special_tokens_that_the_config_names_are_added_tokens_of_tokenizer_json)
+{
+    static const struct {
+        const char *config;
+        mm_status status;
+        const char *words[2];
+    } cases[] = {
+        { "\"pad_token\": null, \"sep_token\": \"\", \"additional_special_tokens\": null", MM_OK, { "", "" } },
+        { "\"bos_token\": \"<|im_start|>\", \"eos_token\": \"<|im_end|>\", \"unk_token\": \"<|endoftext|>\", "
+          "\"mask_token\": {\"__type\": \"AddedToken\", \"content\": \"<|endoftext|>\", \"lstrip\": false, "
+          "\"normalized\": true, \"special\": true}",
+          MM_OK,
+          { "", "" } },
+        { "\"additional_special_tokens\": [\"<|im_start|>\", {\"content\": \"<|im_end|>\"}], "
+          "\"extra_special_tokens\": []",
+          MM_OK,
+          { "", "" } },
+        { "\"extra_special_tokens\": {\"image_token\": \"<|im_end|>\", \"none\": {\"content\": \"\"}}",
+          MM_OK,
+          { "", "" } },
+        { "\"add_bos_token\": true, \"pad_token_type_id\": 0", MM_OK, { "", "" } }, /* mm_encode() never adds one */
+        { "\"bos_token\": \"[1]\"", MM_ERR_UNSUPPORTED, { "bos_token: \"[1]\" is no added token", "" } },
+        { "\"eos_token\": \"[2]\"", MM_ERR_UNSUPPORTED, { "eos_token: \"[2]\"", "" } },
+        { "\"unk_token\": \"[3]\"", MM_ERR_UNSUPPORTED, { "unk_token: \"[3]\"", "" } },
+        { "\"pad_token\": \"[PAD]\"", MM_ERR_UNSUPPORTED, { "pad_token: \"[PAD]\"", "of tokenizer.json" } },
+        { "\"sep_token\": \"[4]\"", MM_ERR_UNSUPPORTED, { "sep_token: \"[4]\"", "" } },
+        { "\"cls_token\": \"[5]\"", MM_ERR_UNSUPPORTED, { "cls_token: \"[5]\"", "" } },
+        { "\"mask_token\": {\"content\": \"[6]\"}", MM_ERR_UNSUPPORTED, { "mask_token: \"[6]\"", "" } },
+        { "\"pad_token\": \"%\"", MM_ERR_UNSUPPORTED, { "pad_token: \"%\"", "" } }, /* the vocabulary's */
+        { "\"pad_token\": {\"content\": \"<|im_end|>\", \"lstrip\": true}",
+          MM_ERR_UNSUPPORTED,
+          { "pad_token.lstrip is true", "" } },
+        { "\"additional_special_tokens\": [\"<|im_end|>\", \"<extra>\"]",
+          MM_ERR_UNSUPPORTED,
+          { "additional_special_tokens[1]: \"<extra>\"", "" } },
+        { "\"extra_special_tokens\": [{\"content\": \"<extra>\"}]",
+          MM_ERR_UNSUPPORTED,
+          { "extra_special_tokens[0]: \"<extra>\"", "" } },
+        { "\"extra_special_tokens\": {\"image_token\": \"<image>\"}",
+          MM_ERR_UNSUPPORTED,
+          { "extra_special_tokens.image_token: \"<image>\"", "" } },
+        { "\"pad_token\": 5", MM_ERR_FORMAT, { "pad_token is an integer", "a string, an object or null" } },
+        { "\"pad_token\": false", MM_ERR_FORMAT, { "pad_token is", "" } },
+        { "\"pad_token\": {\"lstrip\": false}", MM_ERR_FORMAT, { "pad_token.content is missing", "" } },
+        { "\"pad_token\": {\"content\": 1}", MM_ERR_FORMAT, { "pad_token.content is missing or no string", "" } },
+        { "\"additional_special_tokens\": \"<|im_end|>\"",
+          MM_ERR_FORMAT,
+          { "additional_special_tokens is a string", "an array" } },
+        { "\"additional_special_tokens\": {\"a\": \"<|im_end|>\"}",
+          MM_ERR_FORMAT,
+          { "additional_special_tokens is an object", "" } },
+        { "\"additional_special_tokens\": [null]",
+          MM_ERR_FORMAT,
+          { "additional_special_tokens[0] is null", "a string or an object" } },
+        { "\"extra_special_tokens\": 1.5", MM_ERR_FORMAT, { "extra_special_tokens is a", "an array or an object" } },
+        { "\"extra_special_tokens\": {\"a\": 1}", MM_ERR_FORMAT, { "extra_special_tokens.a is an integer", "" } },
+    };
+    const char *directory = scratch_directory();
+    write_text(directory, "tokenizer.json", json);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char config[320];
+        mm_tokenizer *t = NULL;
+        snprintf(config, sizeof config, "{%s}", cases[i].config);
+        write_text(directory, "tokenizer_config.json", config);
+        ck_status(mm_tokenizer_load(directory, &t), cases[i].status);
+        if (cases[i].status != MM_OK) {
+            ck_error_mentions("tokenizer_config.json: ");
+            ck_error_mentions(cases[i].words[0]);
+            ck_error_mentions(cases[i].words[1]);
+        }
+        mm_tokenizer_free(t);
+    }
+}
+END_TEST
+
 START_TEST(loading_and_saving_survive_every_failing_allocation)
 {
     char first[512], second[600];
@@ -553,6 +629,7 @@ static Suite *make_suite(void)
     tcase_add_test(tests, the_config_beside_a_tokenizer_is_kept_byte_for_byte);
     tcase_add_test(tests, a_bad_directory_or_config_is_named);
     tcase_add_test(tests, the_config_says_of_added_tokens_what_tokenizer_json_does);
+    tcase_add_test(tests, the_special_tokens_that_the_config_names_are_added_tokens_of_tokenizer_json);
     tcase_add_test(tests, loading_and_saving_survive_every_failing_allocation);
     suite_add_tcase(suite, tests);
     return suite;
