@@ -29,7 +29,7 @@ static inline mmi_slice mmi_slice_from(mmi_slice s, size_t start)
     return (mmi_slice){ s.at ? s.at + start : NULL, s.length - start };
 }
 
-/* Where `word` (not empty) stands first, last; false and *place untouched if nowhere. */
+/* Where `word` (not empty) stands first, last, perhaps over another; false and *place untouched if nowhere. */
 static inline bool mmi_slice_find(size_t *place, mmi_slice s, mmi_slice word)
 {
     for (size_t i = 0; i + word.length <= s.length; i++) {
@@ -48,7 +48,7 @@ static inline bool mmi_slice_find(size_t *place, mmi_slice s, mmi_slice word)
 static inline bool mmi_slice_find_last(size_t *place, mmi_slice s, mmi_slice word)
 {
     bool found = false;
-    for (size_t i = 0, at; mmi_slice_find(&at, mmi_slice_from(s, i), word); i += at + word.length) {
+    for (size_t i = 0, at; mmi_slice_find(&at, mmi_slice_from(s, i), word); i += at + 1) {
         *place = i + at;
         found = true;
     }

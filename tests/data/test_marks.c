@@ -62,7 +62,10 @@ START_TEST(the_answer_stands_behind_the_last_four_hashes)
     check_answer("#### 1\n#### \t1,234,567 \n", "1234567");
     check_answer("no mark, but text", "no mark but text");
     check_answer("######## 5", "5");
-    check_answer("#####7", "#7");
+    check_answer("#####7", "7"); /* the last four of the five */
+    check_answer("so\n##### 42", "42");
+    check_answer("x #### 1 ###### 42", "42");
+    check_answer("######## ### 5", "### 5");
     check_answer("x ####", "");
     check_answer("", "");
     check_answer("####\xE3\x80\x80\xC2\xA0 \xE4\xB8\x83 \xE2\x80\xA9\xC2\x85", "\xE4\xB8\x83");
