@@ -190,8 +190,9 @@ MM_API int32_t mm_loader_length(const mm_loader *loader);
  *
  * @param batch  Set, with batch->batch 0 at the end of the epoch; the call after that begins the next one.
  *
- * @return MM_OK; MM_ERR_ARG; MM_ERR_IO; MM_ERR_MEMORY; MM_ERR_STATE, a loader of prompts; MM_ERR_FORMAT, a bad line (see
- *         skip_bad_lines): the loader stands where it stood. Since: 0.1
+ * @return MM_OK; MM_ERR_ARG; MM_ERR_IO; MM_ERR_MEMORY; MM_ERR_STATE, a loader of prompts, or one whose workers had
+ *         begun when this process was forked, as it has none of them; MM_ERR_FORMAT, a bad line (see skip_bad_lines):
+ *         the loader stands where it stood. Since: 0.1
  */
 MM_API mm_status mm_loader_next(mm_loader *loader, mm_batch *batch);
 

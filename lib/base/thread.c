@@ -50,11 +50,16 @@ uintptr_t mmi_this_thread(void)
     return (uintptr_t)&own;
 }
 
+bool mmi_thread_lost(const mmi_thread *thread)
+{
+    return thread->process != getpid();
+}
+
 void mmi_thread_join(mmi_thread *thread)
 {
     if (!thread)
         return;
-    if (thread->process == getpid())
+    if (!mmi_thread_lost(thread))
         pthread_join(thread->handle, NULL);
     mmi_free(thread);
 }

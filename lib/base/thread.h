@@ -3,6 +3,7 @@
 #ifndef MMI_BASE_THREAD_H
 #define MMI_BASE_THREAD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -15,7 +16,10 @@ mm_status mmi_thread_start(mmi_thread **out, void (*fn)(void *arg), void *arg);
 /* A number that no other thread has, and not 0. */
 uintptr_t mmi_this_thread(void);
 
-/* Wait until it has returned, and free it. NULL is fine. */
+/* Has this process lost it? So it is in a forked child, where nothing that a thread was to do will be done. */
+bool mmi_thread_lost(const mmi_thread *thread);
+
+/* Wait until it has returned, unless it is lost, and free it. NULL is fine. */
 void mmi_thread_join(mmi_thread *thread);
 
 /* A lock with one condition: whoever waits sleeps until somebody inside calls wake, then looks again. */

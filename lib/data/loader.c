@@ -207,6 +207,10 @@ static mm_status check_call(const char *who, const mm_loader *l, const void *out
         return mmi_fail(MM_ERR_ARG, "%s: %s is NULL", who, l ? "the result" : "loader");
     if ((l->recipe.options.kind == MM_ROW_PROMPT) != prompts)
         return mmi_fail(MM_ERR_STATE, "%s: this loader gives %s", who, prompts ? "batches, not prompts" : "prompts");
+    if (mmi_stream_lost(l->stream))
+        return mmi_fail(MM_ERR_STATE,
+                        "%s: the loader's workers are threads of another process, which was forked; make a loader here",
+                        who);
     return MM_OK;
 }
 

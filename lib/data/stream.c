@@ -162,6 +162,11 @@ void mmi_stream_free(mmi_stream *s)
     mmi_free(s);
 }
 
+bool mmi_stream_lost(const mmi_stream *s)
+{
+    return s->started > 0 && mmi_thread_lost(s->threads[0]);
+}
+
 void mmi_stream_seek(mmi_stream *s, int64_t epoch, int64_t place)
 {
     mmi_monitor_enter(s->monitor);

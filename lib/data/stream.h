@@ -20,6 +20,9 @@ mm_status mmi_stream_create(mmi_stream **out, const mmi_recipe *recipe, const mm
 /* Ends the threads, which may take them the row at hand. NULL is fine. */
 void mmi_stream_free(mmi_stream *stream);
 
+/* In a forked child, of a stream whose threads had started: nobody makes its rows, so it may only be freed. */
+bool mmi_stream_lost(const mmi_stream *stream);
+
 /* Go on at `place` of `epoch`, which is one of the places or the first that would follow them; the epochs after it
  * begin at places.first. */
 void mmi_stream_seek(mmi_stream *stream, int64_t epoch, int64_t place);
