@@ -36,15 +36,9 @@ static void join(char *out, const mm_tokenizer *t, const int32_t *ids, size_t co
     }
 }
 
-/* *total: the tokens' bytes; three times as many can be addressed. */
-static mm_status check(size_t *total, const char *name, const mm_tokenizer *t, const int32_t *ids, size_t count,
-                       int32_t skip_special, const char *out, size_t capacity)
+mm_status mmi_tokens_size(size_t *total, const char *name, const mm_tokenizer *t, const int32_t *ids, size_t count,
+                          int32_t skip_special)
 {
-    if (!t || (!ids && count > 0) || (!out && capacity > 0))
-        return mmi_fail(MM_ERR_ARG, "%s: %s is NULL", name,
-                        !t                ? "tokenizer" :
-                        !ids && count > 0 ? "ids" :
-                                            "the buffer");
     *total = 0;
     for (size_t i = 0; i < count; i++) {
         mm_status status = check_id(t, ids[i]);
@@ -56,6 +50,17 @@ static mm_status check(size_t *total, const char *name, const mm_tokenizer *t, c
         *total += size;
     }
     return MM_OK;
+}
+
+static mm_status check(size_t *total, const char *name, const mm_tokenizer *t, const int32_t *ids, size_t count,
+                       int32_t skip_special, const char *out, size_t capacity)
+{
+    if (!t || (!ids && count > 0) || (!out && capacity > 0))
+        return mmi_fail(MM_ERR_ARG, "%s: %s is NULL", name,
+                        !t                ? "tokenizer" :
+                        !ids && count > 0 ? "ids" :
+                                            "the buffer");
+    return mmi_tokens_size(total, name, t, ids, count, skip_special);
 }
 
 mm_status mm_decode_bytes(const mm_tokenizer *t, const int32_t *ids, size_t count, int32_t skip_special, char *bytes,

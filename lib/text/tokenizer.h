@@ -74,6 +74,11 @@ static inline const char *mmi_token_string(const mm_tokenizer *t, int32_t id, si
     return mmi_strings_get(&t->strings, t->tokens[id].string, size);
 }
 
+/* *total: the tokens' bytes, of which three times as many can be addressed, else MM_ERR_MEMORY. MM_ERR_ARG: no such id.
+ * `name`, a function, begins the message. */
+mm_status mmi_tokens_size(size_t *total, const char *name, const mm_tokenizer *t, const int32_t *ids, size_t count,
+                          int32_t skip_special);
+
 /* MM_ERR_ARG unless `split` is one of MM_SPLIT_…; `what` begins the message: "mm_encode: split". */
 mm_status mmi_check_split(int32_t split, const char *what);
 

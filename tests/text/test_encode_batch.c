@@ -134,7 +134,9 @@ START_TEST(a_batch_held_wrong_is_refused)
     ck_ok(mm_memory_get_usage(&usage));
     ck_assert_uint_lt(usage.peak, 1 << 24); /* it is refused before it has room for ids */
     ck_status(mm_token_offsets(t, strange, 2, offsets), MM_ERR_ARG);
+    ck_assert_ptr_eq(strstr(mm_last_error(), "mm_token_offsets: ids["), mm_last_error());
     ck_status(mm_token_offsets(t, strange + 2, 1, offsets), MM_ERR_ARG);
+    ck_assert_ptr_eq(strstr(mm_last_error(), "mm_token_offsets: ids[0]"), mm_last_error());
     ck_assert_uint_eq(offsets[0], 5);
     ck_status(mm_token_offsets(NULL, ids, 1, offsets), MM_ERR_ARG);
     ck_status(mm_token_offsets(t, NULL, 1, offsets), MM_ERR_ARG);
