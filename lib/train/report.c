@@ -250,7 +250,8 @@ mm_status mm_report_scalars(mm_report *r, int64_t step, const char *const *names
 
 mm_status mm_report_scalar(mm_report *r, int64_t step, const char *name, double value)
 {
-    return mm_report_scalars(r, step, &name, &value, 1);
+    const mmi_report_vectors none = { 0 };
+    return mmi_report_values("mm_report_scalar", r, step, &name, &value, 1, &none);
 }
 
 mm_status mm_report_vector(mm_report *r, int64_t step, const char *name, const double *values, int32_t count)

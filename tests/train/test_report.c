@@ -786,9 +786,12 @@ START_TEST(misuse_is_refused)
     ck_status(mm_report_create(NULL, NULL, &none), MM_ERR_ARG);
     ck_status(mm_report_create(directory, NULL, NULL), MM_ERR_ARG);
     ck_status(mm_report_scalar(NULL, 1, "a", 1), MM_ERR_ARG);
+    ck_error_mentions("mm_report_scalar: ");
     ck_status(mm_report_scalar(report, -1, "a", 1), MM_ERR_ARG);
+    ck_error_mentions("mm_report_scalar: ");
     ck_status(mm_report_scalar(report, 1, NULL, 1), MM_ERR_ARG);
     ck_status(mm_report_scalar(report, 1, "", 1), MM_ERR_ARG);
+    ck_error_mentions("mm_report_scalar: ");
     ck_status(mm_report_scalar(report, 1, "step", 1), MM_ERR_ARG);
     ck_status(mm_report_scalar(report, 1, "time", 1), MM_ERR_ARG);
     ck_status(mm_report_scalar(report, 1, "a\nb", 1), MM_ERR_ARG);
