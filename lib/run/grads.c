@@ -38,6 +38,10 @@ mm_status mm_grad(mm_context *ctx, int64_t index, mm_view *out)
         return status;
     if (!out)
         return mmi_fail(MM_ERR_ARG, "mm_grad: out is NULL");
+    const int64_t count = ctx->adapter ? mm_adapter_tensor_count(ctx->adapter) : mm_model_tensor_count(ctx->model);
+    if (index < 0 || index >= count)
+        return mmi_fail(MM_ERR_ARG, "mm_grad: there is no tensor %lld, the %s has %lld", (long long)index,
+                        ctx->adapter ? "adapter" : "model", (long long)count);
     mm_view view;
     status = ctx->adapter ? mm_adapter_tensor(ctx->adapter, index, &view) : mm_model_tensor(ctx->model, index, &view);
     if (status != MM_OK)

@@ -180,6 +180,10 @@ static float *adapter_gradients(mm_context *context, const mm_adapter *adapter, 
         memcpy(next, view.data, (size_t)(view.shape[0] * view.shape[1]) * sizeof *next);
         next += view.shape[0] * view.shape[1];
     }
+    mm_view none;
+    ck_status(mm_grad(context, mm_adapter_tensor_count(adapter), &none), MM_ERR_ARG);
+    ck_error_mentions("mm_grad: there is no tensor");
+    ck_error_mentions("the adapter has");
     return all;
 }
 

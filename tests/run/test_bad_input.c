@@ -278,6 +278,7 @@ START_TEST(gradient_questions_held_wrong_are_refused)
     ck_status(mm_grad(NULL, 0, &view), MM_ERR_ARG);
     ck_status(mm_grad(t.context, 0, NULL), MM_ERR_ARG);
     ck_status(mm_grad(t.context, -1, &view), MM_ERR_ARG);
+    ck_error_mentions("mm_grad: there is no tensor -1, the model has ");
     ck_status(mm_grad(t.context, count, &view), MM_ERR_ARG);
     ck_status(mm_grad(t.context, INT64_MIN, &view), MM_ERR_ARG);
     ck_assert_ptr_null(view.data);
