@@ -179,8 +179,8 @@ START_TEST(a_validation_that_fails_costs_no_checkpoint)
 {
     tiny_run run, again;
     tiny_options o = defaults();
-    const char *bad = put_file(scratch_directory(), "bad.jsonl", "{\"text\": \"abc\"}\n{\"text\": 3}\n", 31);
-    o.validation = bad;
+    static const char bad[] = "{\"text\": \"abc\"}\n{\"text\": 3}\n";
+    o.validation = put_file(scratch_directory(), "bad.jsonl", bad, strlen(bad));
     o.trainer.output = output;
     o.trainer.save_interval = o.trainer.eval_interval = 4 * _i;
     tiny_start(&run, &o);
