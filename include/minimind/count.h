@@ -115,7 +115,7 @@ typedef struct mm_memory {
     int64_t optimizer;       /**< its moments */
     int64_t activations;     /**< what forward keeps for backward, scratch, tables and outputs */
     int64_t cache;           /**< keys and values */
-    int64_t handles;         /**< the model's, context's, optimizer's and cache's own bookkeeping */
+    int64_t handles;         /**< the model's, context's, optimizer's and cache's own bookkeeping, the ids that it holds included */
     int64_t total;           /**< all of it */
     int64_t cache_per_token; /**< of one sequence */
     int64_t adapter;         /**< the adapter's tensors */

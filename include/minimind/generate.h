@@ -63,14 +63,15 @@ MM_API mm_status mm_cache_fork(mm_cache *to, int32_t to_sequence, const mm_cache
 
 /**
  * Write a cache to a file, replaced in one step, that mm_cache_load() reads: a long prompt then need not be read again
- * when a program starts. It holds the tokens only, not the room behind them.
+ * when a program starts. It holds the tokens and their ids only, not the room behind them.
  *
  * @return MM_OK; MM_ERR_ARG; MM_ERR_IO; MM_ERR_MEMORY. Since: 0.1
  */
 MM_API mm_status mm_cache_save(const mm_cache *cache, const char *path);
 
 /**
- * A cache as mm_cache_save() left it: sequences, capacity, dtype and tokens.
+ * A cache as mm_cache_save() left it: sequences, capacity, dtype and tokens. A file of before there were ids in it is taken,
+ * and its tokens are none that a repetition_penalty counts.
  *
  * @param model  Must have the weights that made it, in the same dtype; the beginning of every tensor is compared, and what of
  *               the config keys and values depend on. Kept alive by the cache.
@@ -93,8 +94,8 @@ typedef struct mm_sampling {
     float temperature;        /**< 0 picks the likeliest token */
     float top_p;              /**< in (0, 1]: the smallest set of likeliest tokens with at least this much probability */
     float min_p;              /**< in [0, 1]: at least this share of the likeliest token's probability */
-    float repetition_penalty; /**< > 0; 1: none. Logits of tokens seen are divided by it, or times it if negative: those of
-                                   the prompt and those made since; what a caller's cache held before is not known by its ids */
+    float repetition_penalty; /**< > 0; 1: none. Logits of tokens seen are divided by it, or times it if negative: those that a
+                                   caller's cache holds, those of the prompt, and those made since */
     int64_t top_k;            /**< the likeliest k tokens; 0: all */
 } mm_sampling;
 #define MM_SAMPLING_INIT { sizeof(mm_sampling), 0, 0.85f, 0.85f, 0, 1, 0 }

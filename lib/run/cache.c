@@ -35,7 +35,7 @@ mm_status mmi_cache_measure(const mmi_arch *a, const char *prefix, int32_t seque
     if (carve.overflow)
         return mmi_fail(MM_ERR_ARG, "a cache of %d sequences of %d tokens is beyond this machine", sequences, capacity);
     *data = carve.used;
-    *handle = sizeof(mm_cache) + (size_t)sequences * sizeof(int32_t);
+    *handle = sizeof(mm_cache) + (size_t)sequences * ((size_t)capacity + 1) * sizeof(int32_t);
     return MM_OK;
 }
 
@@ -64,6 +64,7 @@ mm_status mm_cache_create(mm_model *model, int32_t sequences, int32_t capacity, 
     cache->dtype = dtype;
     cache->G = a->G;
     cache->D = a->D;
+    cache->ids = cache->lengths + sequences;
     *out = cache;
     return MM_OK;
 }
@@ -135,6 +136,7 @@ static void copy_tokens(mm_cache *to, int64_t to_sequence, const mm_cache *from,
         for (int64_t g = 0; g < 2 * from->G; g++)
             memcpy(mmi_cache_at(to, l, (int)(g / from->G), to_sequence, g % from->G, 0),
                    mmi_cache_at(from, l, (int)(g / from->G), from_sequence, g % from->G, 0), bytes);
+    memcpy(mmi_cache_ids(to, to_sequence), mmi_cache_ids(from, from_sequence), (size_t)length * sizeof(int32_t));
     to->lengths[to_sequence] = length;
 }
 

@@ -14,8 +14,14 @@ struct mm_cache {
     int64_t G, D;
     int32_t dtype;       /* MM_F32, MM_BF16 or MM_Q8_0 */
     unsigned char *data; /* [L, 2, sequences, G, capacity, D]: one head's past of one sequence is contiguous */
-    int32_t lengths[];   /* [sequences] */
+    int32_t *ids;        /* [sequences, capacity] what was read; -1: not known, of a file from before there were any */
+    int32_t lengths[];   /* [sequences]; the ids lie behind them */
 };
+
+static inline int32_t *mmi_cache_ids(const mm_cache *cache, int64_t sequence)
+{
+    return cache->ids + sequence * cache->capacity;
+}
 
 /* Where a token's key (side 0) or value (side 1) of a head lies: D numbers, those of the next tokens behind them. */
 static inline unsigned char *mmi_cache_at(const mm_cache *cache, int64_t layer, int side, int64_t sequence,

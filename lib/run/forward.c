@@ -117,9 +117,12 @@ mm_status mmi_run_forward(mm_context *ctx, const mmi_pass *pass)
     mmi_share_end(ctx);
     if (status != MM_OK)
         return status;
-    if (pass->cache)
-        for (int64_t s = 0; s < pass->segments; s++)
-            pass->cache->lengths[ctx->plan.segments[s].sequence] += (int32_t)ctx->plan.segments[s].count;
+    for (int64_t s = 0; pass->cache && s < pass->segments; s++) {
+        const mmi_segment *read = &ctx->plan.segments[s];
+        memcpy(mmi_cache_ids(pass->cache, read->sequence) + read->past, ctx->plan.ids + read->row,
+               (size_t)read->count * sizeof(int32_t));
+        pass->cache->lengths[read->sequence] += (int32_t)read->count;
+    }
     ctx->pass = *pass;
     ctx->can_go_back = pass->mode == MM_TRAIN;
     return MM_OK;

@@ -157,6 +157,13 @@ static int64_t find_twin(const run *r, int64_t i)
     return -1;
 }
 
+static void mark_seen(unsigned char *seen, const int32_t *ids, int64_t count)
+{
+    for (int64_t t = 0; t < count; t++)
+        if (ids[t] >= 0)
+            seen[ids[t]] = 1;
+}
+
 static void begin(run *r)
 {
     int64_t S = r->o.sequences, V = r->ctx->arch->V;
@@ -168,8 +175,8 @@ static void begin(run *r)
         r->finish[i] = MM_FINISH_LENGTH;
         r->stops[i] = -1;
         r->stop_logprobs[i] = 0;
-        for (int64_t t = 0; t < r->o.prompt_lengths[i]; t++)
-            r->seen[i * V + r->o.prompts[i][t]] = 1;
+        mark_seen(r->seen + i * V, mmi_cache_ids(r->cache, i), r->sequences[i].start);
+        mark_seen(r->seen + i * V, r->o.prompts[i], r->o.prompt_lengths[i]);
     }
 }
 

@@ -4,6 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "model/safetensors.h"
+#include "run/cache.h"
 #include "run/models.h"
 
 #define B 3
@@ -97,7 +99,7 @@ START_TEST(fewer_bits_cost_little_and_take_less_memory)
                      2 * 2 * 2 * (bytes[_i] ? 32 * (int64_t)bytes[_i] : 34)); /* L, sides, G, a row */
     ck_assert_int_eq(m.cache, B * ROOM * m.cache_per_token);
     ck_assert_uint_ge(bytes_held() - held, (uint64_t)m.cache);
-    ck_assert_uint_le(bytes_held() - held, (uint64_t)m.cache + 256);
+    ck_assert_uint_le(bytes_held() - held, (uint64_t)m.cache + B * ROOM * sizeof(int32_t) + 256); /* and ids */
     mm_cache_free(again);
     end(&s);
 }
@@ -477,18 +479,91 @@ START_TEST(a_damaged_file_is_told_from_a_cache)
         ck_assert_ptr_null(loaded);
         ck_assert_uint_eq(bytes_held(), held);
     }
-    ck_header(s.model, bytes, n, "minimind cache 1", "minimind cache 9", MM_ERR_FORMAT, "minimind cache 9");
+    ck_header(s.model, bytes, n, "minimind cache 2", "minimind cache 9", MM_ERR_FORMAT, "minimind cache 9");
     ck_header(s.model, bytes, n, "\"capacity\"", "\"kapacity\"", MM_ERR_FORMAT, "\"capacity\" is missing");
     ck_header(s.model, bytes, n, "\"capacity\":\"40\"", "\"capacity\":\"99\"", MM_ERR_FORMAT, "from 1 to 64");
     ck_header(s.model, bytes, n, "\"capacity\":\"40\"", "\"capacity\":\"-1\"", MM_ERR_FORMAT, "capacity");
     ck_header(s.model, bytes, n, "\"capacity\":\"40\"", "\"capacity\":\"20\"", MM_ERR_FORMAT, "shape");
-    ck_header(s.model, bytes, n, "\"sequences\":\"3\"", "\"sequences\":\"2\"", MM_ERR_FORMAT, "6 tensors");
+    ck_header(s.model, bytes, n, "\"sequences\":\"3\"", "\"sequences\":\"2\"", MM_ERR_FORMAT, "9 tensors");
     ck_header(s.model, bytes, n, "\"sequences\":\"3\"", "\"sequences\":\"x\"", MM_ERR_FORMAT, "sequences");
     ck_header(s.model, bytes, n, "\"dtype\":\"q8_0\"", "\"dtype\":\"q9_0\"", MM_ERR_FORMAT, "q9_0");
     ck_header(s.model, bytes, n, "sequences.1.keys", "sequences.9.keys", MM_ERR_FORMAT, "sequences.1.keys is missing");
+    ck_header(s.model, bytes, n, "sequences.1.ids", "sequences.9.ids", MM_ERR_FORMAT, "sequences.1.ids is missing");
+    ck_header(s.model, bytes, n, "\"I32\"", "\"F32\"", MM_ERR_FORMAT, "sequences.0.ids is F32, must be I32");
+    ck_header(s.model, bytes, n, "\"shape\":[21]", "\"shape\":[42]", MM_ERR_FORMAT, "sequences.0.ids");
+    ck_header(s.model, bytes, n, "minimind cache 2", "minimind cache 1", MM_ERR_FORMAT, "9 tensors");
     ck_header(s.model, bytes, n, "\"U8\"", "\"I8\"", MM_ERR_FORMAT, "I8");
     ck_header(s.model, bytes, n, "[2,2,21,34]", "[2,2,34,21]", MM_ERR_FORMAT, "[2, 2, 34, 21]");
     ck_header(s.model, bytes, n, "[2,2,21,34]", "[2,2,3,7,1]", MM_ERR_FORMAT, "5 dimensions");
+    end(&s);
+}
+END_TEST
+
+/* Of another vocabulary, or written over. */
+START_TEST(ids_that_are_none_of_the_vocabulary_are_a_damaged_file)
+{
+    static const int32_t wrong[] = { 67, -2, INT32_MAX, INT32_MIN };
+    setting s = begin(MM_F32);
+    char path[512], damaged[512];
+    mm_cache *loaded = NULL;
+    mm_output out;
+    feed(&s, s.cache, s.batch.ids, B, T, &out);
+    snprintf(path, sizeof path, "%s", file_in_scratch());
+    snprintf(damaged, sizeof damaged, "%s/damaged", scratch_directory());
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        mmi_cache_ids(s.cache, 1)[T - 1] = wrong[i];
+        ck_ok(mm_cache_save(s.cache, damaged));
+        ck_status(mm_cache_load(s.model, damaged, &loaded), MM_ERR_FORMAT);
+        ck_error_mentions("sequences.1.ids[20] is ");
+        ck_assert_ptr_null(loaded);
+    }
+    end(&s);
+}
+END_TEST
+
+/* As files were before there were ids: all there is but these, which nothing is known of. */
+START_TEST(a_file_without_ids_is_taken_as_it_was)
+{
+    static const char *const kept[] = { "dtype", "sequences", "capacity", "weights" };
+    char values[4][32], old[512];
+    const char *metadata[11] = { "format", "minimind cache 1" };
+    mmi_st_entry entries[2 * B];
+    mmi_st_file file;
+    mm_output out;
+    size_t count = 0;
+    setting s = begin(dtypes[_i]);
+    const char *path = file_in_scratch();
+    feed(&s, s.cache, s.batch.ids, B, T, &out);
+    ck_ok(mm_cache_save(s.cache, path));
+    ck_ok(mmi_st_open(path, &file));
+    for (size_t i = 0; i < file.count; i++)
+        if (!strstr(file.entries[i].name, ".ids"))
+            entries[count++] = file.entries[i];
+    for (int i = 0; i < 4; i++) {
+        ck_ok(mmi_st_metadata(&file, kept[i], values[i], sizeof values[i]));
+        metadata[2 + 2 * i] = kept[i];
+        metadata[3 + 2 * i] = values[i];
+    }
+    snprintf(old, sizeof old, "%s/old", scratch_directory());
+    ck_ok(mmi_st_write(old, entries, count, metadata));
+    mmi_st_close(&file);
+    mm_cache *loaded = NULL;
+    ck_ok(mm_cache_load(s.model, old, &loaded));
+    for (int32_t i = 0; i < B; i++)
+        ck_assert_int_eq(mm_cache_length(loaded, i), T);
+    ck_assert_int_eq(mmi_cache_ids(loaded, B - 1)[T - 1], -1);
+    mm_generate_options o = MM_GENERATE_OPTIONS_INIT; /* which counts none of them */
+    mm_generate_result result = MM_GENERATE_RESULT_INIT;
+    mm_sampling sampling = MM_SAMPLING_INIT;
+    const int32_t id = 5, one = 1, *prompt = &id;
+    sampling.repetition_penalty = 2;
+    o.sampling = &sampling;
+    o.prompts = &prompt;
+    o.prompt_lengths = &one;
+    o.max_new_tokens = 4;
+    o.cache = loaded;
+    ck_ok(mm_generate(s.context, &o, &result));
+    mm_cache_free(loaded);
     end(&s);
 }
 END_TEST
@@ -823,6 +898,8 @@ int main(void)
     tcase_add_test(tests, a_cache_is_of_use_to_a_config_that_makes_the_same_keys_only);
     tcase_add_test(tests, a_cache_is_of_use_to_positions_stretched_alike_only);
     tcase_add_test(tests, a_damaged_file_is_told_from_a_cache);
+    tcase_add_test(tests, ids_that_are_none_of_the_vocabulary_are_a_damaged_file);
+    tcase_add_loop_test(tests, a_file_without_ids_is_taken_as_it_was, 0, DTYPES);
     tcase_add_loop_test(tests, keys_without_their_values_are_a_damaged_file, 0, 2);
     tcase_add_test(tests, blocks_that_a_models_heads_do_not_fill_are_a_damaged_file);
     tcase_add_loop_test(tests, many_samples_of_one_prompt_are_each_what_they_are_alone, 0, DTYPES);

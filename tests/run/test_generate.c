@@ -474,6 +474,51 @@ START_TEST(a_callers_cache_continues_where_it_stood)
 }
 END_TEST
 
+/* Once what was made is in the cache as it is, once as a file left it, once in another sequence's place, and once read again. */
+START_TEST(the_penalty_counts_what_a_callers_cache_holds)
+{
+    test_rng rng = { 811 };
+    mm_model *model = nth_model(0, 11);
+    prompts p = random_prompts(model, ragged, 1, &rng);
+    mm_sampling s = greedy();
+    s.repetition_penalty = 1.3f;
+    mm_context *context = context_of(model, MM_EVAL, 1, 6, MM_OUT_LAST_LOGITS);
+    mm_generate_options o = options_for(&p, 1, &s);
+    mm_cache *cache = NULL, *other = NULL;
+    made all = generate(context, &o);
+    ck_ok(mm_cache_create(model, 1, 40, MM_F32, &cache));
+    o.cache = cache;
+    o.max_new_tokens = 5;
+    made first = generate(context, &o);
+    const int32_t *ids = first.ids[0] + 4, again = 3;
+    int32_t count = 1;
+    if (_i == 1) {
+        char path[512];
+        snprintf(path, sizeof path, "%s/cache", scratch_directory());
+        ck_ok(mm_cache_save(cache, path));
+        ck_ok(mm_cache_load(model, path, &other));
+    } else if (_i == 2) {
+        ck_ok(mm_cache_create(model, 1, 50, MM_F32, &other));
+        ck_ok(mm_cache_fork(other, 0, cache, 0, -1));
+    } else if (_i == 3) {
+        ck_ok(mm_cache_truncate(cache, 0, mm_cache_length(cache, 0) - again));
+        ids -= again;
+        count += again;
+    }
+    o.cache = other ? other : cache;
+    o.prompts = &ids;
+    o.prompt_lengths = &count;
+    o.max_new_tokens = NEW - 5;
+    made second = generate(context, &o);
+    for (int32_t t = 0; t < NEW; t++)
+        ck_assert_int_eq(t < 5 ? first.ids[0][t] : second.ids[0][t - 5], all.ids[0][t]);
+    mm_cache_free(other);
+    mm_cache_free(cache);
+    mm_context_free(context);
+    mm_model_free(model);
+}
+END_TEST
+
 /* Which the call overwrites before it is read to its end. */
 START_TEST(a_prompt_within_the_last_result_is_refused)
 {
@@ -648,6 +693,7 @@ int main(void)
     tcase_add_test(tests, until_it_stops_takes_no_more_room_than_the_context_holds);
     tcase_add_test(tests, sampling_that_is_not_given_has_its_defaults);
     tcase_add_loop_test(tests, a_callers_cache_continues_where_it_stood, 0, all_count);
+    tcase_add_loop_test(tests, the_penalty_counts_what_a_callers_cache_holds, 0, 4);
     tcase_add_test(tests, a_prompt_within_the_last_result_is_refused);
     tcase_add_test(tests, a_call_with_more_to_make_follows_one_with_less);
     tcase_add_test(tests, a_cancelled_call_leaves_the_cache_where_it_stood);
