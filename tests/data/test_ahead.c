@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/memory.h"
@@ -158,54 +157,6 @@ static bool step_of_all(mm_loader_position *at, int *seen, int32_t world, mm_loa
     *at = after[0];
     return !ended[0];
 }
-
-/* In a forked child: everything about a loader that its parent has taken a batch of, or not. */
-static void use_in_child(mm_loader *l, bool threads)
-{
-    mm_batch batch = MM_BATCH_INIT;
-    mm_loader_position before = MM_LOADER_POSITION_INIT, after = MM_LOADER_POSITION_INIT;
-    ck_ok(mm_loader_tell(l, &before));
-    for (int i = 0; i < 40; i++) /* more than can be ready */
-        ck_status(mm_loader_next(l, &batch), threads ? MM_ERR_STATE : MM_OK);
-    if (threads) {
-        ck_error_mentions("mm_loader_next: the loader's workers are threads of another process");
-        ck_ok(mm_loader_tell(l, &after));
-        ck_assert_int_eq(after.row, before.row);
-    }
-    before.row = 0;
-    ck_ok(mm_loader_seek(l, &before));
-    ck_status(mm_loader_next(l, &batch), threads ? MM_ERR_STATE : MM_OK);
-    mm_loader_free(l);
-}
-
-START_TEST(a_forked_child_is_told_that_its_parent_has_the_threads)
-{
-    for (int i = 0; i < 4; i++) {
-        const bool taken = i / 2 == 1;
-        mm_loader_options o = options_of(MM_ROWS_PAD, i % 2 == 1 ? 3 : 0);
-        mm_batch batch = MM_BATCH_INIT;
-        mm_loader *l = NULL, *own = NULL;
-        ck_ok(mm_loader_create(dataset, tokenizer, &o, &l));
-        if (taken)
-            ck_ok(mm_loader_next(l, &batch));
-        pid_t child = fork();
-        ck_assert_int_ge(child, 0);
-        if (child == 0) {
-            alarm(20);
-            use_in_child(l, taken && o.workers > 0);
-            ck_ok(mm_loader_create(dataset, tokenizer, &o, &own));
-            ck_ok(mm_loader_next(own, &batch));
-            mm_loader_free(own);
-            _exit(0);
-        }
-        int status = 1;
-        ck_assert_int_eq(waitpid(child, &status, 0), child);
-        ck_assert_int_eq(status, 0);
-        ck_ok(mm_loader_next(l, &batch)); /* the parent has lost nothing */
-        mm_loader_free(l);
-    }
-}
-END_TEST
 
 START_TEST(every_row_comes_to_one_rank_once_an_epoch_even_if_their_number_changes)
 {
@@ -458,7 +409,6 @@ static Suite *make_suite(void)
     tcase_add_checked_fixture(tc, start, end);
     tcase_add_test(tc, any_number_of_threads_gives_the_same_batches);
     tcase_add_test(tc, a_loader_may_be_freed_at_any_time);
-    tcase_add_test(tc, a_forked_child_is_told_that_its_parent_has_the_threads);
     tcase_add_test(tc, every_row_comes_to_one_rank_once_an_epoch_even_if_their_number_changes);
     tcase_add_test(tc, ranks_make_the_same_number_of_steps);
     tcase_add_test(tc, packed_rows_of_all_ranks_are_those_of_one);
