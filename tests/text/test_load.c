@@ -461,6 +461,19 @@ START_TEST(a_bad_directory_or_config_is_named)
 }
 END_TEST
 
+static void load_with_config(const char *directory, const char *config, mm_status expected, const char *const words[2])
+{
+    mm_tokenizer *t = NULL;
+    write_text(directory, "tokenizer_config.json", config);
+    ck_status(mm_tokenizer_load(directory, &t), expected);
+    if (expected != MM_OK) {
+        ck_error_mentions("tokenizer_config.json: ");
+        ck_error_mentions(words[0]);
+        ck_error_mentions(words[1]);
+    }
+    mm_tokenizer_free(t);
+}
+
 /* Upstream it is the config's word that counts. */
 START_TEST(the_config_says_of_added_tokens_what_tokenizer_json_does)
 {
@@ -491,16 +504,8 @@ START_TEST(the_config_says_of_added_tokens_what_tokenizer_json_does)
     write_text(directory, "tokenizer.json", json);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char config[256];
-        mm_tokenizer *t = NULL;
         snprintf(config, sizeof config, "{\"added_tokens_decoder\": %s}", cases[i].decoder);
-        write_text(directory, "tokenizer_config.json", config);
-        ck_status(mm_tokenizer_load(directory, &t), cases[i].status);
-        if (cases[i].status != MM_OK) {
-            ck_error_mentions("tokenizer_config.json: ");
-            ck_error_mentions(cases[i].words[0]);
-            ck_error_mentions(cases[i].words[1]);
-        }
-        mm_tokenizer_free(t);
+        load_with_config(directory, config, cases[i].status, cases[i].words);
     }
 }
 END_TEST
@@ -567,16 +572,8 @@ START_TEST(the_special_tokens_that_the_config_names_are_added_tokens_of_tokenize
     write_text(directory, "tokenizer.json", json);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char config[320];
-        mm_tokenizer *t = NULL;
         snprintf(config, sizeof config, "{%s}", cases[i].config);
-        write_text(directory, "tokenizer_config.json", config);
-        ck_status(mm_tokenizer_load(directory, &t), cases[i].status);
-        if (cases[i].status != MM_OK) {
-            ck_error_mentions("tokenizer_config.json: ");
-            ck_error_mentions(cases[i].words[0]);
-            ck_error_mentions(cases[i].words[1]);
-        }
-        mm_tokenizer_free(t);
+        load_with_config(directory, config, cases[i].status, cases[i].words);
     }
 }
 END_TEST
