@@ -58,43 +58,37 @@ bool mmi_health_good_norm(const mm_trainer *t, double norm)
     return is_good(t, &t->health.norms, norm);
 }
 
-/* `before`: bad ones up to this one, without a good one between them. */
-static mm_status skip(mm_trainer *t, int64_t step, int64_t before, const char *what, double value)
-{
-    if (before >= t->options.max_skips)
-        return mmi_fail(MM_ERR_NUMERIC, "step %lld: the %s is %g", (long long)step, what, value);
-    t->health.skipped++;
-    mmi_log(MM_LOG_WARNING, "step %lld is passed over: the %s is %g", (long long)step, what, value);
-    return MM_OK;
-}
-
+/* Bad steps right before this one, or up to its update. */
 static int64_t bad_steps_before(const mmi_health *h, int64_t step)
 {
     return step - h->bad_step > 1 ? 0 : h->in_a_row;
 }
 
+/* `before`: how many bad ones there are in a row without it. */
+static mm_status skip(mm_trainer *t, int64_t step, int64_t before, const char *what, double value)
+{
+    mmi_health *h = &t->health;
+    if (before >= t->options.max_skips)
+        return mmi_fail(MM_ERR_NUMERIC, "step %lld: the %s is %g", (long long)step, what, value);
+    h->in_a_row = bad_steps_before(h, step) + 1;
+    h->bad_step = step;
+    h->skipped++;
+    mmi_log(MM_LOG_WARNING, "step %lld is passed over: the %s is %g", (long long)step, what, value);
+    return MM_OK;
+}
+
 mm_status mmi_health_skip_loss(mm_trainer *t, int64_t step, double loss)
 {
-    int64_t before = bad_steps_before(&t->health, step);
-    mm_status status = skip(t, step, before, "loss", loss);
-    if (status != MM_OK)
-        return status;
-    t->health.bad_step = step;
-    t->health.in_a_row = before + 1;
-    return MM_OK;
+    return skip(t, step, bad_steps_before(&t->health, step), "loss", loss);
 }
 
 /* Steps whose loss was good may stand between two updates. */
 mm_status mmi_health_skip_norm(mm_trainer *t, int64_t step, double norm)
 {
-    int64_t before = bad_steps_before(&t->health, step), updates = t->health.bad_norms;
-    mm_status status = skip(t, step, before > updates ? before : updates, "norm of the gradients", norm);
-    if (status != MM_OK)
-        return status;
-    t->health.bad_step = step;
-    t->health.in_a_row = before + 1;
-    t->health.bad_norms++;
-    return MM_OK;
+    int64_t steps = bad_steps_before(&t->health, step), updates = t->health.bad_norms;
+    mm_status status = skip(t, step, steps > updates ? steps : updates, "norm of the gradients", norm);
+    t->health.bad_norms += status == MM_OK;
+    return status;
 }
 
 /* --- The scale of the loss --- */
