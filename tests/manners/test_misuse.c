@@ -487,7 +487,8 @@ START_TEST(a_child_forked_before_first_use_can_do_everything)
 }
 END_TEST
 
-static mm_dataset *make_dataset(void)
+/* Threads stay with the parent, whatever they were doing. */
+START_TEST(a_child_may_free_what_its_parent_made)
 {
     char path[512];
     snprintf(path, sizeof path, "%s/rows.jsonl", scratch_directory());
@@ -496,32 +497,19 @@ static mm_dataset *make_dataset(void)
     for (int i = 0; i < 2000; i++)
         fprintf(f, "{\"text\": \"the cat sat on mat number %d\"}\n", i);
     ck_assert_int_eq(fclose(f), 0);
-    mm_dataset *dataset = NULL;
+    mm_tokenizer *tokenizer = make_tokenizer();
+    mm_dataset *dataset;
+    mm_loader *loader;
     const char *paths[] = { path };
     mm_dataset_options files = MM_DATASET_OPTIONS_INIT;
+    mm_loader_options options = MM_LOADER_OPTIONS_INIT;
     files.paths = paths;
     files.count = 1;
-    ck_ok(mm_dataset_create(&files, &dataset));
-    return dataset;
-}
-
-static mm_loader *make_loader(mm_dataset *dataset, mm_tokenizer *tokenizer, int32_t workers)
-{
-    mm_loader *loader = NULL;
-    mm_loader_options options = MM_LOADER_OPTIONS_INIT;
     options.batch = 2;
     options.max_length = 32;
-    options.workers = workers;
+    options.workers = 3;
+    ck_ok(mm_dataset_create(&files, &dataset));
     ck_ok(mm_loader_create(dataset, tokenizer, &options, &loader));
-    return loader;
-}
-
-/* Threads stay with the parent, whatever they were doing. */
-START_TEST(a_child_may_free_what_its_parent_made)
-{
-    mm_tokenizer *tokenizer = make_tokenizer();
-    mm_dataset *dataset = make_dataset();
-    mm_loader *loader = make_loader(dataset, tokenizer, 3);
     mm_model *model = model_of(64, 4, 2, 300);
     mm_context *context = NULL;
     mm_context_options threads = MM_CONTEXT_OPTIONS_INIT;
@@ -563,57 +551,6 @@ START_TEST(a_child_may_free_what_its_parent_made)
 }
 END_TEST
 
-/* In a forked child: everything about a loader that its parent has taken a batch of, or not. */
-static void use_in_child(mm_loader *l, bool threads)
-{
-    mm_batch batch = MM_BATCH_INIT;
-    mm_loader_position before = MM_LOADER_POSITION_INIT, after = MM_LOADER_POSITION_INIT;
-    ck_ok(mm_loader_tell(l, &before));
-    for (int i = 0; i < 40; i++) /* more than can be ready */
-        ck_status(mm_loader_next(l, &batch), threads ? MM_ERR_STATE : MM_OK);
-    if (threads) {
-        ck_error_mentions("mm_loader_next: the loader's workers are threads of another process");
-        ck_ok(mm_loader_tell(l, &after));
-        ck_assert_int_eq(after.row, before.row);
-    }
-    before.row = 0;
-    ck_ok(mm_loader_seek(l, &before));
-    ck_status(mm_loader_next(l, &batch), threads ? MM_ERR_STATE : MM_OK);
-    mm_loader_free(l);
-}
-
-START_TEST(a_child_is_told_that_its_parent_has_the_threads)
-{
-    mm_tokenizer *tokenizer = make_tokenizer();
-    mm_dataset *dataset = make_dataset();
-    for (int i = 0; i < 4; i++) {
-        const bool taken = i / 2 == 1;
-        const int32_t workers = i % 2 == 1 ? 3 : 0;
-        mm_batch batch = MM_BATCH_INIT;
-        mm_loader *l = make_loader(dataset, tokenizer, workers);
-        if (taken)
-            ck_ok(mm_loader_next(l, &batch));
-        pid_t child = fork();
-        ck_assert_int_ge(child, 0);
-        if (child == 0) {
-            alarm(20);
-            use_in_child(l, taken && workers > 0);
-            mm_loader *own = make_loader(dataset, tokenizer, workers);
-            ck_ok(mm_loader_next(own, &batch));
-            mm_loader_free(own);
-            _exit(0);
-        }
-        int status = 1;
-        ck_assert_int_eq(waitpid(child, &status, 0), child);
-        ck_assert_int_eq(status, 0);
-        ck_ok(mm_loader_next(l, &batch)); /* the parent has lost nothing */
-        mm_loader_free(l);
-    }
-    mm_dataset_free(dataset);
-    mm_tokenizer_free(tokenizer);
-}
-END_TEST
-
 START_TEST(room_of_no_size_is_room_for_nothing)
 {
     mm_tokenizer *tokenizer = make_tokenizer();
@@ -645,7 +582,6 @@ static Suite *make_suite(void)
     TCase *tc = tcase_create("misuse");
     tcase_set_timeout(tc, 120);
     tcase_add_test(tc, a_child_may_free_what_its_parent_made);
-    tcase_add_test(tc, a_child_is_told_that_its_parent_has_the_threads);
     tcase_add_test(tc, a_child_forked_before_first_use_can_do_everything);
     tcase_add_test(tc, the_smallest_models_train_and_talk);
     tcase_add_test(tc, sizes_that_no_machine_has_are_refused);
