@@ -85,6 +85,8 @@ class Errors(Case):
         self.assertEqual(caught.exception.status, minimind.MM_ERR_IO)
         with self.assertRaises(minimind.FormatError) as caught:
             minimind.Config.from_json("{")
+        for number in (5, [7]):
+            self.assertRaisesRegex(TypeError, "json: a str or bytes", minimind.Config.from_json, number)
         self.assertIsInstance(caught.exception, ValueError)
         with self.assertRaises(minimind.UnsupportedError) as caught:
             minimind.Config.from_json('{"model_type": "abacus"}')

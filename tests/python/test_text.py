@@ -67,6 +67,7 @@ class Tokenizers(Case):
         self.assertRaises(ValueError, tokenizer.decode, [2**40])
         self.assertRaises(minimind.FileError, minimind.Tokenizer, no_such("tokenizer.json"))
         self.assertRaises(minimind.FormatError, minimind.Tokenizer.from_json, "[")
+        self.assertRaisesRegex(TypeError, "json: a str or bytes", minimind.Tokenizer.from_json, 5)
         self.assertRaises(ValueError, minimind.Tokenizer, "a\0b")
 
 

@@ -336,6 +336,13 @@ def text(value: str | bytes, name: str = "a text") -> bytes:
     return data
 
 
+def document(value: str | bytes, name: str) -> bytes:
+    """A text whose length is told beside it. (bytes() of a number would be so many NULs.)"""
+    if not isinstance(value, (str, bytes, bytearray, memoryview)):
+        raise unfit(name, "a str or bytes", value)
+    return value.encode("utf-8") if isinstance(value, str) else bytes(value)
+
+
 def path(value: str | os.PathLike[str]) -> bytes:
     """A file name as C has it."""
     data = os.fsencode(value)

@@ -9,7 +9,7 @@ from typing import Any, Iterator
 import numpy as np
 
 from . import _ffi
-from ._library import Handle, as_dict, create, fill_bytes, lib, path, struct, text, whole
+from ._library import Handle, as_dict, create, document, fill_bytes, lib, path, struct, text, whole
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Config(Handle):
     @classmethod
     def from_json(cls, json: str | bytes) -> Config:
         """Read a config.json's text."""
-        data = json.encode() if isinstance(json, str) else bytes(json)
+        data = document(json, "json")
         return cls._wrap(create(_ffi.mm_config, lib.mm_config_load_memory, lib.mm_config_free, data, len(data)))
 
     def save(self, where: str | os.PathLike[str]) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from . import _ffi
 from ._arrays import IntArray, integers, pointer
 from ._caught import Caught
-from ._library import Alone, Handle, bytes_at, create, fill, fill_bytes, lib, path, struct, text
+from ._library import Alone, Handle, bytes_at, create, document, fill, fill_bytes, lib, path, struct, text
 
 
 class Tokenizer(Handle):
@@ -23,7 +23,7 @@ class Tokenizer(Handle):
     @classmethod
     def from_json(cls, json: str | bytes) -> Tokenizer:
         """Read a tokenizer.json's text."""
-        data = json.encode() if isinstance(json, str) else bytes(json)
+        data = document(json, "json")
         return cls._wrap(create(_ffi.mm_tokenizer, lib.mm_tokenizer_load_memory, lib.mm_tokenizer_free, data, len(data)))
 
     @classmethod
