@@ -328,6 +328,28 @@ START_TEST(after_an_error_a_result_is_as_it_was)
 }
 END_TEST
 
+/* Whether it is NULL or was not set up. */
+START_TEST(a_result_held_wrong_costs_no_gradient)
+{
+    inputs in = make_inputs();
+    mm_dpo_result dpo = { 0 };
+    mm_distill_result distilled = { 0 };
+    mm_policy_result policy = { 0 };
+    mm_ppo_result ppo = { 0 };
+    float d[ROWS * V], values[ROWS * T];
+    double returns[ROWS * T] = { 0 };
+    d[0] = values[0] = 77;
+    ck_status(mm_dpo(NULL, PAIRS, T, in.logprobs, in.ref_scores, in.mask, d, _i ? &dpo : NULL), MM_ERR_ARG);
+    ck_status(mm_distill(NULL, ROWS, V, WIDE, in.student, in.teacher, in.targets, d, _i ? &distilled : NULL), MM_ERR_ARG);
+    ck_status(mm_policy_loss(NULL, ROWS, T, in.logprobs, in.old, NULL, in.mask, in.advantages, d, _i ? &policy : NULL),
+              MM_ERR_ARG);
+    ck_status(mm_ppo_loss(NULL, ROWS, T, in.logprobs, in.old, NULL, in.old, in.old, in.mask, returns, returns, d, values,
+                          _i ? &ppo : NULL),
+              MM_ERR_ARG);
+    ck_assert(d[0] == 77 && values[0] == 77);
+}
+END_TEST
+
 static mm_status try_policy(const inputs *in, const mm_policy_options *o)
 {
     mm_policy_result r = MM_POLICY_RESULT_INIT;
@@ -386,6 +408,7 @@ static Suite *make_suite(void)
     tcase_add_test(test, an_argument_held_wrong_is_named);
     tcase_add_test(test, a_teacher_or_a_reward_held_wrong_is_named);
     tcase_add_loop_test(test, after_an_error_a_result_is_as_it_was, 0, 2);
+    tcase_add_loop_test(test, a_result_held_wrong_costs_no_gradient, 0, 2);
     tcase_add_test(test, a_policy_held_wrong_is_named);
     suite_add_tcase(suite, test);
     return suite;
