@@ -237,6 +237,7 @@ START_TEST(a_saved_file_says_every_key_of_its_family)
         ck_assert_msg(mmi_json_get(place, name) != NULL, "%s is not in the file", key.name);
     }
     ck_assert_int_eq(mmi_json_get(json, "minimind_version") != NULL, _i < 2);
+    ck_assert_int_eq(mmi_json_get(json, "mlp_only_layers") != NULL, _i == 5);
     mmi_json_free(json);
     mm_config_free(config);
 }
