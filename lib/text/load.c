@@ -465,6 +465,29 @@ static mm_status check_config(const mm_tokenizer *t, mmi_json *config)
     return status;
 }
 
+/* Python's integers have no end: where a tokenizer has no longest text, upstream writes model_max_length as the whole
+ * number nearest to 1e30. Nothing here asks a config for such a number, so of each the first 18 digits are read. */
+static mm_status parse_config(mmi_json **config, const char *text, size_t length, const char *path)
+{
+    char *shown = mmi_alloc(length, 1);
+    size_t used = 0, digits = 0;
+    bool quoted = false;
+    if (!shown)
+        return mmi_fail_memory(length, path);
+    for (size_t i = 0; i < length; i++) {
+        bool escaped = quoted && text[i] == '\\' && i + 1 < length;
+        quoted ^= text[i] == '"';
+        digits = !quoted && text[i] >= '0' && text[i] <= '9' ? digits + 1 : 0;
+        if (digits <= 18)
+            shown[used++] = text[i];
+        if (escaped)
+            shown[used++] = text[++i];
+    }
+    mm_status status = mmi_json_parse(shown, used, path, config);
+    mmi_free(shown);
+    return status;
+}
+
 /* tokenizer_config.json's text is kept as it is: saving writes it back. *config stays NULL where there is none. */
 static mm_status load_config(mmi_json **config, mm_tokenizer *t, const char *path)
 {
@@ -472,7 +495,7 @@ static mm_status load_config(mmi_json **config, mm_tokenizer *t, const char *pat
         return MM_OK;
     mm_status status = mmi_read_file(path, &t->config, &t->config_length);
     if (status == MM_OK)
-        status = mmi_json_parse(t->config, t->config_length, path, config);
+        status = parse_config(config, t->config, t->config_length, path);
     if (status == MM_OK && mmi_json_what(*config) != MMI_JSON_OBJECT)
         return wrong_kind(path, *config, "an object");
     if (status == MM_OK && (status = check_config(t, *config)) != MM_OK)

@@ -429,6 +429,33 @@ START_TEST(the_config_beside_a_tokenizer_is_kept_byte_for_byte)
 }
 END_TEST
 
+/* transformers writes int(1e30) where a tokenizer was given no longest text. */
+START_TEST(a_config_may_have_integers_of_any_size)
+{
+    static const char config[] =
+        "{\"model_max_length\": 1000000000000000019884624838656, \"x\": [-99999999999999999999999, 1e2, "
+        "0.12345678901234567890123e-2, 12345678901234567890.5, \"\\\\\"],\n\"12345678901234567890\": "
+        "\"\\\"98765432109876543210\", \"bos_token\": \"[12345678901234567890]\"}";
+    char first[512];
+    mm_tokenizer *t = NULL;
+    snprintf(first, sizeof first, "%s", scratch_directory());
+    write_text(first, "tokenizer.json", json);
+    write_text(first, "tokenizer_config.json", config);
+    ck_status(mm_tokenizer_load(first, &t), MM_ERR_UNSUPPORTED);
+    ck_error_mentions("\"[12345678901234567890]\" is no added token"); /* strings stay whole */
+    char good[sizeof config];
+    snprintf(good, sizeof good, "%.*s}", (int)(strstr(config, ", \"bos_token") - config), config);
+    write_text(first, "tokenizer_config.json", good);
+    ck_ok(mm_tokenizer_load(first, &t));
+    const char *second = scratch_directory();
+    ck_ok(mm_tokenizer_save(t, second));
+    char *copy = read_text(second, "tokenizer_config.json");
+    ck_assert_str_eq(copy, good);
+    mmi_free(copy);
+    mm_tokenizer_free(t);
+}
+END_TEST
+
 START_TEST(a_bad_directory_or_config_is_named)
 {
     char path[600];
@@ -624,6 +651,7 @@ static Suite *make_suite(void)
     tcase_add_test(tests, a_trained_tokenizer_gets_a_config_with_the_roles_of_its_tokens);
     tcase_add_test(tests, a_template_in_a_file_of_its_own_is_written_there_alone);
     tcase_add_test(tests, the_config_beside_a_tokenizer_is_kept_byte_for_byte);
+    tcase_add_test(tests, a_config_may_have_integers_of_any_size);
     tcase_add_test(tests, a_bad_directory_or_config_is_named);
     tcase_add_test(tests, the_config_says_of_added_tokens_what_tokenizer_json_does);
     tcase_add_test(tests, the_special_tokens_that_the_config_names_are_added_tokens_of_tokenizer_json);
