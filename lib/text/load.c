@@ -449,6 +449,8 @@ static mm_status check_config(const mm_tokenizer *t, mmi_json *config)
     static const char roles[][12] = { "bos_token", "eos_token", "unk_token", "pad_token",
                                       "sep_token", "cls_token", "mask_token" };
     mm_status status = check_flag(config, "tokenizer_config", "add_prefix_space", false, false);
+    if (status == MM_OK) /* upstream then takes special tokens for text */
+        status = check_flag(config, "tokenizer_config", "split_special_tokens", false, false);
     if (status == MM_OK)
         status = check_decoder(t, mmi_json_get(config, "added_tokens_decoder"));
     for (size_t i = 0; i < sizeof roles / sizeof *roles && status == MM_OK; i++) {

@@ -473,6 +473,9 @@ START_TEST(a_bad_directory_or_config_is_named)
     write_text(directory, "tokenizer_config.json", "{ \"add_prefix_space\": true }");
     ck_status(mm_tokenizer_load(directory, &t), MM_ERR_UNSUPPORTED);
     ck_error_mentions("add_prefix_space is true");
+    write_text(directory, "tokenizer_config.json", "{ \"split_special_tokens\": true }");
+    ck_status(mm_tokenizer_load(directory, &t), MM_ERR_UNSUPPORTED);
+    ck_error_mentions("split_special_tokens is true");
     ck_assert_ptr_null(t);
     snprintf(path, sizeof path, "%s/tokenizer.json", directory); /* the file alone has no config to be wrong */
     ck_ok(mm_tokenizer_load(path, &t));
