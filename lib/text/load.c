@@ -464,6 +464,9 @@ static mm_status check_config(const mm_tokenizer *t, mmi_json *config)
             check_specials(t, "additional_special_tokens", mmi_json_get(config, "additional_special_tokens"), false);
     if (status == MM_OK)
         status = check_specials(t, "extra_special_tokens", mmi_json_get(config, "extra_special_tokens"), true);
+    if (status == MM_OK) /* where newer files have the named ones */
+        status = check_specials(t, "model_specific_special_tokens",
+                                mmi_json_get(config, "model_specific_special_tokens"), true);
     return status;
 }
 
