@@ -12,12 +12,12 @@ static mm_status wrong_kind(const char *where, const mmi_json *found, const char
     return mmi_fail(MM_ERR_FORMAT, "%s is %s, it must be %s", where, mmi_json_kind_name(mmi_json_what(found)), allowed);
 }
 
-/* `object`[key] is `wanted`, or absent where that means the same. */
+/* `object`[key] is `wanted`, or absent or null where that means the same. */
 static mm_status check_flag(const mmi_json *object, const char *where, const char *key, bool wanted, bool fallback)
 {
     const mmi_json *value = mmi_json_get(object, key);
     mmi_json_kind kind = mmi_json_what(value);
-    if (kind != MMI_JSON_BOOL && kind != MMI_JSON_NONE) {
+    if (kind != MMI_JSON_BOOL && kind != MMI_JSON_NONE && kind != MMI_JSON_NULL) {
         char name[256];
         snprintf(name, sizeof name, "%s.%s", where, key);
         return wrong_kind(name, value, "true or false");
@@ -25,7 +25,7 @@ static mm_status check_flag(const mmi_json *object, const char *where, const cha
     if (mmi_json_bool(value, fallback) == wanted)
         return MM_OK;
     return mmi_fail(MM_ERR_UNSUPPORTED, "%s.%s is %s, only %s is done here", where, key,
-                    kind == MMI_JSON_NONE ? "absent" :
+                    kind != MMI_JSON_BOOL ? mmi_json_kind_name(kind) :
                     wanted                ? "false" :
                                             "true",
                     wanted ? "true" : "false");

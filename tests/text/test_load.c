@@ -561,6 +561,7 @@ START_TEST(the_special_tokens_that_the_config_names_are_added_tokens_of_tokenize
         { "\"extra_special_tokens\": {\"image_token\": \"<|im_end|>\", \"none\": {\"content\": \"\"}}",
           MM_OK,
           { "", "" } },
+        { "\"add_prefix_space\": null, \"split_special_tokens\": null", MM_OK, { "", "" } },
         { "\"add_bos_token\": true, \"pad_token_type_id\": 0", MM_OK, { "", "" } }, /* mm_encode() never adds one */
         { "\"bos_token\": \"[1]\"", MM_ERR_UNSUPPORTED, { "bos_token: \"[1]\" is no added token", "" } },
         { "\"eos_token\": \"[2]\"", MM_ERR_UNSUPPORTED, { "eos_token: \"[2]\"", "" } },
