@@ -188,6 +188,7 @@ mmi_key mmi_field_find(const char *name)
         { "rope_scaling.rope_type", "rope_scaling.type" },
         { "rope_parameters.rope_type", "rope_scaling.type" },
         { "rope_parameters.rope_theta", "rope_theta" },
+        { "rope_scaling.rope_theta", "rope_theta" }, /* newer readers take the one group for the other */
     };
     static const char newer[] = "rope_parameters.", older[] = "rope_scaling.";
     for (size_t i = 0; i < sizeof spellings / sizeof *spellings; i++)

@@ -121,6 +121,8 @@ START_TEST(places_and_spellings_that_contradict_each_other_are_refused)
         { "{'rope_scaling':{'type':'yarn','rope_type':'default'}," MINIMIND3 "}", MM_ERR_FORMAT,
           "rope_scaling.rope_type is \"default\", but under another spelling of this key the file says \"yarn\"" },
         { "{'num_experts':4,'num_local_experts':8," MINIMIND3 "}", MM_ERR_FORMAT, "num_local_experts is 8" },
+        { "{'rope_theta':1e4,'rope_scaling':{'rope_type':'default','rope_theta':5e5}," LLAMA "}", MM_ERR_FORMAT,
+          "rope_scaling.rope_theta is 500000.0, but under another spelling of this key the file says 10000.0" },
     };
     static const char *const fine[] = {
         "{'rope_theta':10000,'rope_parameters':{'rope_theta':1e4,'rope_type':'default'}," QWEN3 "}",
@@ -136,6 +138,21 @@ START_TEST(places_and_spellings_that_contradict_each_other_are_refused)
     CHECK_REFUSALS(cases);
     for (size_t i = 0; i < sizeof fine / sizeof *fine; i++)
         mm_config_free(config_of(fine[i]));
+}
+END_TEST
+
+/* transformers 5 takes a file's rope_scaling for its rope_parameters. */
+START_TEST(theta_counts_in_either_group)
+{
+    static const char *const cases[] = { "{'rope_scaling':{'rope_type':'default','rope_theta':5e5}," LLAMA "}",
+                                         "{'rope_parameters':{'rope_type':'default','rope_theta':5e5}," LLAMA "}" };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double theta = 0;
+        mm_config *config = config_of(cases[i]);
+        ck_ok(mm_config_get_float(config, "rope_theta", &theta));
+        ck_assert_double_eq(theta, 5e5);
+        mm_config_free(config);
+    }
 }
 END_TEST
 
@@ -449,6 +466,7 @@ static Suite *make_suite(void)
     tcase_add_test(tests, wrong_types_and_values_are_refused_by_key);
     tcase_add_test(tests, places_and_spellings_that_contradict_each_other_are_refused);
     tcase_add_test(tests, keys_of_other_families_are_ignored_whatever_they_say);
+    tcase_add_test(tests, theta_counts_in_either_group);
     tcase_add_test(tests, what_is_saved_loads_as_an_equal_config);
     tcase_add_loop_test(tests, a_saved_file_says_every_key_of_its_family, 0, 6);
     tcase_add_test(tests, unknown_keys_are_written_back);
