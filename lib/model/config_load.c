@@ -148,6 +148,11 @@ static mm_status take_group(loader *l, mmi_fields *fields, const char *group, mm
             status = take_known(l, fields, key, name, mmi_json_value(i));
             continue;
         }
+        /* MiniMind's own code does not ask for it */
+        if (l->family >= MMI_LLAMA && strcmp(name + strlen(group), ".truncate") == 0 &&
+            !mmi_json_bool(mmi_json_value(i), true))
+            return mmi_fail(MM_ERR_UNSUPPORTED, "%s: %s is false: YaRN is run with a ramp between whole numbers only",
+                            l->what, name);
         if (!unknown) {
             unknown = mmi_json_new_object();
             if (!mmi_json_set(l->extra, group, unknown))
