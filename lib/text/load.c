@@ -60,6 +60,15 @@ static mm_status check_byte_level(const mmi_json *root, const char *key)
     return MM_OK;
 }
 
+/* A template of the text alone: what transformers 5 writes where a tokenizer has no post-processor. */
+static bool adds_nothing(const mmi_json *post)
+{
+    const char *type = mmi_json_string(mmi_json_get(post, "type"), NULL);
+    const mmi_json *single = mmi_json_get(post, "single");
+    return type && strcmp(type, "TemplateProcessing") == 0 && mmi_json_size(single) == 1 &&
+           mmi_json_what(mmi_json_get(mmi_json_at(single, 0), "Sequence")) == MMI_JSON_OBJECT;
+}
+
 static mm_status check_pipeline(const mmi_json *root)
 {
     mm_status status = check_none(root, "normalizer");
@@ -75,8 +84,9 @@ static mm_status check_pipeline(const mmi_json *root)
         status = check_flag(mmi_json_get(root, "pre_tokenizer"), "pre_tokenizer", "use_regex", true, true);
     if (status == MM_OK)
         status = check_byte_level(root, "decoder"); /* its options change nothing */
-    mmi_json_kind post = mmi_json_what(mmi_json_get(root, "post_processor"));
-    if (status == MM_OK && post != MMI_JSON_NULL && post != MMI_JSON_NONE)
+    const mmi_json *post = mmi_json_get(root, "post_processor");
+    mmi_json_kind kind = mmi_json_what(post);
+    if (status == MM_OK && kind != MMI_JSON_NULL && kind != MMI_JSON_NONE && !adds_nothing(post))
         status = check_byte_level(root, "post_processor"); /* this one moves offsets, never ids */
     return status;
 }

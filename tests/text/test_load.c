@@ -69,6 +69,17 @@ START_TEST(what_would_change_ids_is_unsupported_by_name)
         { "\"add_prefix_space\": false,", "", "pre_tokenizer.add_prefix_space is absent" },
         { "\"use_regex\": true", "\"use_regex\": false", "pre_tokenizer.use_regex is false" },
         { "\"post_processor\": null", "\"post_processor\": {\"type\": \"TemplateProcessing\"}", "post_processor.type" },
+        { "\"post_processor\": null",
+          "\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": "
+          "{\"id\": \"<|im_start|>\", \"type_id\": 0}}, {\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}]}",
+          "post_processor.type" },
+        { "\"post_processor\": null",
+          "\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": "
+          "{\"id\": \"<|im_start|>\", \"type_id\": 0}}]}",
+          "post_processor.type" },
+        { "\"post_processor\": null",
+          "\"post_processor\": {\"type\": \"Other\", \"single\": [{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}]}",
+          "post_processor.type" },
         { "\"decoder\": {", "\"decoder\": null, \"other\": {", "decoder is null" },
         { "\"dropout\": null", "\"dropout\": 0.1", "model.dropout" },
         { "\"continuing_subword_prefix\": null", "\"continuing_subword_prefix\": \"##\"", "is ##" },
@@ -151,6 +162,11 @@ START_TEST(what_changes_no_ids_is_accepted)
     accepts("\"use_regex\": true", "\"x\": 1");
     accepts("\"trim_offsets\": true", "\"trim_offsets\": false");
     accepts("\"post_processor\": null", "\"post_processor\": {\"type\": \"ByteLevel\", \"trim_offsets\": false}");
+    accepts("\"post_processor\": null",
+            "\"post_processor\": {\"type\": \"TemplateProcessing\", "
+            "\"single\": [{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}], "
+            "\"pair\": [{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}, "
+            "{\"Sequence\": {\"id\": \"B\", \"type_id\": 1}}], \"special_tokens\": {}}");
     accepts("\"version\": \"1.0\",", "");
 }
 END_TEST
