@@ -158,7 +158,8 @@ mm_status mm_adapter_save(const mm_adapter *adapter, const char *directory)
 static const char *const beyond[] = {
     "use_rslora",        "use_dora",        "fan_in_fan_out",          "lora_bias",           "use_qalora",
     "modules_to_save",   "rank_pattern",    "alpha_pattern",           "layers_to_transform", "layers_pattern",
-    "layer_replication", "exclude_modules", "trainable_token_indices", "target_parameters",   "alora_invocation_tokens"
+    "layer_replication", "exclude_modules", "trainable_token_indices", "target_parameters",   "alora_invocation_tokens",
+    "use_bdlora",        "arrow_config",    "monteclora_config",       "kasa_config"
 };
 
 /* Whether a value says anything: not null, false or empty. */
