@@ -95,7 +95,7 @@ typedef struct mm_choice {
 /** Set every field of `choice` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
 MM_API void mm_choice_init(mm_choice *choice, size_t struct_size);
 
-/** Called for each row in order. Non-zero gives up with MM_ERR_CANCELLED. */
+/** Called for each row in order; it may run the context. Non-zero gives up with MM_ERR_CANCELLED. */
 typedef int32_t (*mm_choice_fn)(void *user, const mm_choice *choice);
 
 /** How rows of questions are scored. */
@@ -159,7 +159,7 @@ typedef struct mm_prompt_answer {
 /** Set every field of `answer` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
 MM_API void mm_prompt_answer_init(mm_prompt_answer *answer, size_t struct_size);
 
-/** Called for each row in order. Non-zero gives up with MM_ERR_CANCELLED. */
+/** Called for each row in order; it may run the context. Non-zero gives up with MM_ERR_CANCELLED. */
 typedef int32_t (*mm_prompt_answer_fn)(void *user, const mm_prompt_answer *answer);
 
 /** How prompts are answered. */

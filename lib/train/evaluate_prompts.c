@@ -21,8 +21,8 @@ typedef struct task {
     mmi_json *row; /* held */
     int64_t number;
     const char *prompt;  /* lent by the row */
-    size_t start, count; /* its ids */
-    int32_t max_tokens, made;
+    size_t start, count; /* its ids, then its answer's */
+    int32_t max_tokens, made, finish;
 } task;
 
 /* Prompts that are answered together. */
@@ -233,23 +233,39 @@ static mm_status put_answer(const group *g, const mm_prompt_answer *a)
     return mmi_report_sample(g->options.report, g->options.step, a->prompt, a->answer, a->answer_length);
 }
 
-static mm_status tell(group *g, mm_prompts_result *result, const task *t, const int32_t *ids, int32_t count,
-                      int32_t finish)
+/* What was made is the context's, and on_row may run that: it is kept in place of the prompts. */
+static mm_status keep(group *g, const mm_generate_result *made)
+{
+    mm_status status = MM_OK;
+    g->ids.count = 0;
+    for (int32_t i = 0; i < g->count; i++) {
+        task *t = &g->tasks[i];
+        t->start = g->ids.count;
+        t->count = (size_t)made->lengths[i];
+        t->finish = made->finish[i];
+        for (size_t j = 0; j < t->count && status == MM_OK; j++)
+            status = mmi_ids_add(&g->ids, made->ids[i * made->stride + (int64_t)j]);
+    }
+    return status;
+}
+
+static mm_status tell(group *g, mm_prompts_result *result, const task *t)
 {
     mm_prompt_answer a = MM_PROMPT_ANSWER_INIT;
-    mm_status status = mmi_decode_grow(&g->answer, &g->answer_room, &a.answer_length, g->tokenizer, ids, (size_t)count);
+    mm_status status =
+        mmi_decode_grow(&g->answer, &g->answer_room, &a.answer_length, g->tokenizer, g->ids.data + t->start, t->count);
     if (status != MM_OK)
         return status;
     a.row = t->number;
     a.prompt = t->prompt;
     a.answer = g->answer;
     a.missing = first_missing(t->row, (mmi_slice){ g->answer, a.answer_length });
-    a.tokens = count;
+    a.tokens = (int64_t)t->count;
     a.passed = a.missing == NULL;
-    a.finish = finish == MM_FINISH_CALLBACK ? MM_FINISH_LENGTH : finish; /* the callback counts tokens */
+    a.finish = t->finish == MM_FINISH_CALLBACK ? MM_FINISH_LENGTH : t->finish; /* the callback counts tokens */
     result->rows++;
     result->passed += a.passed;
-    result->tokens += count;
+    result->tokens += a.tokens;
     status = put_answer(g, &a);
     if (status == MM_OK && g->options.on_row && g->options.on_row(g->options.user, &a) != 0)
         status = mmi_fail(MM_ERR_CANCELLED, "mm_evaluate_prompts: on_row gave up at row %lld", (long long)t->number);
@@ -260,8 +276,10 @@ static mm_status answer_all(group *g, mm_prompts_result *result)
 {
     mm_generate_result made = MM_GENERATE_RESULT_INIT;
     mm_status status = generate(g, &made);
+    if (status == MM_OK)
+        status = keep(g, &made);
     for (int32_t i = 0; i < g->count && status == MM_OK; i++)
-        status = tell(g, result, &g->tasks[i], made.ids + i * made.stride, made.lengths[i], made.finish[i]);
+        status = tell(g, result, &g->tasks[i]);
     clear(g);
     return status;
 }

@@ -484,6 +484,53 @@ START_TEST(prompts_pass_when_the_greedy_answer_holds_what_is_expected)
 }
 END_TEST
 
+/* Its context, which on_row runs itself: longer than what was made for the rows, so that all of that is overwritten. */
+typedef struct busy_answers {
+    answers all; /* first: keep_answer() takes it */
+    mm_context *context;
+} busy_answers;
+
+static int32_t generate_between(void *user, const mm_prompt_answer *answer)
+{
+    busy_answers *busy = user;
+    const int32_t ids[] = { 3, 1 }, length = 2, *prompt = ids, none = 0;
+    mm_generate_options o = MM_GENERATE_OPTIONS_INIT;
+    mm_generate_result made = MM_GENERATE_RESULT_INIT;
+    o.prompts = &prompt;
+    o.prompt_lengths = &length;
+    o.stop_ids = &none;
+    o.stop_count = 0;
+    o.max_new_tokens = 60;
+    ck_ok(mm_generate(busy->context, &o, &made));
+    return keep_answer(&busy->all, answer);
+}
+
+START_TEST(answers_are_what_they_were_when_on_row_runs_the_context)
+{
+    static const char *const prompts[] = { "Hello", "What is your name?", "x" };
+    char right[3][500], file[4000] = "";
+    for (int i = 0; i < 3; i++) {
+        char row[1200];
+        answer_to(right[i], prompts[i], 8);
+        put_prompt(row, sizeof row, prompts[i], right[i], NULL, 8);
+        strcat(file, row);
+    }
+    mm_dataset *dataset = open_rows(file);
+    busy_answers busy = { .context = context_for(MM_OUT_LAST_LOGITS, 3, 10, 64, 1) };
+    mm_prompts_options o = MM_PROMPTS_OPTIONS_INIT;
+    mm_prompts_result result = MM_PROMPTS_RESULT_INIT;
+    o.on_row = generate_between;
+    o.user = &busy;
+    ck_ok(mm_evaluate_prompts(busy.context, tokenizer, dataset, &o, &result));
+    ck_assert_int_eq(busy.all.count, 3);
+    for (int i = 0; i < 3; i++)
+        ck_assert_str_eq(busy.all.text[i], right[i]);
+    ck_assert_int_eq(result.passed, 3);
+    mm_context_free(busy.context);
+    mm_dataset_free(dataset);
+}
+END_TEST
+
 START_TEST(conversations_are_rendered_and_long_prompts_lose_their_beginning)
 {
     mm_dataset *dataset = open_rows("{\"conversations\": [{\"role\": \"user\", \"content\": \"Who are you?\"}, "
@@ -909,6 +956,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, threads_do_not_change_a_bit_of_the_choices);
     tcase_add_test(tc, a_callback_or_a_limit_ends_the_questions);
     tcase_add_test(tc, prompts_pass_when_the_greedy_answer_holds_what_is_expected);
+    tcase_add_test(tc, answers_are_what_they_were_when_on_row_runs_the_context);
     tcase_add_test(tc, conversations_are_rendered_and_long_prompts_lose_their_beginning);
     tcase_add_test(tc, ids_without_text_are_left_out_of_answers_and_samples);
     tcase_add_test(tc, a_report_gets_the_share_that_passed_and_the_answers);
