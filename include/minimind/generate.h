@@ -154,9 +154,10 @@ MM_API void mm_generate_result_init(mm_generate_result *result, size_t struct_si
  * Continue prompts, each as if it were alone.
  *
  * Prompts are read in chunks of at most the context's max_length; what is fed of prompt and new tokens together may reach the
- * context's max_context (the last new token is never fed, and so may be one more). A context planned with MM_OUT_LAST_LOGITS
- * is needed. A caller's cache then holds the prompts and all new tokens but the last of each sequence, which has not been fed
- * yet: to go on, begin the next prompt with it.
+ * context's max_context (the last token drawn is never fed, and so may be one more). A context planned with MM_OUT_LAST_LOGITS
+ * is needed. A caller's cache then holds the prompts and all that was drawn but the last of each sequence, which has not been
+ * fed yet: to go on, begin the next prompt with it. That is the last new token or, of MM_FINISH_STOP, the stop id: all new
+ * tokens are in the cache then.
  *
  * @return MM_OK; MM_ERR_ARG; MM_ERR_STATE, no last logits were planned, or another call runs on the context; MM_ERR_MEMORY;
  *         MM_ERR_NUMERIC, logits are not finite, or the penalty makes them so; MM_ERR_CANCELLED. On failure a caller's cache is

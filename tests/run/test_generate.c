@@ -205,6 +205,9 @@ START_TEST(a_stop_id_ends_its_sequence_and_is_not_part_of_it)
     int32_t stops[2] = { all.ids[0][3], all.ids[2][5] };
     o.stop_ids = stops;
     o.stop_count = 2;
+    mm_cache *cache = NULL;
+    ck_ok(mm_cache_create(model, 4, 40, MM_F32, &cache));
+    o.cache = cache;
     made stopped = generate(context, &o);
     for (int32_t i = 0; i < 4; i++) {
         int32_t end = 0;
@@ -215,8 +218,11 @@ START_TEST(a_stop_id_ends_its_sequence_and_is_not_part_of_it)
         ck_assert_int_eq(stopped.stops[i], end < NEW ? all.ids[i][end] : -1);
         ck_assert_float_eq_tol(stopped.stop_logprobs[i], end < NEW ? all.logprobs[i][end] : 0, 1e-5);
         ck_assert(memcmp(stopped.ids[i], all.ids[i], (size_t)end * sizeof(int32_t)) == 0);
+        /* what was drawn last was not fed: the stop id, or the last one made */
+        ck_assert_int_eq(mm_cache_length(cache, i), p.lengths[i] + end - (end == NEW));
     }
     ck_assert_int_eq(stopped.finish[0], MM_FINISH_STOP);
+    mm_cache_free(cache);
     mm_context_free(context);
     mm_model_free(model);
 }
