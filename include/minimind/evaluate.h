@@ -168,7 +168,8 @@ typedef struct mm_prompts_options {
     mm_prompt_answer_fn on_row; /**< NULL for none */
     void *user;                 /**< handed to on_row */
     const char *template_name;  /**< of conversations, as in mm_chat_options; NULL: the tokenizer's own */
-    mm_report *report;          /**< NULL, or one to be told: "prompts_passed", a share, and each answer as a text */
+    mm_report *report;          /**< NULL, or one to be told: "prompts_passed", a share, and the answers of the first eight
+                                     rows as texts */
     int64_t step;               /**< … at this step */
     int64_t max_rows;           /**< at most so many; 0: all */
     int32_t max_new_tokens;     /**< for rows that do not say; the context's max_context where that is less */

@@ -597,14 +597,18 @@ START_TEST(ids_without_text_are_left_out_of_answers_and_samples)
 }
 END_TEST
 
-START_TEST(a_report_gets_the_share_that_passed_and_the_answers)
+START_TEST(a_report_gets_the_share_that_passed_and_the_first_answers)
 {
     char directory[400], path[480];
     snprintf(directory, sizeof directory, "%s/report", scratch_directory());
     mm_report *report = NULL;
     ck_ok(mm_report_create(directory, NULL, &report));
-    mm_dataset *dataset = open_rows("{\"prompt\": \"a\\nb\", \"expect\": [\"never said\"], \"max_new_tokens\": 2}\n"
-                                    "{\"prompt\": \"step\", \"expect\": [\"never said\"], \"max_new_tokens\": 2}\n");
+    static const char *const prompts[] = { "a\\nb", "step", "3", "4", "5", "6", "7", "eighth", "ninth" };
+    char rows[1000] = "";
+    for (size_t i = 0; i < sizeof prompts / sizeof *prompts; i++)
+        snprintf(rows + strlen(rows), sizeof rows - strlen(rows),
+                 "{\"prompt\": \"%s\", \"expect\": [\"never said\"], \"max_new_tokens\": 2}\n", prompts[i]);
+    mm_dataset *dataset = open_rows(rows);
     mm_context *context = context_for(MM_OUT_LAST_LOGITS, 2, 16, 32, 1);
     mm_prompts_options o = MM_PROMPTS_OPTIONS_INIT;
     mm_prompts_result result = MM_PROMPTS_RESULT_INIT;
@@ -620,6 +624,8 @@ START_TEST(a_report_gets_the_share_that_passed_and_the_answers)
     ck_assert_ptr_nonnull(strstr(text, "\"step\":70"));
     ck_assert_ptr_nonnull(strstr(text, "“a b”"));
     ck_assert_ptr_nonnull(strstr(text, "“step”"));
+    ck_assert_ptr_nonnull(strstr(text, "“eighth”"));
+    ck_assert_ptr_null(strstr(text, "“ninth”"));
     mmi_free(text);
     mm_context_free(context);
     mm_dataset_free(dataset);
@@ -959,7 +965,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, answers_are_what_they_were_when_on_row_runs_the_context);
     tcase_add_test(tc, conversations_are_rendered_and_long_prompts_lose_their_beginning);
     tcase_add_test(tc, ids_without_text_are_left_out_of_answers_and_samples);
-    tcase_add_test(tc, a_report_gets_the_share_that_passed_and_the_answers);
+    tcase_add_test(tc, a_report_gets_the_share_that_passed_and_the_first_answers);
     tcase_add_test(tc, samples_of_what_the_model_writes_come_into_a_report);
     tcase_add_test(tc, bad_rows_are_named_by_file_and_line);
     tcase_add_test(tc, weights_that_are_not_finite_are_noticed);
