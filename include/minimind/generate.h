@@ -74,7 +74,8 @@ MM_API mm_status mm_cache_save(const mm_cache *cache, const char *path);
  * and its tokens are none that a repetition_penalty counts.
  *
  * @param model  Must have the weights that made it, in the same dtype; the beginning of every tensor is compared, and what of
- *               the config keys and values depend on. Kept alive by the cache.
+ *               the config keys and values depend on. Adapters are not compared: set those again that were set. Kept
+ *               alive by the cache.
  * @param out    Yours: pair it with mm_cache_free().
  *
  * @return MM_OK; MM_ERR_ARG, another model; MM_ERR_FORMAT, not a cache, damaged, or of another shape than the model's;
