@@ -111,7 +111,7 @@ MM_API void mm_workload_init(mm_workload *workload, size_t struct_size);
 typedef struct mm_memory {
     size_t struct_size;      /**< sizeof(mm_memory) */
     int64_t weights;         /**< the model */
-    int64_t gradients;       /**< of all parameters, float32 */
+    int64_t gradients;       /**< of what is trained, float32 */
     int64_t optimizer;       /**< its moments */
     int64_t activations;     /**< what forward keeps for backward, scratch, tables and outputs */
     int64_t cache;           /**< keys and values */
