@@ -152,31 +152,36 @@ static void take(const option_row *row, char *value)
 
 void read_tables(int argc, char **argv, const char *about, const option_row *own, const option_row *shared)
 {
+    /* Each option has a number of its own, above any character: what several names begin with, such as --max, would be
+     * the first of them for getopt_long if they had the same. */
+    enum { FIRST = 256 };
     const option_row *const tables[2] = { own, shared };
     const option_row *rows[96];
     struct option table[97] = { { NULL, 0, NULL, 0 } };
-    int count = 0, which, found;
+    int count = 0, found;
     for (int t = 0; t < 2; t++)
         for (const option_row *row = tables[t]; row->name && count < 95; row++) {
-            if (row->kind == HEADING)
+            if (row->kind == HEADING || (t == 1 && row->help && !is_within_reach(row, own)))
                 continue;
             rows[count] = row;
-            table[count++] = (struct option){ row->name, row->kind == FLAG ? no_argument : required_argument, NULL, 0 };
+            table[count] =
+                (struct option){ row->name, row->kind == FLAG ? no_argument : required_argument, NULL, FIRST + count };
+            count++;
         }
-    table[count] = (struct option){ "help", no_argument, NULL, 0 };
+    table[count] = (struct option){ "help", no_argument, NULL, FIRST + count };
     for (int i = 1; i < argc; i++)
         for (char *c = argv[i]; strncmp(argv[i], "--", 2) == 0 && *c && *c != '='; c++)
             *c = *c == '_' ? '-' : *c;
     start_as(argv);
     argv[0] = (char *)program; /* getopt_long's messages begin with it */
-    while ((found = getopt_long(argc, argv, "", table, &which)) != -1) {
-        if (found != 0)
+    while ((found = getopt_long(argc, argv, "", table, NULL)) != -1) {
+        if (found < FIRST)
             exit(EXIT_FAILURE); /* getopt_long has said why */
-        if (which == count) {
+        if (found == FIRST + count) {
             help(about, tables);
             exit(written(EXIT_SUCCESS));
         }
-        take(rows[which], optarg);
+        take(rows[found - FIRST], optarg);
     }
     if (optind < argc)
         fail("no such option, --help lists them: ", argv[optind]);

@@ -287,6 +287,12 @@ names_the_culprit() {
         refuses "--preset lacks" params --preset && refuses "--tokenizer" pretrain
 }
 
+# A name may be cut short where that leaves no doubt; the programs' own options stand in for shared ones of their name.
+takes_beginnings_of_one_name() {
+    learn_not "ambiguous" --max 1 && learn_not "ambiguous" --save-w=words --lora 1 &&
+        refuses "not a whole number.*--rank" lora --ran x && learn --max-st 1 --save-we beginnings && [ -d "$work/out/beginnings" ]
+}
+
 tells_what_rows_are() {
     "$bin/evaluate" --help >"$work/help" && cat "$work/help" && grep -q '"choices"' "$work/help" && grep -q '"expect"' "$work/help" &&
         grep -q '{"text"' "$work/help"
@@ -398,6 +404,7 @@ check "a model of a family that knows no experts is learnt further" takes_other_
 check "distill's models have the shapes that they are said to have, and a cache is asked what it knows" distill_takes_what_is_so
 check "names and numbers that can't be taken are told what can" names_the_choices
 check "messages name the option that is wrong" names_the_culprit
+check "what several options begin with is none of them" takes_beginnings_of_one_name
 check "evaluate --help says what rows are" tells_what_rows_are
 check "chat refuses a template before the first line" refuses "no-such" chat --model "$model" --template no-such
 check "chat knows its commands from what is said" knows_its_commands
