@@ -49,6 +49,14 @@ say() {
 }
 [ -t 1 ] || say() { printf '\n%s\n' "$*"; }
 
+# A word as a shell takes it.
+quoted() {
+    case $1 in
+        *[!A-Za-z0-9_./-]*) printf "'%s'" "$(printf %s "$1" | sed "s/'/'\\\\''/g")" ;;
+        *) printf %s "$1" ;;
+    esac
+}
+
 if [ "$make" = yes ]; then
     say "1. Build the library"
     require cc libc meson ninja pkg-config openblas jansson libpcre2-8
@@ -134,4 +142,4 @@ ask "$out/model"
 
 say "How it learnt, in curves and samples: $out/pretrained.run/report/report.html"
 say "The model is in $out/model. Talk with it:"
-echo "    $bin/chat --model $out/model --template minimind2"
+echo "    $(quoted "$bin/chat") --model $(quoted "$out/model") --template minimind2"
