@@ -46,6 +46,13 @@ END
     "$cmake" -S "$work/own" -B "$work/static" -Dminimind_DIR="${config%/*}" && runs static
 }
 
+# As where /lib is a link to /usr/lib.
+runs_through_a_link() {
+    libdir=${config%/cmake/*}
+    mkdir "$work/merged" && ln -s "$libdir" "$work/merged/lib" &&
+        configure linked -Dminimind_DIR="$work/merged/lib/cmake/minimind" && runs linked
+}
+
 refuses_a_later_version() {
     mkdir "$work/later" && printf '%s\n' 'cmake_minimum_required(VERSION 3.13)' 'project(later NONE)' \
         'find_package(minimind 9.0 REQUIRED)' >"$work/later/CMakeLists.txt" &&
@@ -55,5 +62,6 @@ refuses_a_later_version() {
 check "meson install brings a CMake package" installs
 check "the example project finds the shared library and runs" runs_shared
 check "a project finds the static library and runs" static_project
+check "the package is found through a link to its libdir" runs_through_a_link
 check "a version that is not there is refused" refuses_a_later_version
 finish
