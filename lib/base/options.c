@@ -45,7 +45,7 @@ mm_status mmi_result_check(const void *dst, const char *what)
 
 mm_status mmi_result_write(void *dst, const void *src, size_t known, const char *what)
 {
-    size_t given;
+    size_t given = 0; /* GCC at -O2 does not see that a size which was not read is not used */
     mm_status status = read_result_size(dst, &given, what);
     if (status != MM_OK)
         return status;
