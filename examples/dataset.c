@@ -5,12 +5,9 @@
  *
  * A data set is lines of JSON, a loader makes ids and targets of them. Targets are shifted: what stands at place t is what
  * the model must say after having seen ids 0 to t, or -100 where nobody minds. Only an assistant's words are learnt. */
-#define _POSIX_C_SOURCE 200809L
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "options.h"
 
@@ -86,7 +83,7 @@ static int32_t is_learnt(const int32_t *targets, int32_t t)
 static void show_ids(mm_tokenizer *tokenizer, const int32_t *ids, const int32_t *targets, int32_t count)
 {
     mm_decoder *decoder = NULL;
-    const char *text, *on = isatty(STDOUT_FILENO) ? "\033[32m" : "[[", *off = isatty(STDOUT_FILENO) ? "\033[0m" : "]]";
+    const char *text, *on = has_colours(stdout) ? "\033[32m" : "[[", *off = has_colours(stdout) ? "\033[0m" : "]]";
     size_t length;
     int32_t shown = count, inside = 0; /* padding at the end is not shown */
     while (shown > 1 && ids[shown - 1] == options.pad_id && !is_learnt(targets, shown - 1))

@@ -29,6 +29,12 @@ static int can_move(FILE *to)
     return isatty(fileno(to)) && terminal && strcmp(terminal, "dumb") != 0;
 }
 
+int has_colours(FILE *to)
+{
+    const char *without = getenv("NO_COLOR");
+    return can_move(to) && !(without && without[0]);
+}
+
 static int width_of(FILE *to)
 {
     struct winsize size;

@@ -27,6 +27,9 @@ int written(int status);
  * terminals are sent nothing: they can't take a line back. */
 void show_moving(FILE *to, const char *text);
 
+/* Is it a terminal that has colours, of someone who wants them? Who does not has set NO_COLOR, see no-color.org. */
+int has_colours(FILE *to);
+
 /* A table of options ends with a NULL name. A help of NULL keeps one off the list. The name of a HEADING stands over
  * the options behind it. A FLAG has no value, a SWITCH has 0 or 1. */
 enum { TEXT, COUNT, REAL, FLAG, SWITCH, LIST, HEADING };

@@ -109,10 +109,10 @@ static void encode(mm_tokenizer *tokenizer, const char *text, size_t length)
     for (size_t i = 0; i < count; i++)
         printf("%s%d", i > 0 ? " " : "", (int)ids[i]);
     putchar('\n');
-    if (isatty(STDOUT_FILENO)) {
+    if (has_colours(stdout))
         print_coloured(tokenizer, ids, count);
+    if (isatty(STDOUT_FILENO))
         printf("%zu bytes, %zu tokens\n", length, count);
-    }
     free(ids);
 }
 

@@ -123,6 +123,19 @@ is_plain_where_it_is_dumb() {
         --save-dir "$work/out" --save-weight shown && grep -q '^Epoch' "$work/terminal" && ! grep -q "$(printf '\033')" "$work/terminal"
 }
 
+# Colours are for terminals that have them, and for people who want them (https://no-color.org).
+colours_where_they_are_wanted() {
+    for settings in TERM=xterm TERM=dumb "TERM=xterm NO_COLOR=1"; do
+        at_terminal "export $settings" "$bin/tokenize" --tokenizer "$work/tokenizer" well && cp "$work/terminal" "$work/tokens" &&
+            grep -q '^4 bytes, ' "$work/tokens" && at_terminal "export $settings" "$bin/dataset" --tokenizer "$work/tokenizer" --kind chat \
+            --template minimind2 --row 0 "$work/chat.jsonl" || return 1
+        case $settings in
+            TERM=xterm) grep -q "$(printf '\033')" "$work/tokens" && grep -q "$(printf '\033\\[32mwell')" "$work/terminal" || return 1 ;;
+            *) ! grep -q "$(printf '\033')" "$work/tokens" "$work/terminal" && grep -q '\[\[well' "$work/terminal" || return 1 ;;
+        esac
+    done
+}
+
 # Every line that goes over another one wipes it first; what is last has a line of its own.
 wipes_its_line() {
     at_terminal "export TERM=xterm" "$bin/train_tokenizer" --vocab-size 480 --out "$work/t" "$work/a.jsonl" || return 1
@@ -388,6 +401,7 @@ check "what a report lacks ends the run at its beginning" names_the_report_first
 if command -v script >/dev/null && SHELL=/bin/sh script -qec true /dev/null </dev/null >/dev/null 2>&1; then
     check "the moving line fits the terminal" fits_the_terminal
     check "a dumb terminal is sent lines" is_plain_where_it_is_dumb
+    check "tokens are coloured on a terminal that has colours, unless NO_COLOR is set" colours_where_they_are_wanted
     check "train_tokenizer wipes its moving line" wipes_its_line
 else
     skip "moving lines" "no script to make a terminal"
