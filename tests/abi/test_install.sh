@@ -93,10 +93,22 @@ holds_the_documents() {
     done
 }
 
+# Who packs a part of it asks for that part by a name of Meson's: each of our files has one.
+comes_in_parts() {
+    parts='runtime devel doc'
+    [ "$pages" = no-pages ] || parts="$parts man"
+    for part in $parts; do
+        "$meson" install -C "$build" --no-rebuild --quiet --destdir "$work/parts" --tags "$part" || return 1
+    done
+    (cd "$work/tree" && find . ! -type d | grep minimind | sort) >"$work/whole"
+    (cd "$work/parts" && find . ! -type d | grep minimind | sort) | diff "$work/whole" -
+}
+
 check "meson install fills an empty tree" installs
 check "the tree holds the public headers and nothing else" holds_the_headers
 check "the tree holds the shared and the static library" holds_both_libraries
 check "the tree holds the documents" holds_the_documents
+check "parts of it, by meson install --tags, come to the whole" comes_in_parts
 check "version.h and the package say the same version" versions_agree
 check "a program that links the shared library needs no other" shared_needs_nothing_else
 check "embed.c compiles against the installed shared library and runs" runs_shared "$@"
