@@ -126,6 +126,8 @@ static int32_t *make_prompt(const mm_tokenizer *tokenizer, const mm_config *conf
     if (bos) {
         int64_t id = -1;
         check(mm_config_get_int(config, "bos_token_id", &id));
+        if (id < 0)
+            fail("this model has none: --", "bos");
         ids[n++] = (int32_t)id;
     }
     if (tokenizer) {

@@ -279,6 +279,13 @@ distill_takes_what_is_so() {
         --max-steps 1 --data-path "$work/chat.jsonl" --save-dir "$work/taught" --template minimind2
 }
 
+# A vocabulary may have no token that rows begin with.
+says_that_there_is_no_bos() {
+    cp -r "$model" "$work/beginless" && sed -i 's/"bos_token_id": [0-9]*/"bos_token_id": -1/' "$work/beginless/config.json" || return 1
+    refuses "this model has none: --bos" generate --model "$work/beginless" --prompt a --bos &&
+        refuses "this model has none: --bos" evaluate text --model "$work/beginless" --data "$work/a.jsonl" --bos
+}
+
 names_the_choices() {
     learn_not "constant, minimind2, minimind3, cosine, linear or wsd" --schedule x && learn_not "pad, pad3 or pack" --form x &&
         refuses "text, chat, preference or prompt" dataset --tokenizer "$work/tokenizer" --kind x "$work/a.jsonl" &&
@@ -418,6 +425,7 @@ check "a model of a family that knows no experts is learnt further" takes_other_
 check "distill's models have the shapes that they are said to have, and a cache is asked what it knows" distill_takes_what_is_so
 check "names and numbers that can't be taken are told what can" names_the_choices
 check "messages name the option that is wrong" names_the_culprit
+check "a model without a bos token can't be asked with it" says_that_there_is_no_bos
 check "what several options begin with is none of them" takes_beginnings_of_one_name
 check "evaluate --help says what rows are" tells_what_rows_are
 check "chat refuses a template before the first line" refuses "no-such" chat --model "$model" --template no-such
