@@ -70,6 +70,8 @@ static bool read_option(const char *name, const char *value)
         return false;
     char *end;
     numbers[i] = strtod(value, &end);
+    if (i != TEMPERATURE && i != TOP_P && numbers[i] != floor(numbers[i])) /* there is no half of a token */
+        return false;
     return end != value && !*end && numbers[i] >= 0 && numbers[i] <= INT32_MAX;
 }
 

@@ -279,6 +279,14 @@ distill_takes_what_is_so() {
         --max-steps 1 --data-path "$work/chat.jsonl" --save-dir "$work/taught" --template minimind2
 }
 
+# No half of a token is made.
+chat_counts_in_whole_numbers() {
+    for option in --max-new-tokens --context --seed --threads; do
+        refuses "$option" chat --model "$model" $option 2.5 </dev/null || return 1
+    done
+    "$bin/chat" --model "$model" --template minimind2 --temperature 0.5 --top-p 0.5 </dev/null
+}
+
 # A vocabulary may have no token that rows begin with.
 says_that_there_is_no_bos() {
     cp -r "$model" "$work/beginless" && sed -i 's/"bos_token_id": [0-9]*/"bos_token_id": -1/' "$work/beginless/config.json" || return 1
@@ -425,6 +433,7 @@ check "a model of a family that knows no experts is learnt further" takes_other_
 check "distill's models have the shapes that they are said to have, and a cache is asked what it knows" distill_takes_what_is_so
 check "names and numbers that can't be taken are told what can" names_the_choices
 check "messages name the option that is wrong" names_the_culprit
+check "chat takes whole numbers where it counts" chat_counts_in_whole_numbers
 check "a model without a bos token can't be asked with it" says_that_there_is_no_bos
 check "what several options begin with is none of them" takes_beginnings_of_one_name
 check "evaluate --help says what rows are" tells_what_rows_are
