@@ -36,6 +36,17 @@ static int told(mm_status status)
     return 0;
 }
 
+/* Paths are what their bytes are, but a report's words are UTF-8: of others, whatever ASCII can't say is a "?". */
+static const char *in_ascii(const char *text)
+{
+    static char words[4400];
+    snprintf(words, sizeof words, "%s", text);
+    for (char *c = words; *c; c++)
+        if ((unsigned char)*c > 0x7E)
+            *c = '?';
+    return words;
+}
+
 /* By a file that comes and goes. */
 static void must_take_files(const char *where)
 {
@@ -83,7 +94,12 @@ void watch_open(const mm_trainer *trainer, mm_model *model, const mm_tokenizer *
     r.resume_step =
         plan.begun > 0 ? plan.begun : -1; /* what an interrupted run told beyond its checkpoint is dropped */
     r.total_steps = p.total_steps;
-    if (!told(mm_report_create(directory, &r, &report)) || !told(mm_count_params(mm_model_config(model), &count)))
+    mm_status status = mm_report_create(directory, &r, &report);
+    if (status == MM_ERR_ARG) {
+        r.title = in_ascii(plan.title);
+        status = mm_report_create(directory, &r, &report);
+    }
+    if (!told(status) || !told(mm_count_params(mm_model_config(model), &count)))
         return;
     snprintf(text, sizeof text, "%.3fM", (double)count.total / 1e6);
     watch_fact("Parameters", text);
@@ -102,8 +118,11 @@ void watch_open(const mm_trainer *trainer, mm_model *model, const mm_tokenizer *
 
 void watch_fact(const char *name, const char *text)
 {
+    mm_status status = report ? mm_report_fact(report, name, text) : MM_OK;
+    if (status == MM_ERR_ARG)
+        status = mm_report_fact(report, name, in_ascii(text));
     if (report)
-        told(mm_report_fact(report, name, text));
+        told(status);
 }
 
 static void write_samples(int64_t step)

@@ -146,6 +146,18 @@ leaves_what_was() {
         [ -s "$work/elsewhere/report.html" ] && [ ! -e "$work/kept/full_sft.run/report" ]
 }
 
+# Names of files are bytes: what is no UTF-8 stands in the report as well as it can.
+reports_on_any_path() {
+    odd=$work/$(printf 'd\351j\340')
+    mkdir "$odd" && cp "$work/a.jsonl" "$odd/rows.jsonl" &&
+        "$bin/pretrain" --tokenizer "$work/tokenizer" --data-path "$odd/rows.jsonl" --hidden-size 64 --num-hidden-layers 1 \
+            --max-seq-len 32 --batch-size 2 --save-dir "$odd/out" --max-steps 2 >"$work/log" 2>"$work/stderr"
+    cat "$work/log" "$work/stderr"
+    [ "$(wc -l <"$odd/out/pretrain.run/report/metrics.jsonl")" -eq 2 ] && nothing <"$work/stderr" &&
+        grep -q '<h1>pretrain: .*/d?j?/out/pretrain</h1>' "$odd/out/pretrain.run/report/report.html" &&
+        grep -q '/d?j?/rows.jsonl</dd>' "$odd/out/pretrain.run/report/report.html"
+}
+
 # A file that happens to have the name of a saved model is not taken for it.
 finds_models_by_name() {
     (cd "$work" && : >pretrain && "$bin/sft" --tokenizer "$work/tokenizer" --max-seq-len 128 --save-dir "$work/kept" --max-steps 1 \
@@ -636,6 +648,7 @@ check "a teacher's words are kept in a file, and learnt from" distills
 check "sft says which rows are cut before their answers" tells_what_is_cut
 check "pretrain, stopped by a signal, saves and goes on" stops_and_goes_on
 check "a run that fails at once, and another stage, leave the last one's checkpoints and report" leaves_what_was
+check "a run's report takes paths that are no UTF-8" reports_on_any_path
 check "a NAME is a model of --save-dir, whatever files have it" finds_models_by_name
 check "pretrain computes in bfloat16" computes_in bfloat16 bf16
 check "pretrain computes in float16" computes_in float16 f16
