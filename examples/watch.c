@@ -168,7 +168,8 @@ void watch_step(const mm_train_progress *p)
     if (p->step % (plan.regression_interval > 0 ? plan.regression_interval : tenth) == 0)
         ask_again(p->step);
     time_t now = time(NULL);
-    if (report && now - drawn >= SECONDS_BETWEEN_PAGES && told(mm_report_flush(report)))
+    int due = now - drawn >= SECONDS_BETWEEN_PAGES || now < drawn; /* a clock may be set back, even by years */
+    if (report && due && told(mm_report_flush(report)))
         drawn = now;
 }
 

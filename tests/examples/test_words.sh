@@ -72,6 +72,14 @@ ends_at_a_late_signal() {
     [ "$status" -eq 130 ] && [ -s "$work/out/late/model.safetensors" ]
 }
 
+# The page goes on being drawn: once behind each step here, and at the end.
+draws_when_the_clock_goes_back() {
+    # shellcheck disable=SC2086
+    "$build/tests/examples/interrupted" $rows --hidden-size 32 --num-hidden-layers 1 --save-dir "$work/out" --save-weight back \
+        --max-steps 3 2>"$work/log"
+    [ "$(grep -c '^a page is drawn$' "$work/log")" -eq 4 ]
+}
+
 # However the rows are laid out.
 ends_with_the_data() {
     for form in pad pack; do
@@ -410,6 +418,7 @@ check "a run out of time says so" ends_in_time
 check "a run out of data says so" ends_with_the_data
 if [ -x "$build/tests/examples/interrupted" ]; then
     check "a signal behind the end of a run ends the program" ends_at_a_late_signal
+    check "a page is drawn though the clock is set back" draws_when_the_clock_goes_back
 fi
 check "a run that another rank ends says so" ends_with_another_rank
 check "what a report lacks ends the run at its beginning" names_the_report_first
