@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 const char *program = "example";
@@ -210,4 +211,17 @@ int32_t small(const char *option, double value)
     if (value > INT32_MAX)
         fail("too large: --", option);
     return (int32_t)value;
+}
+
+void make_directories(const char *path)
+{
+    char part[4200];
+    snprintf(part, sizeof part, "%s", path);
+    for (char *c = part + 1; *part && *c; c++)
+        if (*c == '/') {
+            *c = '\0';
+            mkdir(part, 0777); /* that it was there already is as well */
+            *c = '/';
+        }
+    mkdir(part, 0777);
 }

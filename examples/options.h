@@ -53,6 +53,9 @@ void read_tables(int argc, char **argv, const char *about, const option_row *own
 /* The place of `name` in a list that ends with NULL; if it has none, fails and says what there is. */
 int32_t choose(const char *option, const char *name, const char *const *names);
 
+/* A directory, with all above it that are missing; whoever writes there says what could not be made. */
+void make_directories(const char *path);
+
 /* A number that must fit an int32_t. */
 int32_t small(const char *option, double value);
 

@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common.h"
@@ -249,7 +248,7 @@ int main(int argc, char **argv)
              "max-chars");
     mm_policy_training policy = make_policy();
 
-    mkdir(o.save_dir, 0777); /* if it is there already, all the better */
+    make_directories(o.save_dir);
     if (strcmp(o.from_weight, "none") != 0) {
         tokenizer = load_tokenizer();
         model = load_model(o.from_weight);

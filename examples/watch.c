@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -51,14 +50,7 @@ static const char *in_ascii(const char *text)
 static void must_take_files(const char *where)
 {
     char path[4200];
-    snprintf(path, sizeof path, "%s", where);
-    for (char *c = path + 1; *c; c++)
-        if (*c == '/') {
-            *c = '\0';
-            mkdir(path, 0777); /* that it was there already is as well */
-            *c = '/';
-        }
-    mkdir(path, 0777);
+    make_directories(where);
     snprintf(path, sizeof path, "%s/.try-XXXXXX", where);
     int file = mkstemp(path);
     if (file < 0) {

@@ -210,6 +210,14 @@ rewards_lengths_that_there_are() {
     refuses "--min-chars is above --max-chars" "$@" --max-chars 2 && refuses "without --max-chars" "$@" && [ ! -e "$work/none" ]
 }
 
+# Whatever of its path is missing, and whether lessons or sums are the first to lie there.
+makes_its_work_directory() {
+    for lessons in 0 1; do
+        "$bin/rl" --lessons $lessons --steps 1 --batch 1 --group 2 --threads 1 --work-dir "$work/deep/er$lessons/" >"$work/log" &&
+            [ -s "$work/deep/er$lessons/model/model.safetensors" ] && rm -r "$work/deep" || return 1
+    done
+}
+
 # What is saved has a name of its own: it does not come beside --save-dir, or over what lies in it.
 names_what_it_saves() {
     for name in .. . "$work/none/.." "$work/none/../" ./ /; do
@@ -435,6 +443,7 @@ check "train_tokenizer sends pipes no moving line" sends_pipes_no_moving_line
 check "convert leaves its model as it is" keeps_the_source
 check "options that would have no effect are refused" refuses_options_of_others
 check "rl rewards lengths that an answer can have" rewards_lengths_that_there_are
+check "rl makes its directory, and those above it" makes_its_work_directory
 check "evaluate refuses options that would not count" evaluates_by_options_that_count
 check "what is saved has a name of its own" names_what_it_saves
 check "a model that is there has the shape that it is said to have" expects_its_shape
