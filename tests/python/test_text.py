@@ -167,7 +167,7 @@ class Generation(Case):
         for bos in False, True:
             with minimind.Cache(self.model, 1, 64) as cache:
                 list(self.model.generate("ab", max_new_tokens=1, stop_ids=[], cache=cache, bos=bos))
-                self.assertEqual(cache.length(0), 2 + bos)
+                self.assertEqual(cache.length(0), 3 + bos)
 
     def test_a_closed_model_says_so(self):
         self.model.close()
@@ -180,11 +180,41 @@ class Generation(Case):
         self.assertTrue("".join(stream))
 
     def test_a_cache_goes_on(self):
-        options = dict(max_new_tokens=4, temperature=0, stop_ids=[])
-        ids = np.arange(65, 75)
-        with minimind.Cache(self.model, 1, 64) as cache:
-            "".join(self.model.generate(ids, cache=cache, **options))
-            self.assertEqual(cache.length(), 13)
+        """... behind all that was drawn, the stop id too: as one prompt of all of it."""
+        options, first, second = dict(max_new_tokens=6, temperature=0), np.arange(65, 75), np.arange(75, 80)
+        with minimind.Context(self.model, max_length=64) as context:
+            free = list(context.generate([first], stop_ids=[], **options)[0].ids)
+            for stops in [], [free[3]]:
+                drawn = free[:free.index(stops[0]) + 1] if stops else free
+                whole = np.concatenate((first, drawn, second)).astype(np.int32)
+                expected = context.generate([whole], stop_ids=[], **options)[0].ids
+                with minimind.Cache(self.model, 1, 64) as cache:
+                    "".join(self.model.generate(first, cache=cache, stop_ids=stops, **options))
+                    self.assertEqual(cache.length(), first.size + len(drawn))
+                    text = "".join(self.model.generate(second, cache=cache, stop_ids=[], **options))
+                    self.assertEqual(text, self.model.tokenizer.decode(expected))
+                    self.assertEqual(cache.length(), whole.size + 6)
+
+    def test_a_cache_may_be_filled_to_its_end(self):
+        options = dict(max_new_tokens=6, temperature=0, stop_ids=[])
+        for capacity, held in (15, 15), (16, 16), (17, 16):
+            with minimind.Cache(self.model, 1, capacity) as cache:
+                self.assertEqual(cache.capacity, capacity)
+                "".join(self.model.generate(np.arange(65, 75), cache=cache, **options))
+                self.assertEqual(cache.length(), held)
+
+    def test_a_stream_that_is_closed_leaves_its_cache_whole(self):
+        with minimind.Cache(self.model, 1, 128) as cache:
+            stream = self.model.generate([65, 66], cache=cache, max_new_tokens=110, temperature=0, stop_ids=[])
+            next(stream)
+            stream.close()
+            held = cache.length()
+            with minimind.Context(self.model, max_length=128) as context:
+                drawn = list(context.generate([[65, 66]], max_new_tokens=110, temperature=0, stop_ids=[])[0].ids)
+                self.assertGreater(held, 2)
+                expected = context.generate([[65, 66] + drawn[:held - 2] + [67]], max_new_tokens=5, temperature=0, stop_ids=[])
+            text = "".join(self.model.generate([67], cache=cache, max_new_tokens=5, temperature=0, stop_ids=[]))
+            self.assertEqual(text, self.model.tokenizer.decode(expected[0].ids))
 
     def test_nonsense_is_refused(self):
         for options in ({"temperature": -1.0}, {"top_p": 2.0}, {"max_new_tokens": -1}):

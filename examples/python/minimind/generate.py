@@ -40,6 +40,11 @@ class Cache(Handle):
         """Begin a sequence, or every one, as one of `origin` (which may be this cache) begins."""
         lib.mm_cache_fork(self._native, sequence, origin._native, origin_sequence, length)
 
+    @property
+    def capacity(self) -> int:
+        """Tokens that a sequence has room for."""
+        return lib.mm_cache_capacity(self._native)
+
     def length(self, sequence: int = 0) -> int:
         """Tokens that a sequence holds; -1 if there is no such sequence."""
         return lib.mm_cache_length(self._native, sequence)
@@ -128,7 +133,7 @@ def stream_text(model: Model, prompt: str | IntArray, max_new_tokens: int, token
 def _stream(context: Context, ids: np.ndarray, decoder: Any, options: dict[str, Any]) -> Iterator[str]:
     """One thread draws tokens and never waits for the reader; this one turns them into text as they come."""
     tokens: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    stop, home = threading.Event(), os.getpid()
+    stop, home, cache = threading.Event(), os.getpid(), options["cache"]
 
     def next_token() -> Any:
         if os.getpid() != home:   # the thread stayed there, and nobody would ever put a token
@@ -141,7 +146,9 @@ def _stream(context: Context, ids: np.ndarray, decoder: Any, options: dict[str, 
 
     def draw() -> None:
         try:
-            generate(context, [ids], on_token=on_token, **options)
+            made = generate(context, [ids], on_token=on_token, **options)[0]
+            if cache is not None and cache.length(0) < cache.capacity:   # who reads text can't give back the last id
+                context.forward([made.stop if made.stop is not None else made.ids[-1]], cache=cache)
             tokens.put(_END)
         except BaseException as error:
             if not stop.is_set():
@@ -165,7 +172,7 @@ def _stream(context: Context, ids: np.ndarray, decoder: Any, options: dict[str, 
     finally:
         with end:
             stop.set()
-            if thread.is_alive() and options["cache"] is None:
+            if thread.is_alive() and cache is None:
                 context.cancel()   # the context is this stream's alone; a caller's cache keeps what was drawn so far
             thread.join()
             context.close()

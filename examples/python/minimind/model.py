@@ -138,7 +138,9 @@ class Model(Handle):
 
         With `bos` the config's bos_token_id stands before it, as before the texts of a training on rows of MM_ROWS_PACK or
         MM_ROWS_PAD3; those of MM_ROWS_PAD have none. `sampling`: seed, temperature, top_k, top_p, min_p, repetition_penalty.
-        Closing the iterator, or leaving its loop and letting it go, ends the generation at its next token."""
+        A `cache` holds the prompt and all that was drawn once the iterator has ended, the stop id too, as far as it has room:
+        the next prompt goes on behind it. Closing the iterator, or leaving its loop and letting it go, ends the generation at
+        its next token."""
         from .generate import stream_text
         self._native  # a closed model says so, and not that it has no tokenizer
         return stream_text(self, prompt, max_new_tokens, tokenizer or self.tokenizer, cache, stop_ids, threads, bos, sampling)
