@@ -38,6 +38,8 @@ while [ $# -gt 0 ]; do
 done
 case $seconds/$threads in
     /* | */ | *[!0-9]*[!0-9]* | *[!0-9/]*) echo "--seconds and --threads take whole numbers" >&2; exit 2 ;;
+    0?*/* | */0?* | ????????*/* | */????????*) # an octal number to a shell, or more than it can multiply
+        echo "--seconds and --threads take at most seven digits, and no zeros before them" >&2; exit 2 ;;
 esac
 
 # Ctrl-C reaches the training programs too, which save what they have and end well: the road ends here all the same.

@@ -372,6 +372,12 @@ tells_what_it_cannot_read() {
 
 looks_before_it_deletes() {
     mkdir -p "$work/quick/model" && : >"$work/quick/model/kept" || return 1
+    for wrong in "--seconds 08" "--threads 010" "--seconds 12345678901234567890" "--threads x" "--seconds"; do
+        # shellcheck disable=SC2086
+        "$root/examples/quickstart.sh" --no-build --build-dir "$build" --out "$work/quick" $wrong >"$work/log" 2>&1 && return 1
+        cat "$work/log"
+        [ "$(grep -c "^${wrong%% *} \|^--seconds and --threads" "$work/log")" -eq 1 ] || return 1
+    done
     ! "$root/examples/quickstart.sh" --no-build --build-dir "$work/nowhere" --out "$work/quick" >"$work/log" 2>&1 && cat "$work/log" &&
         grep -q "$work/nowhere" "$work/log" && [ -e "$work/quick/model/kept" ]
 }
