@@ -148,11 +148,6 @@ static mm_status take_group(loader *l, mmi_fields *fields, const char *group, mm
             status = take_known(l, fields, key, name, mmi_json_value(i));
             continue;
         }
-        /* MiniMind's own code does not ask for it */
-        if (l->family >= MMI_LLAMA && strcmp(name + strlen(group), ".truncate") == 0 &&
-            !mmi_json_bool(mmi_json_value(i), true))
-            return mmi_fail(MM_ERR_UNSUPPORTED, "%s: %s is false: YaRN is run with a ramp between whole numbers only",
-                            l->what, name);
         if (!unknown) {
             unknown = mmi_json_new_object();
             if (!mmi_json_set(l->extra, group, unknown))
@@ -255,6 +250,21 @@ static mm_status merge_newer(loader *l)
     return MM_OK;
 }
 
+/* Without truncate, transformers' YaRN has a ramp between fractions. MiniMind's own code does not ask for it. */
+static mm_status check_truncate(const loader *l, const mmi_json *root, const mmi_arch *arch)
+{
+    static const char *const groups[] = { SCALING_GROUP, NEWER_GROUP };
+    const bool asks = l->family == MMI_LLAMA || l->family == MMI_QWEN3 || l->family == MMI_QWEN3_MOE;
+    char found[MMI_QUOTE_SIZE];
+    for (size_t i = 0; asks && arch->yarn != MMI_YARN_NONE && i < sizeof groups / sizeof *groups; i++) {
+        const mmi_json *value = mmi_json_get(mmi_json_get(root, groups[i]), "truncate");
+        if (value && !mmi_json_bool(value, false))
+            return mmi_fail(MM_ERR_UNSUPPORTED, "%s: %s.truncate is %s, YaRN is run with true only", l->what, groups[i],
+                            describe(value, found));
+    }
+    return MM_OK;
+}
+
 static mm_status load_fields(loader *l, mmi_json *root)
 {
     mmi_arch arch;
@@ -270,7 +280,7 @@ static mm_status load_fields(loader *l, mmi_json *root)
         return status;
     status = mmi_fields_resolve(&l->fields, &arch);
     if (status == MM_OK)
-        return MM_OK;
+        return check_truncate(l, root, &arch);
     return mmi_fail_within(status == MM_ERR_ARG ? MM_ERR_FORMAT : status, "%s", l->what);
 }
 

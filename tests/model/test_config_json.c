@@ -72,6 +72,10 @@ START_TEST(other_architectures_are_refused_by_name)
         { "{'rope_scaling':{'type':'yarn','variant':'paper'}," LLAMA "}", MM_ERR_UNSUPPORTED, "\"paper\"" },
         { "{'rope_parameters':{'rope_type':'yarn','attention_factor':1,'truncate':false}," LLAMA "}", MM_ERR_UNSUPPORTED,
           "rope_parameters.truncate is false" },
+        { "{'rope_scaling':{'type':'yarn','attention_factor':1,'truncate':null}," QWEN3 "}", MM_ERR_UNSUPPORTED,
+          "rope_scaling.truncate is null" },
+        { "{'rope_scaling':{'type':'yarn','attention_factor':1,'truncate':0}," QWEN3_MOE "}", MM_ERR_UNSUPPORTED,
+          "rope_scaling.truncate is 0" },
     };
     CHECK_REFUSALS(cases);
 }
@@ -135,7 +139,7 @@ START_TEST(places_and_spellings_that_contradict_each_other_are_refused)
         "{'rope_scaling':{'type':'yarn','rope_type':'yarn'}," MINIMIND3 "}",
         "{'rope_scaling':{'type':'yarn','rope_type':null}," MINIMIND3 "}",
         "{'rope_scaling':{'type':'yarn','attention_factor':1,'truncate':true}," LLAMA "}",
-        "{'rope_scaling':{'type':'yarn','attention_factor':1,'truncate':null}," QWEN3 "}",
+        "{'rope_scaling':{'type':'default','truncate':false}," QWEN3 "}",
         "{'rope_scaling':{'type':'yarn','truncate':false}," MINIMIND3 "}",
         "{'num_experts':4,'num_local_experts':4," MINIMIND3 "}",
         "{'num_experts':null,'num_local_experts':4," MINIMIND3 "}",
