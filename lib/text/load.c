@@ -12,12 +12,12 @@ static mm_status wrong_kind(const char *where, const mmi_json *found, const char
     return mmi_fail(MM_ERR_FORMAT, "%s is %s, it must be %s", where, mmi_json_kind_name(mmi_json_what(found)), allowed);
 }
 
-/* `object`[key] is `wanted`, or absent or null where that means the same. */
+/* `object`[key] is `wanted`, or absent where that means the same. */
 static mm_status check_flag(const mmi_json *object, const char *where, const char *key, bool wanted, bool fallback)
 {
     const mmi_json *value = mmi_json_get(object, key);
     mmi_json_kind kind = mmi_json_what(value);
-    if (kind != MMI_JSON_BOOL && kind != MMI_JSON_NONE && kind != MMI_JSON_NULL) {
+    if (kind != MMI_JSON_BOOL && kind != MMI_JSON_NONE) {
         char name[256];
         snprintf(name, sizeof name, "%s.%s", where, key);
         return wrong_kind(name, value, "true or false");
@@ -25,7 +25,7 @@ static mm_status check_flag(const mmi_json *object, const char *where, const cha
     if (mmi_json_bool(value, fallback) == wanted)
         return MM_OK;
     return mmi_fail(MM_ERR_UNSUPPORTED, "%s.%s is %s, only %s is done here", where, key,
-                    kind != MMI_JSON_BOOL ? mmi_json_kind_name(kind) :
+                    kind == MMI_JSON_NONE ? "absent" :
                     wanted                ? "false" :
                                             "true",
                     wanted ? "true" : "false");
@@ -454,13 +454,21 @@ static mm_status check_specials(const mm_tokenizer *t, const char *key, mmi_json
     return status;
 }
 
+/* A flag of tokenizer_config.json, where Python's None is null. */
+static mm_status check_off(const mmi_json *config, const char *key)
+{
+    if (mmi_json_what(mmi_json_get(config, key)) == MMI_JSON_NULL)
+        return MM_OK;
+    return check_flag(config, "tokenizer_config", key, false, false);
+}
+
 static mm_status check_config(const mm_tokenizer *t, mmi_json *config)
 {
     static const char roles[][12] = { "bos_token", "eos_token", "unk_token", "pad_token",
                                       "sep_token", "cls_token", "mask_token" };
-    mm_status status = check_flag(config, "tokenizer_config", "add_prefix_space", false, false);
+    mm_status status = check_off(config, "add_prefix_space");
     if (status == MM_OK) /* upstream then takes special tokens for text */
-        status = check_flag(config, "tokenizer_config", "split_special_tokens", false, false);
+        status = check_off(config, "split_special_tokens");
     if (status == MM_OK)
         status = check_decoder(t, mmi_json_get(config, "added_tokens_decoder"));
     for (size_t i = 0; i < sizeof roles / sizeof *roles && status == MM_OK; i++) {
@@ -480,8 +488,8 @@ static mm_status check_config(const mm_tokenizer *t, mmi_json *config)
     return status;
 }
 
-/* Python's integers have no end: where a tokenizer has no longest text, upstream writes model_max_length as the whole
- * number nearest to 1e30. Nothing here asks a config for such a number, so of each the first 18 digits are read. */
+/* Python's integers have no end: where a tokenizer has no longest text, upstream writes model_max_length as int(1e30).
+ * Nothing here asks a config for such a number, so of any run of digits outside strings the first 18 are read. */
 static mm_status parse_config(mmi_json **config, const char *text, size_t length, const char *path)
 {
     char *shown = mmi_alloc(length, 1);

@@ -102,6 +102,7 @@ START_TEST(what_is_missing_or_contradicts_itself_is_named)
         const char *from, *to, *words;
     } cases[] = {
         { "\"merges\":", "\"mergers\":", "model.merges is absent" },
+        { "\"add_prefix_space\": false", "\"add_prefix_space\": null", "pre_tokenizer.add_prefix_space is null" },
         { "\"merges\": [", "\"merges\": 5, \"x\": [", "model.merges is an integer" },
         { "\"vocab\":", "\"vocabulary\":", "model.vocab is absent" },
         { "\"vocab\": {", "\"vocab\": [1], \"x\": {", "model.vocab is an array" },
