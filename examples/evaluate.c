@@ -141,13 +141,7 @@ static void set_adapter(mm_context *context)
 /* What texts and prompts begin with; -1: nothing. */
 static int32_t first_id(const mm_context *context)
 {
-    int64_t id = -1;
-    if (!o.bos)
-        return -1;
-    check(mm_config_get_int(mm_model_config(mm_context_model(context)), "bos_token_id", &id));
-    if (id < 0)
-        fail("this model has none: --", "bos");
-    return (int32_t)id;
+    return o.bos ? bos_of(mm_context_model(context)) : -1;
 }
 
 static void print_loss(const mm_evaluation *e)

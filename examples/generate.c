@@ -116,20 +116,15 @@ static void read_arguments(int argc, char **argv)
 }
 
 /* The prompt's ids. Text has never more ids than bytes. Whether the model has the ids is for the library to check. */
-static int32_t *make_prompt(const mm_tokenizer *tokenizer, const mm_config *config, int32_t *count)
+static int32_t *make_prompt(const mm_tokenizer *tokenizer, const mm_model *model, int32_t *count)
 {
     const char *text = texts[PROMPT] ? texts[PROMPT] : texts[PROMPT_IDS];
     size_t length = strlen(text), n = 0, encoded = 0;
     int32_t *ids = malloc((length + 2) * sizeof *ids);
     if (!ids)
         fail("out of memory", "");
-    if (bos) {
-        int64_t id = -1;
-        check(mm_config_get_int(config, "bos_token_id", &id));
-        if (id < 0)
-            fail("this model has none: --", "bos");
-        ids[n++] = (int32_t)id;
-    }
+    if (bos)
+        ids[n++] = bos_of(model);
     if (tokenizer) {
         check(mm_encode(tokenizer, text, length, MM_SPLIT_ALL, ids + n, length + 1, &encoded));
         n += encoded;
@@ -217,7 +212,7 @@ int main(int argc, char **argv)
         check(mm_tokenizer_load(texts[MODEL], &tokenizer));
         check(mm_decoder_create(tokenizer, 1, &decoder));
     }
-    int32_t length = 0, *ids = make_prompt(tokenizer, mm_model_config(model), &length);
+    int32_t length = 0, *ids = make_prompt(tokenizer, model, &length);
     if (length == 0)
         fail("the prompt is empty", "");
     int32_t made = new_tokens(model, length);

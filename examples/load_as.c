@@ -32,6 +32,15 @@ int32_t compute_for(const mm_model *model)
     return mm_model_tensor(model, 0, &embedding) == MM_OK && embedding.dtype == MM_BF16 ? MM_BF16 : MM_F32;
 }
 
+int32_t bos_of(const mm_model *model)
+{
+    int64_t id = -1;
+    check(mm_config_get_int(mm_model_config(model), "bos_token_id", &id));
+    if (id < 0)
+        fail("this model has no bos token for --", "bos");
+    return (int32_t)id;
+}
+
 int32_t positions_of(const mm_model *model)
 {
     int64_t positions = 0;

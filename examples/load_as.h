@@ -11,6 +11,9 @@ mm_status load_as(const char *directory, const char *dtype, mm_model **out);
  * such numbers do about twice as fast; all others meet them in float32. */
 int32_t compute_for(const mm_model *model);
 
+/* What --bos puts before texts. */
+int32_t bos_of(const mm_model *model);
+
 /* The most tokens that a model can look back on, its max_position_embeddings. */
 int32_t positions_of(const mm_model *model);
 
