@@ -361,6 +361,48 @@ START_TEST(threads_do_not_change_a_bit_of_the_choices)
 }
 END_TEST
 
+/* Its context, which on_row runs itself, over all that the rows' pass left there. */
+typedef struct busy_told {
+    told all; /* first: keep_choice() takes it */
+    mm_context *context;
+} busy_told;
+
+static int32_t forward_between(void *user, const mm_choice *choice)
+{
+    busy_told *busy = user;
+    const int32_t ids[4 * LENGTH] = { 3, 1, 2 };
+    mm_batch b = MM_BATCH_INIT;
+    mm_output out = MM_OUTPUT_INIT;
+    b.ids = b.targets = ids;
+    b.batch = 4;
+    b.length = LENGTH;
+    ck_ok(mm_forward(busy->context, &b, &out));
+    return keep_choice(&busy->all, choice);
+}
+
+START_TEST(choices_are_what_they_were_when_on_row_runs_the_context)
+{
+    mm_dataset *dataset = open_rows(QUESTIONS);
+    mm_context *context = context_for(MM_OUT_LOGPROBS, 4, LENGTH, 0, 1);
+    told quiet = { .stop_at = -1 };
+    busy_told busy = { .all = { .stop_at = -1 }, .context = context };
+    mm_choices_options o = MM_CHOICES_OPTIONS_INIT;
+    mm_choices_result first = MM_CHOICES_RESULT_INIT, second = MM_CHOICES_RESULT_INIT;
+    o.on_row = keep_choice;
+    o.user = &quiet;
+    ck_ok(mm_evaluate_choices(context, tokenizer, dataset, &o, &first));
+    o.on_row = forward_between;
+    o.user = &busy;
+    ck_ok(mm_evaluate_choices(context, tokenizer, dataset, &o, &second));
+    ck_assert_int_eq(busy.all.rows, 4);
+    ck_assert_mem_eq(busy.all.sums, quiet.sums, sizeof quiet.sums);
+    ck_assert_mem_eq(busy.all.per_byte, quiet.per_byte, sizeof quiet.per_byte);
+    ck_assert_int_eq(second.correct, first.correct);
+    mm_context_free(context);
+    mm_dataset_free(dataset);
+}
+END_TEST
+
 START_TEST(a_callback_or_a_limit_ends_the_questions)
 {
     mm_dataset *dataset = open_rows(QUESTIONS);
@@ -960,6 +1002,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, every_token_of_a_text_is_foretold_once_whatever_the_windows);
     tcase_add_test(tc, choices_are_the_likeliest_endings_computed_one_by_one);
     tcase_add_test(tc, threads_do_not_change_a_bit_of_the_choices);
+    tcase_add_test(tc, choices_are_what_they_were_when_on_row_runs_the_context);
     tcase_add_test(tc, a_callback_or_a_limit_ends_the_questions);
     tcase_add_test(tc, prompts_pass_when_the_greedy_answer_holds_what_is_expected);
     tcase_add_test(tc, answers_are_what_they_were_when_on_row_runs_the_context);
