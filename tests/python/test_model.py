@@ -85,9 +85,9 @@ class Errors(Case):
         self.assertEqual(caught.exception.status, minimind.MM_ERR_IO)
         with self.assertRaises(minimind.FormatError) as caught:
             minimind.Config.from_json("{")
+        self.assertIsInstance(caught.exception, ValueError)
         for number in (5, [7]):
             self.assertRaisesRegex(TypeError, "json: a str or bytes", minimind.Config.from_json, number)
-        self.assertIsInstance(caught.exception, ValueError)
         with self.assertRaises(minimind.UnsupportedError) as caught:
             minimind.Config.from_json('{"model_type": "abacus"}')
         self.assertIsInstance(caught.exception, NotImplementedError)

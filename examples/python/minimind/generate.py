@@ -126,11 +126,11 @@ def stream_text(model: Model, prompt: str | IntArray, max_new_tokens: int, token
     room = min(past + ids.size + max(1, max_new_tokens), config["max_position_embeddings"])
     context = Context(model, max_length=max(1, min(int(ids.size), 512, room)), max_context=max(1, room), threads=threads,
                       outputs=_ffi.MM_OUT_LAST_LOGITS)
-    return _stream(context, ids, tokenizer.decoder(),
+    return _stream(context, room, ids, tokenizer.decoder(),
                    dict(sampling, max_new_tokens=max_new_tokens, cache=cache, stop_ids=stop_ids))
 
 
-def _stream(context: Context, ids: np.ndarray, decoder: Any, options: dict[str, Any]) -> Iterator[str]:
+def _stream(context: Context, room: int, ids: np.ndarray, decoder: Any, options: dict[str, Any]) -> Iterator[str]:
     """One thread draws tokens and never waits for the reader; this one turns them into text as they come."""
     tokens: queue.SimpleQueue[Any] = queue.SimpleQueue()
     stop, home, cache = threading.Event(), os.getpid(), options["cache"]
@@ -147,7 +147,8 @@ def _stream(context: Context, ids: np.ndarray, decoder: Any, options: dict[str, 
     def draw() -> None:
         try:
             made = generate(context, [ids], on_token=on_token, **options)[0]
-            if cache is not None and cache.length(0) < cache.capacity:   # who reads text can't give back the last id
+            if cache is not None and cache.length(0) < min(cache.capacity, room):
+                # who reads text has no last id to go on with
                 context.forward([made.stop if made.stop is not None else made.ids[-1]], cache=cache)
             tokens.put(_END)
         except BaseException as error:
