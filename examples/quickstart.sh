@@ -49,7 +49,7 @@ trap 'echo "terminated" >&2; exit 143' TERM
 say() {
     printf '\n\033[1m%s\033[0m\n' "$*"
 }
-[ -t 1 ] || say() { printf '\n%s\n' "$*"; }
+[ -t 1 ] && [ "${TERM:-dumb}" != dumb ] && [ -z "${NO_COLOR:-}" ] || say() { printf '\n%s\n' "$*"; }
 
 # A word as a shell takes it.
 quoted() {
