@@ -38,12 +38,12 @@ static int told(mm_status status)
 /* Paths are what their bytes are, but a report's words are UTF-8: of others, whatever ASCII can't say is a "?". */
 static const char *in_ascii(const char *text)
 {
-    static char words[4400];
-    snprintf(words, sizeof words, "%s", text);
-    for (char *c = words; *c; c++)
+    static char plain[4400];
+    snprintf(plain, sizeof plain, "%s", text);
+    for (char *c = plain; *c; c++)
         if ((unsigned char)*c > 0x7E)
             *c = '?';
-    return words;
+    return plain;
 }
 
 /* By a file that comes and goes. */
@@ -110,11 +110,10 @@ void watch_open(const mm_trainer *trainer, mm_model *model, const mm_tokenizer *
 
 void watch_fact(const char *name, const char *text)
 {
-    mm_status status = report ? mm_report_fact(report, name, text) : MM_OK;
-    if (status == MM_ERR_ARG)
-        status = mm_report_fact(report, name, in_ascii(text));
-    if (report)
-        told(status);
+    if (!report)
+        return;
+    mm_status status = mm_report_fact(report, name, text);
+    told(status == MM_ERR_ARG ? mm_report_fact(report, name, in_ascii(text)) : status);
 }
 
 static void write_samples(int64_t step)

@@ -50,7 +50,7 @@ static mm_status add_message(group *g, const char *prompt)
     return status;
 }
 
-/* The ids of a prompt; of one that is too long the last ones are kept. The last new token is never fed. */
+/* The ids of a prompt; of one that is too long the last ones are kept. The last token drawn is never fed. */
 static mm_status add_prompt(group *g, int32_t index, const char *prompt)
 {
     mm_status status = MM_OK;

@@ -8,6 +8,7 @@
 void __real_mm_trainer_free(mm_trainer *trainer);
 void __wrap_mm_trainer_free(mm_trainer *trainer);
 time_t __wrap_time(time_t *out);
+time_t __wrap___time64(time_t *out);
 mm_status __real_mm_report_flush(mm_report *report);
 mm_status __wrap_mm_report_flush(mm_report *report);
 
@@ -16,6 +17,12 @@ time_t __wrap_time(time_t *out)
     static time_t now = 1800000000;
     (void)out;
     return now -= 3600;
+}
+
+/* What it is called where 32 bits count time in 64. */
+time_t __wrap___time64(time_t *out)
+{
+    return __wrap_time(out);
 }
 
 mm_status __wrap_mm_report_flush(mm_report *report)

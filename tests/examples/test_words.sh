@@ -77,6 +77,7 @@ draws_when_the_clock_goes_back() {
     # shellcheck disable=SC2086
     "$build/tests/examples/interrupted" $rows --hidden-size 32 --num-hidden-layers 1 --save-dir "$work/out" --save-weight back \
         --max-steps 3 2>"$work/log"
+    cat "$work/log"
     [ "$(grep -c '^a page is drawn$' "$work/log")" -eq 4 ]
 }
 
@@ -133,12 +134,12 @@ is_plain_where_it_is_dumb() {
 
 # Colours are for terminals that have them, and for people who want them (https://no-color.org).
 colours_where_they_are_wanted() {
-    for settings in TERM=xterm TERM=dumb "TERM=xterm NO_COLOR=1"; do
+    for settings in "TERM=xterm NO_COLOR=" "TERM=dumb NO_COLOR=" "TERM=xterm NO_COLOR=1"; do
         at_terminal "export $settings" "$bin/tokenize" --tokenizer "$work/tokenizer" well && cp "$work/terminal" "$work/tokens" &&
             grep -q '^4 bytes, ' "$work/tokens" && at_terminal "export $settings" "$bin/dataset" --tokenizer "$work/tokenizer" --kind chat \
             --template minimind2 --row 0 "$work/chat.jsonl" || return 1
         case $settings in
-            TERM=xterm) grep -q "$(printf '\033')" "$work/tokens" && grep -q "$(printf '\033\\[32mwell')" "$work/terminal" || return 1 ;;
+            "TERM=xterm NO_COLOR=") grep -q "$(printf '\033')" "$work/tokens" && grep -q "$(printf '\033\\[32mwell')" "$work/terminal" || return 1 ;;
             *) ! grep -q "$(printf '\033')" "$work/tokens" "$work/terminal" && grep -q '\[\[well' "$work/terminal" || return 1 ;;
         esac
     done
@@ -306,8 +307,8 @@ chat_counts_in_whole_numbers() {
 # A vocabulary may have no token that rows begin with.
 says_that_there_is_no_bos() {
     cp -r "$model" "$work/beginless" && sed -i 's/"bos_token_id": [0-9]*/"bos_token_id": -1/' "$work/beginless/config.json" || return 1
-    refuses "this model has none: --bos" generate --model "$work/beginless" --prompt a --bos &&
-        refuses "this model has none: --bos" evaluate text --model "$work/beginless" --data "$work/a.jsonl" --bos
+    refuses "this model has no bos token for --bos" generate --model "$work/beginless" --prompt a --bos &&
+        refuses "this model has no bos token for --bos" evaluate text --model "$work/beginless" --data "$work/a.jsonl" --bos
 }
 
 names_the_choices() {
