@@ -165,7 +165,8 @@ static bool put_row(const story *s, golden_datasets *g, const mmi_json *row)
     char *text = NULL;
     size_t length = 0;
     if (!g->row_path[0]) {
-        snprintf(g->row_path, sizeof g->row_path, "/tmp/golden-row-XXXXXX");
+        const char *tmp = getenv("TMPDIR");
+        snprintf(g->row_path, sizeof g->row_path, "%s/golden-row-XXXXXX", tmp ? tmp : "/tmp");
         int fd = mkstemp(g->row_path);
         if (fd < 0)
             return differs(s, "%s: can't be made", g->row_path);

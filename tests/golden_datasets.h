@@ -13,7 +13,7 @@ typedef struct golden_datasets {
     const char *tokenizers;
     mm_tokenizer *loaded[16];
     char names[16][64];
-    char row_path[64];
+    char row_path[512];
 } golden_datasets;
 
 /* True if the library reads the case's row as it says. False: `story` tells what differed. */

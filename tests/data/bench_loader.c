@@ -80,12 +80,14 @@ static void run(mm_model *model, mm_dataset *dataset, mm_tokenizer *tokenizer, i
 
 int main(int argc, char **argv)
 {
-    char path[] = "/tmp/bench-loader-XXXXXX";
+    const char *tmp = getenv("TMPDIR");
+    char path[512];
     mm_config *config = NULL;
     mm_model *model = NULL;
     mm_dataset *dataset = NULL;
     mm_tokenizer *tokenizer = NULL;
     mm_tokenizer_train_options t = MM_TOKENIZER_TRAIN_OPTIONS_INIT;
+    snprintf(path, sizeof path, "%s/bench-loader-XXXXXX", tmp ? tmp : "/tmp");
     int texts = 1, fd = mkstemp(path);
     if (fd < 0)
         return EXIT_FAILURE;
