@@ -411,12 +411,24 @@ static void resume(void)
         printf("going on from step %lld of %lld\n", (long long)p.step, (long long)p.total_steps);
 }
 
-/* Train to the end, or to Ctrl-C. */
+/* Ctrl-C and a request to end; a terminal that goes, and a reader of the log that goes. These two are left alone where
+ * somebody ignores them, as nohup does; the last comes again with each line, so it can't end the process at once. */
+static void on_signals(void (*handler)(int))
+{
+    static const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGPIPE };
+    struct sigaction action = { .sa_handler = handler }, before;
+    for (int i = 0; i < 4; i++) {
+        action.sa_flags = numbers[i] == SIGPIPE ? 0 : (int)SA_RESETHAND;
+        sigaction(numbers[i], NULL, &before);
+        if (i < 2 || before.sa_handler != SIG_IGN)
+            sigaction(numbers[i], &action, NULL);
+    }
+}
+
+/* Train to the end, or to a signal. */
 static void run(void)
 {
-    struct sigaction action = { .sa_handler = stop, .sa_flags = (int)SA_RESETHAND };
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    on_signals(stop);
     started = now();
     if (mm_trainer_run(trainer) == MM_OK)
         return;
@@ -555,8 +567,7 @@ void train(mm_model *model, mm_loader *loader, mm_tokenizer *tokenizer, const mm
         watch_close(trainer);
         say_what_ended_it(&p, seconds);
     }
-    signal(SIGINT, SIG_DFL); /* stop() needs a trainer; it is not at work, as the library's threads take no signals */
-    signal(SIGTERM, SIG_DFL);
+    on_signals(SIG_DFL); /* stop() needs a trainer; it is not at work, as the library's threads take no signals */
     mm_trainer_free(trainer);
     mm_loader_free(t.validation);
     mm_adapter_free(t.adapter);

@@ -118,6 +118,13 @@ works_with_few_positions() {
         refuses "--context is 0, .* 128 positions" chat "$@" --template minimind2 --context 0
 }
 
+wait_for_epochs() {
+    tries=0
+    until grep -q '^Epoch' "$work/log" || [ $((tries += 1)) -gt 200 ]; do
+        sleep 0.1
+    done
+}
+
 # The signal comes when the first line of the log says that training is under way.
 stops_and_goes_on() {
     set -- --tokenizer "$work/tokenizer" --data-path "$work/a.jsonl" --hidden-size 64 --num-hidden-layers 1 --max-seq-len 32 \
@@ -125,12 +132,41 @@ stops_and_goes_on() {
     : >"$work/log" # the one before has such lines too
     "$bin/pretrain" "$@" >"$work/log" &
     pid=$!
-    tries=0
-    until grep -q '^Epoch' "$work/log" || [ $((tries += 1)) -gt 200 ]; do
-        sleep 0.1
-    done
+    wait_for_epochs
     kill -TERM $pid && wait $pid && grep -q '^stopped before the end' "$work/log" &&
         "$bin/pretrain" "$@" --from_resume=1 --max-seconds 0.01 >"$work/log" && grep '^going on from step [1-9]' "$work/log"
+}
+
+# The reader of a log that goes, and a terminal that goes: neither takes a step with it. The log is longer than any pipe holds.
+keeps_what_a_closed_pipe_saw() {
+    set -- --tokenizer "$work/tokenizer" --data-path "$work/a.jsonl" --hidden-size 64 --num-hidden-layers 1 --max-seq-len 32 \
+        --batch-size 2 --save-dir "$work/piped" --log-interval 1 --epochs 50000 --max-seconds 100
+    "$bin/pretrain" "$@" | grep -m 3 '^Epoch' >"$work/log"
+    "$bin/pretrain" "$@" --from-resume 1 --max-seconds 0.01 >"$work/log" && grep '^going on from step [1-9]' "$work/log"
+}
+
+stops_when_its_terminal_goes() {
+    set -- --tokenizer "$work/tokenizer" --data-path "$work/a.jsonl" --hidden-size 64 --num-hidden-layers 1 --max-seq-len 32 \
+        --batch-size 2 --save-dir "$work/hung" --log-interval 1 --epochs 50000
+    : >"$work/log"
+    "$bin/pretrain" "$@" >"$work/log" &
+    pid=$!
+    wait_for_epochs
+    kill -HUP $pid && wait $pid && grep -q '^stopped before the end' "$work/log" && [ -s "$work/hung/pretrain.run/latest" ]
+}
+
+# As nohup has it: who asked for a run that stays gets it.
+stays_where_hangups_are_ignored() {
+    set -- --tokenizer "$work/tokenizer" --data-path "$work/a.jsonl" --hidden-size 64 --num-hidden-layers 1 --max-seq-len 32 \
+        --batch-size 2 --save-dir "$work/stays" --log-interval 1 --epochs 50000
+    : >"$work/log"
+    (trap '' HUP && exec "$bin/pretrain" "$@" >>"$work/log") &
+    pid=$!
+    wait_for_epochs
+    kill -HUP $pid
+    : >"$work/log"
+    wait_for_epochs
+    kill -TERM $pid && wait $pid && grep -q '^stopped before the end' "$work/log"
 }
 
 # A run that fails before its first step, and one of another stage, leave what the last one wrote.
@@ -647,6 +683,9 @@ check "the quickstart goes from nothing to a model" quickstart_runs
 check "a teacher's words are kept in a file, and learnt from" distills
 check "sft says which rows are cut before their answers" tells_what_is_cut
 check "pretrain, stopped by a signal, saves and goes on" stops_and_goes_on
+check "pretrain, whose log's reader goes, saves" keeps_what_a_closed_pipe_saw
+check "pretrain, whose terminal goes, saves" stops_when_its_terminal_goes
+check "pretrain, started to outlive its terminal, goes on" stays_where_hangups_are_ignored
 check "a run that fails at once, and another stage, leave the last one's checkpoints and report" leaves_what_was
 check "a run's report takes paths that are no UTF-8" reports_on_any_path
 check "a NAME is a model of --save-dir, whatever files have it" finds_models_by_name
