@@ -204,6 +204,10 @@ static mm_status answer(mm_generate_options *options, size_t n)
 static void switch_adapters(void)
 {
     static bool off;
+    if (adapter_count == 0) {
+        fputs("there are none, --adapter DIR brings one\n", stderr);
+        return;
+    }
     off = !off;
     check(mm_context_set_adapters(context, adapters, NULL, off ? 0 : adapter_count));
     check(mm_cache_truncate(cache, 0, 0));

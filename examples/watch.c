@@ -64,6 +64,8 @@ static void must_take_files(const char *where)
 void watch_check(const char *where, const char *regression)
 {
     mm_dataset *rows = NULL;
+    if (regression && where && !where[0])
+        fail("--report \"\" is no report, which is where --regression is told: ", regression);
     if (regression)
         check(mm_dataset_open(regression, &rows));
     mm_dataset_free(rows);
@@ -142,7 +144,15 @@ static void ask_again(int64_t step)
     q.report = report;
     q.step = step;
     q.bos_id = plan.bos_id;
-    if (!report || !questions || asked == step || !told(mm_evaluate_prompts(writer, words, questions, &q, &r)))
+    if (!report || !questions || asked == step)
+        return;
+    mm_status status = mm_evaluate_prompts(writer, words, questions, &q, &r);
+    if (status == MM_ERR_FORMAT) { /* a prompt that can't be put: all else goes on */
+        fprintf(stderr, "\n%s: nothing of --regression any more: %s\n", plan.program, mm_last_error());
+        mm_dataset_free(questions);
+        questions = NULL;
+    }
+    if (!questions || !told(status))
         return;
     asked = step;
     printf("regression after step %lld: %lld of %lld prompts passed\n", (long long)step, (long long)r.passed,

@@ -78,7 +78,10 @@ data_is_reported() {
     rows=$(wc -l <"$work/a.jsonl")
     "$bin/dataset" --tokenizer "$work/tokenizer" "$work/a.jsonl" >"$work/report" && grep -q "^$rows rows, 0 bad lines, " "$work/report" &&
         "$bin/dataset" --tokenizer "$work/tokenizer" "$work/bad.jsonl" >"$work/report" 2>"$work/bad" &&
-        grep -q '^1 rows, 1 bad lines, ' "$work/report" && grep -q 'bad.jsonl:2: "text" is an integer' "$work/bad"
+        grep -q '^1 rows, 1 bad lines, ' "$work/report" && grep -q 'bad.jsonl:2: "text" is an integer' "$work/bad" || return 1
+    sed -n 2p "$work/bad.jsonl" >"$work/worse.jsonl" # as a program that trains on it has it: some bad lines are passed over, not all
+    ! "$bin/dataset" --tokenizer "$work/tokenizer" "$work/worse.jsonl" >"$work/report" 2>"$work/bad" &&
+        grep -q '^0 rows, 1 bad lines, ' "$work/report" && grep -q 'there is nothing to train on: .*worse.jsonl$' "$work/bad"
 }
 
 answers_are_marked() {
@@ -433,7 +436,9 @@ refuses_to_convert() {
 
 chats_with_an_adapter() {
     printf 'hi\n/adapters\nhi\n' | "$bin/chat" --model "$model" --adapter "$work/lora/well" --temperature 0 --max-new-tokens 8 \
-        >"$work/talk" 2>"$work/prompts" && cat "$work/talk" && [ "$(cat "$work/prompts")" = "adapters off" ]
+        >"$work/talk" 2>"$work/prompts" && cat "$work/talk" && [ "$(cat "$work/prompts")" = "adapters off" ] || return 1
+    printf '/adapters\n' | "$bin/chat" --model "$model" >"$work/talk" 2>"$work/prompts"
+    cat "$work/prompts" && [ "$(cat "$work/prompts")" = "there are none, --adapter DIR brings one" ]
 }
 
 # model_that_breaks_off MODEL OUT ID ID   It answers with one of two tokens, by the sign of the one number that its last norm lets
@@ -508,6 +513,18 @@ asks_again() {
     [ "$(grep -c '“Once upon a time”' "$work/asked/pretrain.run/report/metrics.jsonl")" -eq 5 ] &&
         [ "$(grep -c '^regression after step [245]: 0 of 1 prompts passed$' "$work/log")" -eq 3 ] &&
         grep -q '"prompts_passed"' "$work/asked/pretrain.run/report/metrics.jsonl" && grep -q '"optimizer": "muon"' "$work/asked/pretrain.run/step-5/state.json"
+}
+
+# A prompt that can't be put is seen when its turn comes: the report loses that curve, and nothing else.
+goes_on_without_questions() {
+    printf '{"prompt": "Once upon", "expect": []}' >"$work/unasked.jsonl"
+    "$bin/pretrain" --tokenizer "$work/tokenizer" --data-path "$work/a.jsonl" --hidden-size 64 --num-hidden-layers 1 \
+        --max-seq-len 32 --batch-size 2 --save-dir "$work/unasked" --max-steps 5 --regression "$work/unasked.jsonl" >"$work/log" 2>"$work/stderr" ||
+        return 1
+    cat "$work/log" "$work/stderr"
+    [ "$(grep -c 'unasked.jsonl:1: ' "$work/stderr")" -eq 1 ] && grep -q '"step":5' "$work/unasked/pretrain.run/report/metrics.jsonl" &&
+        grep -q '^the report is in ' "$work/log" &&
+        refuses "regression" pretrain --tokenizer "$work/tokenizer" --data-path "$work/a.jsonl" --report "" --regression "$work/again.jsonl"
 }
 
 # One text is written with bos before it, and goes on in another way. Rows that are padded have no other bos, packed ones
@@ -725,6 +742,7 @@ check "rl names the model that is missing" refuses "/no/such/model" rl --model /
 check "lora learns an adapter and goes on with it" learns_an_adapter
 check "dpo learns an adapter, and saves that alone" prefers_with_an_adapter
 check "pretrain asks what must go on being answered" asks_again
+check "pretrain goes on, and so does its report, without prompts that can't be put" goes_on_without_questions
 check "sft refuses an optimizer that there is not" refuses "--optimizer can't be \"sgd\"" \
     sft --from-weight "$model" --template minimind2 --data-path "$work/chat.jsonl" --optimizer sgd
 check "generate runs with an adapter, and the model is as before" generates_with_an_adapter
