@@ -126,25 +126,24 @@ static mm_status encode_apart(id_list *list, const mm_tokenizer *t, const mmi_ch
 {
     const mmi_slice all = { text->bytes, text->length };
     mmi_added_matches added = { 0 };
-    size_t done = 0, start, end;
-    int32_t id;
+    size_t done = 0;
     mm_status status = MM_OK;
     for (size_t i = 0; i < text->own_count && status == MM_OK; i++) {
         const size_t before = text->own[i].start;
         const mmi_slice own = mmi_slice_from(mmi_slice_head(all, text->own[i].end), before);
-        if (!mmi_added_scan(&added, &t->added, own.at, own.length, true))
-            status = mmi_fail_memory(added.room * sizeof *added.items, "the added tokens of a template");
-        end = 0;
-        while (status == MM_OK && (id = mmi_added_next(&start, &end, &added, &t->added, end)) >= 0) {
-            status = add_ids(list, t, mmi_slice_from(mmi_slice_head(all, before + start), done), split);
+        if (!mmi_added_find(&added, &t->added, own.at, own.length, true))
+            status = mmi_fail_memory(own.length * sizeof(mmi_added_match), "the added tokens of a template");
+        const mmi_added_match *match;
+        while (status == MM_OK && (match = mmi_added_next(&added)) != NULL) {
+            status = add_ids(list, t, mmi_slice_from(mmi_slice_head(all, before + match->start), done), split);
             if (status == MM_OK)
-                list->ids[list->count++] = id;
-            done = before + end;
+                list->ids[list->count++] = match->id;
+            done = before + match->start + match->size;
         }
     }
     if (status == MM_OK)
         status = add_ids(list, t, mmi_slice_from(all, done), split);
-    mmi_free(added.items);
+    mmi_added_matches_free(&added);
     return status;
 }
 

@@ -69,21 +69,18 @@ static mm_status encode_stretch(work *w, const char *text, size_t length)
 
 static mm_status encode_all(work *w, const char *text, size_t length, int32_t split)
 {
-    const mmi_added *tree = &w->t->added;
-    if (split != MM_SPLIT_NONE && !mmi_added_scan(&w->added, tree, text, length, split == MM_SPLIT_ALL))
-        return mmi_fail_memory(w->added.room * sizeof *w->added.items, "the added tokens of a text");
+    if (split != MM_SPLIT_NONE && !mmi_added_find(&w->added, &w->t->added, text, length, split == MM_SPLIT_ALL))
+        return mmi_fail_memory(length * sizeof(mmi_added_match), "the added tokens of a text");
+    const mmi_added_match *match;
     size_t at = 0;
-    while (at < length) {
-        size_t start = length, end = length;
-        int32_t id = mmi_added_next(&start, &end, &w->added, tree, at);
-        mm_status status = encode_stretch(w, text + at, start - at);
+    while ((match = mmi_added_next(&w->added)) != NULL) {
+        mm_status status = encode_stretch(w, text + at, match->start - at);
         if (status != MM_OK)
             return status;
-        if (id >= 0)
-            put(w, &id, 1);
-        at = end;
+        put(w, &match->id, 1);
+        at = match->start + match->size;
     }
-    return MM_OK;
+    return encode_stretch(w, text + at, length - at);
 }
 
 mm_status mmi_check_split(int32_t split, const char *what)
@@ -131,7 +128,7 @@ mm_status mm_encode(const mm_tokenizer *t, const char *text, size_t length, int3
     mmi_pieces_close(&w.pieces);
     mmi_free(w.symbols);
     mmi_merge_scratch_free(&w.scratch);
-    mmi_free(w.added.items);
+    mmi_added_matches_free(&w.added);
     mmi_free(w.ids);
     return status;
 }

@@ -69,13 +69,10 @@ static bool adds_nothing(const mmi_json *post)
            mmi_json_what(mmi_json_get(mmi_json_at(single, 0), "Sequence")) == MMI_JSON_OBJECT;
 }
 
+/* "truncation" and "padding" upstream puts off for a plain call, so they are nobody's business here. */
 static mm_status check_pipeline(const mmi_json *root)
 {
     mm_status status = check_none(root, "normalizer");
-    if (status == MM_OK)
-        status = check_none(root, "truncation");
-    if (status == MM_OK)
-        status = check_none(root, "padding");
     if (status == MM_OK)
         status = check_byte_level(root, "pre_tokenizer");
     if (status == MM_OK) /* upstream's own fallback is true */
@@ -157,14 +154,29 @@ static mm_status check_vocab(mmi_json *vocab, int64_t *most)
     return MM_OK;
 }
 
-/* The first `count` of what an added token may ask for beside being found as it is. Nothing of it is done here. */
-static mm_status check_wishes(const mmi_json *token, const char *where, size_t count)
+/* What an added token may ask for beside being found as it is. Nothing of it is done here. */
+static mm_status check_wishes(const mmi_json *token, const char *where)
 {
-    static const char flags[][12] = { "single_word", "lstrip", "rstrip", "normalized" };
+    static const char flags[][12] = { "single_word", "lstrip", "rstrip" };
     mm_status status = MM_OK;
-    for (size_t i = 0; i < count && status == MM_OK; i++)
+    for (size_t i = 0; i < sizeof flags / sizeof *flags && status == MM_OK; i++)
         status = check_flag(token, where, flags[i], false, false);
     return status;
+}
+
+/* What is done, where a key is true. */
+enum { KIND_COUNT = 2 };
+static const struct {
+    char key[12];
+    uint32_t bit;
+} kinds[KIND_COUNT] = { { "special", MMI_TOKEN_SPECIAL }, { "normalized", MMI_TOKEN_NORMALIZED } };
+
+static uint32_t kind_of(const mmi_json *token)
+{
+    uint32_t kind = MMI_TOKEN_ADDED;
+    for (size_t i = 0; i < KIND_COUNT; i++)
+        kind |= mmi_json_bool(mmi_json_get(token, kinds[i].key), false) ? kinds[i].bit : 0;
+    return kind;
 }
 
 /* An added token as both files describe it, but for its id. */
@@ -176,11 +188,13 @@ static mm_status check_added_token(const mmi_json *token, const char *where)
     const char *content = mmi_json_string(mmi_json_get(token, "content"), &length);
     if (!content || length == 0)
         return mmi_fail(MM_ERR_FORMAT, "%s.content is missing, empty or no string", where);
-    mm_status status = check_wishes(token, where, 4);
-    const mmi_json *special = mmi_json_get(token, "special");
-    if (status == MM_OK && special && mmi_json_what(special) != MMI_JSON_BOOL)
-        status = mmi_fail(MM_ERR_FORMAT, "%s.special is %s, it must be true or false", where,
-                          mmi_json_kind_name(mmi_json_what(special)));
+    mm_status status = check_wishes(token, where);
+    for (size_t i = 0; i < KIND_COUNT && status == MM_OK; i++) {
+        const mmi_json *value = mmi_json_get(token, kinds[i].key);
+        if (value && mmi_json_what(value) != MMI_JSON_BOOL)
+            status = mmi_fail(MM_ERR_FORMAT, "%s.%s is %s, it must be true or false", where, kinds[i].key,
+                              mmi_json_kind_name(mmi_json_what(value)));
+    }
     return status;
 }
 
@@ -217,9 +231,8 @@ static mm_status take_tokens(mm_tokenizer *t, mmi_json *vocab, const mmi_json *a
         const mmi_json *token = mmi_json_at(added, i);
         size_t size = 0;
         const char *text = mmi_json_string(mmi_json_get(token, "content"), &size);
-        bool special = mmi_json_bool(mmi_json_get(token, "special"), false);
         int32_t id = (int32_t)mmi_json_int(mmi_json_get(token, "id"), 0);
-        status = mmi_tokenizer_add(t, id, MMI_TOKEN_ADDED | (special ? MMI_TOKEN_SPECIAL : 0u), text, size);
+        status = mmi_tokenizer_add(t, id, kind_of(token), text, size);
     }
     return status;
 }
@@ -388,11 +401,14 @@ static mm_status check_decoder_token(const mm_tokenizer *t, const char *key, con
     if (strcmp(key, number) != 0)
         return mmi_fail(MM_ERR_FORMAT, "%s is \"%.*s\", which has the id %s in tokenizer.json", where, (int)size, text,
                         number);
-    bool special = (t->tokens[id].kind & MMI_TOKEN_SPECIAL) != 0;
-    if (mmi_json_bool(mmi_json_get(token, "special"), false) != special)
-        return mmi_fail(MM_ERR_FORMAT, "%s.special is %s, it is %s in tokenizer.json", where,
-                        special ? "false" : "true", special ? "true" : "false");
-    return MM_OK;
+    const uint32_t others = kind_of(token) ^ t->tokens[id].kind;
+    for (size_t i = 0; i < KIND_COUNT && status == MM_OK; i++)
+        if (others & kinds[i].bit) {
+            const bool is = (t->tokens[id].kind & kinds[i].bit) != 0;
+            status = mmi_fail(MM_ERR_FORMAT, "%s.%s is %s, it is %s in tokenizer.json", where, kinds[i].key,
+                              is ? "false" : "true", is ? "true" : "false");
+        }
+    return status;
 }
 
 /* Upstream puts these in place of what tokenizer.json says. */
@@ -409,12 +425,12 @@ static mm_status check_decoder(const mm_tokenizer *t, mmi_json *added)
     return status;
 }
 
-/* A token that is described, not just named. "normalized" says nothing where there is no normalizer. */
+/* A token that is described, not just named. Where tokens do not overlap, "normalized" changes nothing. */
 static mm_status check_described(const mmi_json *token, const char *where)
 {
     if (!mmi_json_string(mmi_json_get(token, "content"), NULL))
         return mmi_fail(MM_ERR_FORMAT, "%s.content is missing or no string", where);
-    return check_wishes(token, where, 3);
+    return check_wishes(token, where);
 }
 
 /* Upstream adds what tokenizer.json has not added, the vocabulary's own strings too: a text that has it is cut there.

@@ -32,10 +32,16 @@ static mmi_json *added_json(const mm_tokenizer *t, int32_t id, bool with_id)
     if (with_id)
         ok = ok && mmi_json_set_int(o, "id", id);
     ok = ok && mmi_json_set(o, "content", token_json(t, id));
-    static const char *const flags[] = { "single_word", "lstrip", "rstrip", "normalized" };
+    static const struct {
+        const char *name;
+        uint32_t kind;
+    } flags[] = { { "single_word", 0 },
+                  { "lstrip", 0 },
+                  { "rstrip", 0 },
+                  { "normalized", MMI_TOKEN_NORMALIZED },
+                  { "special", MMI_TOKEN_SPECIAL } };
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
-        ok = ok && mmi_json_set(o, flags[i], mmi_json_new_bool(false));
-    ok = ok && mmi_json_set(o, "special", mmi_json_new_bool((t->tokens[id].kind & MMI_TOKEN_SPECIAL) != 0));
+        ok = ok && mmi_json_set(o, flags[i].name, mmi_json_new_bool((t->tokens[id].kind & flags[i].kind) != 0));
     return whole(o, ok);
 }
 

@@ -210,15 +210,18 @@ static mm_status find_whole(mm_tokenizer *t)
 
 static mm_status plant_added(mm_tokenizer *t)
 {
+    size_t most = 0;
     for (int32_t id = 0; id < t->vocab_size; id++) {
         if (!(t->tokens[id].kind & MMI_TOKEN_ADDED))
             continue;
         size_t size;
         const char *text = mmi_token_string(t, id, &size);
-        if (!mmi_added_insert(&t->added, text, size, id, (t->tokens[id].kind & MMI_TOKEN_SPECIAL) != 0))
+        const uint32_t kind = t->tokens[id].kind;
+        if (!mmi_added_insert(&t->added, text, size, id, kind & MMI_TOKEN_SPECIAL, kind & MMI_TOKEN_NORMALIZED))
             return mmi_fail_memory(size, "an added token");
+        most += size;
     }
-    return mmi_added_finish(&t->added) ? MM_OK : mmi_fail_memory(t->added.count, "added tokens");
+    return mmi_added_finish(&t->added) ? MM_OK : mmi_fail_memory(most * sizeof(uint32_t), "added tokens");
 }
 
 mm_status mmi_tokenizer_finish(mm_tokenizer *t)

@@ -20,7 +20,8 @@
 enum {
     MMI_TOKEN_VOCAB = 1,  /* a string of the vocabulary */
     MMI_TOKEN_ADDED = 2,  /* an added token; many are in the vocabulary too */
-    MMI_TOKEN_SPECIAL = 4 /* an added token marked special */
+    MMI_TOKEN_SPECIAL = 4, /* an added token marked special */
+    MMI_TOKEN_NORMALIZED = 8 /* an added token that is looked for behind a normalizer, of which there is none */
 };
 
 typedef struct mmi_token {
@@ -56,7 +57,7 @@ struct mm_tokenizer {
 /* Room for ids below `vocab_size` and at most `merge_count` merges. */
 mm_status mmi_tokenizer_create(mm_tokenizer **out, size_t vocab_size, size_t merge_count);
 
-/* One string of the vocabulary, or one added token (MMI_TOKEN_ADDED, perhaps MMI_TOKEN_SPECIAL). MM_ERR_FORMAT: the id
+/* One string of the vocabulary, or one added token (MMI_TOKEN_ADDED, perhaps the two behind). MM_ERR_FORMAT: the id
  * is another token's, or the string has another id. */
 mm_status mmi_tokenizer_add(mm_tokenizer *t, int32_t id, uint32_t kind, const char *text, size_t size);
 

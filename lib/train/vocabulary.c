@@ -40,7 +40,7 @@ uint64_t mmi_cutting_hash(const mm_tokenizer *t)
         mmi_hash_add(&hash, pair, sizeof pair);
     }
     for (int32_t id = 0; id < t->vocab_size; id++) {
-        const uint32_t added[2] = { (uint32_t)id, t->tokens[id].kind & (MMI_TOKEN_ADDED | MMI_TOKEN_SPECIAL) };
+        const uint32_t added[2] = { (uint32_t)id, t->tokens[id].kind & ~(uint32_t)MMI_TOKEN_VOCAB };
         if (added[1] != 0)
             mmi_hash_add(&hash, added, sizeof added);
     }

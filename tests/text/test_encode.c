@@ -23,21 +23,22 @@ static void check_ids(const mm_tokenizer *t, const char *text, int32_t split, co
         check_ids(t, text, split, ck_tokens, sizeof ck_tokens / sizeof *ck_tokens);                                     \
     } while (0)
 
-/* A tokenizer with added tokens that overlap: byte ids from 10, no merges. */
-static mm_tokenizer *overlapping(void)
+/* A tokenizer with added tokens that overlap, of which one may be normalized: byte ids from 10, no merges. */
+static mm_tokenizer *overlapping(const char *normalized)
 {
     char json[16384];
     size_t n = (size_t)snprintf(json, sizeof json,
                                 "{\"added_tokens\":["
                                 "{\"id\":0,\"content\":\"<a>\",\"special\":true},"
-                                "{\"id\":1,\"content\":\"<a><b>\",\"special\":false},"
+                                "{\"id\":1,\"content\":\"<a><b>\",\"special\":false,\"normalized\":%s},"
                                 "{\"id\":2,\"content\":\"<b>\",\"special\":true},"
                                 "{\"id\":3,\"content\":\"a> <\",\"special\":false},"
                                 "{\"id\":4,\"content\":\"中\",\"special\":false},"
                                 "{\"id\":5,\"content\":\"<a>x\",\"special\":true}],"
                                 "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},"
                                 "\"decoder\":{\"type\":\"ByteLevel\"},"
-                                "\"model\":{\"type\":\"BPE\",\"merges\":[],\"vocab\":{");
+                                "\"model\":{\"type\":\"BPE\",\"merges\":[],\"vocab\":{",
+                                normalized);
     mm_tokenizer *small = small_tokenizer();
     for (int i = 0; i < 256; i++) {
         size_t size;
@@ -55,7 +56,7 @@ static mm_tokenizer *overlapping(void)
 
 START_TEST(the_leftmost_longest_added_token_is_taken)
 {
-    mm_tokenizer *t = overlapping();
+    mm_tokenizer *t = overlapping("false");
     ENCODES_TO(t, "<a><b>", MM_SPLIT_ALL, "<a><b>");
     ENCODES_TO(t, "<a>x<b>", MM_SPLIT_ALL, "<a>x", "<b>");
     ENCODES_TO(t, "<a>  <a>", MM_SPLIT_ALL, "<a>", " ", " ", "<a>");
@@ -67,9 +68,19 @@ START_TEST(the_leftmost_longest_added_token_is_taken)
 }
 END_TEST
 
+/* As upstream does it, which cuts a text before it normalizes what is between. */
+START_TEST(normalized_added_tokens_are_looked_for_between_the_others)
+{
+    mm_tokenizer *t = overlapping("true");
+    ENCODES_TO(t, "<a><b>", MM_SPLIT_ALL, "<a>", "<b>"); /* which leave nothing of it */
+    ENCODES_TO(t, "<a><b>", MM_SPLIT_NO_SPECIAL, "<a><b>");
+    mm_tokenizer_free(t);
+}
+END_TEST
+
 START_TEST(the_split_mode_says_which_added_tokens_are_seen)
 {
-    mm_tokenizer *t = overlapping();
+    mm_tokenizer *t = overlapping("false");
     ENCODES_TO(t, "<a><b>", MM_SPLIT_NO_SPECIAL, "<a><b>");
     ENCODES_TO(t, "<a>x", MM_SPLIT_NO_SPECIAL, "<", "a", ">", "x");
     ENCODES_TO(t, "<a> <", MM_SPLIT_NO_SPECIAL, "<", "a> <");
@@ -78,16 +89,17 @@ START_TEST(the_split_mode_says_which_added_tokens_are_seen)
 }
 END_TEST
 
-/* The first of `count` tokens in text[from, length), looked for at each byte. */
-static int32_t look_for(size_t *start, size_t *end, char tokens[][8], int count, int specials, const char *text,
-                        size_t length, size_t from)
+/* The first of tokens[first, count) in text[from, to), looked for at each byte; odd ones are normalized. */
+static int32_t look_for(size_t *start, size_t *end, char tokens[][8], int first, int count, int normalized,
+                        const char *text, size_t from, size_t to)
 {
     int32_t id = -1;
-    *start = *end = length;
-    for (size_t i = from; i < length && id < 0; i++)
-        for (int k = specials; k < count; k++) {
+    *start = *end = to;
+    for (size_t i = from; i < to && id < 0; i++)
+        for (int k = first; k < count; k++) {
             size_t size = strlen(tokens[k]);
-            if (size > length - i || memcmp(text + i, tokens[k], size) != 0 || (id >= 0 && i + size <= *end))
+            if (k % 2 != normalized || size > to - i || memcmp(text + i, tokens[k], size) != 0 ||
+                (id >= 0 && i + size <= *end))
                 continue;
             id = k;
             *start = i;
@@ -99,6 +111,7 @@ static int32_t look_for(size_t *start, size_t *end, char tokens[][8], int count,
 START_TEST(added_tokens_are_found_as_by_looking_at_each_byte)
 {
     test_rng rng = { 12 };
+    int found[2] = { 0 };
     for (int round = 0; round < 4000; round++) {
         mmi_added tree = { 0 };
         char tokens[9][8], text[64];
@@ -111,7 +124,7 @@ START_TEST(added_tokens_are_found_as_by_looking_at_each_byte)
             for (int i = 0; i < count; i++)
                 same += strcmp(tokens[i], tokens[count]) == 0;
             if (same == 0) {
-                ck_assert(mmi_added_insert(&tree, tokens[count], (size_t)size, count, count < specials));
+                ck_assert(mmi_added_insert(&tree, tokens[count], (size_t)size, count, count < specials, count % 2));
                 count++;
             }
         }
@@ -121,19 +134,29 @@ START_TEST(added_tokens_are_found_as_by_looking_at_each_byte)
             text[i] = (char)('a' + rng_between(&rng, 0, kinds));
         for (int with_special = 0; with_special < 2; with_special++) {
             mmi_added_matches matches = { 0 };
-            ck_assert(mmi_added_scan(&matches, &tree, text, length, with_special));
-            for (size_t at = 0, start, end, other, other_end; at < length; at = end) {
-                start = end = length;
-                int32_t id = mmi_added_next(&start, &end, &matches, &tree, at);
-                ck_assert_int_eq(id, look_for(&other, &other_end, tokens, count, with_special ? 0 : specials, text,
-                                              length, at));
-                ck_assert_uint_eq(start, other);
-                ck_assert_uint_eq(end, other_end);
+            ck_assert(mmi_added_find(&matches, &tree, text, length, with_special));
+            size_t at = 0, start, end, before, before_end;
+            while (at < length) { /* those of the first kind, and of the second what stands before them */
+                int first = with_special ? 0 : specials;
+                int32_t id = look_for(&start, &end, tokens, first, count, 0, text, at, length);
+                int32_t other = look_for(&before, &before_end, tokens, first, count, 1, text, at, start);
+                const mmi_added_match *match = id >= 0 || other >= 0 ? mmi_added_next(&matches) : NULL;
+                if (!match)
+                    break;
+                ck_assert_int_eq(match->id, other >= 0 ? other : id);
+                ck_assert_uint_eq(match->start, other >= 0 ? before : start);
+                at = match->start + match->size;
+                ck_assert_uint_eq(at, other >= 0 ? before_end : end);
+                found[other >= 0]++;
             }
-            mmi_free(matches.items);
+            ck_assert(look_for(&start, &end, tokens, with_special ? 0 : specials, count, 0, text, at, length) < 0);
+            ck_assert(look_for(&start, &end, tokens, with_special ? 0 : specials, count, 1, text, at, length) < 0);
+            ck_assert_ptr_null(mmi_added_next(&matches));
+            mmi_added_matches_free(&matches);
         }
         mmi_added_free(&tree);
     }
+    ck_assert(found[0] > 1000 && found[1] > 1000);
 }
 END_TEST
 
@@ -143,19 +166,21 @@ START_TEST(the_time_to_find_added_tokens_does_not_grow_with_them)
     char *token = malloc(LONG + 1), *text = malloc(LENGTH);
     mmi_added tree = { 0 };
     mmi_added_matches matches = { 0 };
-    size_t at = 0, start, end;
+    const mmi_added_match *match;
     int count = 0;
     memset(token, '~', LONG);
     memset(text, '~', LENGTH);
     token[LONG] = 'b';
-    ck_assert(mmi_added_insert(&tree, token, 2, 0, false));
-    ck_assert(mmi_added_insert(&tree, token, LONG + 1, 1, false));
+    text[LENGTH / 2] = 'c';
+    ck_assert(mmi_added_insert(&tree, token, 2, 0, false, true));
+    ck_assert(mmi_added_insert(&tree, token, LONG + 1, 1, false, true));
+    ck_assert(mmi_added_insert(&tree, "c", 1, 2, false, false));
     ck_assert(mmi_added_finish(&tree));
-    ck_assert(mmi_added_scan(&matches, &tree, text, LENGTH, true));
-    for (; mmi_added_next(&start, &end, &matches, &tree, at) == 0; at = end)
-        count++;
-    ck_assert_int_eq(count, LENGTH / 2);
-    mmi_free(matches.items);
+    ck_assert(mmi_added_find(&matches, &tree, text, LENGTH, true));
+    while ((match = mmi_added_next(&matches)) != NULL)
+        count += match->id == 0;
+    ck_assert_int_eq(count, LENGTH / 2 - 1);
+    mmi_added_matches_free(&matches);
     mmi_added_free(&tree);
     free(token);
     free(text);
@@ -499,6 +524,7 @@ static Suite *make_suite(void)
     TCase *tests = tcase_create("encode");
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, the_leftmost_longest_added_token_is_taken);
+    tcase_add_test(tests, normalized_added_tokens_are_looked_for_between_the_others);
     tcase_add_test(tests, added_tokens_are_found_as_by_looking_at_each_byte);
     tcase_add_test(tests, the_time_to_find_added_tokens_does_not_grow_with_them);
     tcase_add_test(tests, no_merge_makes_a_special_token);

@@ -60,8 +60,6 @@ START_TEST(what_would_change_ids_is_unsupported_by_name)
     } cases[] = {
         { "\"type\": \"BPE\"", "\"type\": \"Unigram\"", "model.type is \"Unigram\"" },
         { "\"normalizer\": null", "\"normalizer\": {\"type\": \"NFC\"}", "normalizer is an object of type NFC" },
-        { "\"truncation\": null", "\"truncation\": {\"max_length\": 8}", "truncation" },
-        { "\"padding\": null", "\"padding\": {\"pad_id\": 0}", "padding" },
         { "\"pre_tokenizer\": {", "\"pre_tokenizer\": null, \"other\": {", "pre_tokenizer is null" },
         { "\"pre_tokenizer\": {", "\"other\": {", "pre_tokenizer is absent" },
         { "\"type\": \"ByteLevel\"", "\"type\": \"Whitespace\"", "pre_tokenizer.type is \"Whitespace\"" },
@@ -89,7 +87,6 @@ START_TEST(what_would_change_ids_is_unsupported_by_name)
         { "\"single_word\": false", "\"single_word\": true", "added_tokens[0].single_word is true" },
         { "\"lstrip\": false", "\"lstrip\": true", "added_tokens[0].lstrip" },
         { "\"rstrip\": false", "\"rstrip\": true", "added_tokens[0].rstrip" },
-        { "\"normalized\": false", "\"normalized\": true", "added_tokens[0].normalized" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         refuses(cases[i].from, cases[i].to, MM_ERR_UNSUPPORTED, cases[i].words);
@@ -138,6 +135,7 @@ START_TEST(what_is_missing_or_contradicts_itself_is_named)
         { "\"id\": 0", "\"id\": \"0\"", "is a string" },
         { "\"id\": 0,", "", "is absent" },
         { "\"special\": true", "\"special\": 1", "added_tokens[0].special is an integer" },
+        { "\"normalized\": false", "\"normalized\": 0", "added_tokens[0].normalized is an integer" },
         { "\"lstrip\": false", "\"lstrip\": 0", "added_tokens[0].lstrip is an integer" },
         { "\"byte_fallback\": false", "\"byte_fallback\": \"no\"", "model.byte_fallback is a string" },
         { "\"pre_tokenizer\": {", "\"pre_tokenizer\": 5, \"x\": {", "pre_tokenizer is an integer" },
@@ -168,6 +166,9 @@ START_TEST(what_changes_no_ids_is_accepted)
             "\"single\": [{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}], "
             "\"pair\": [{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}, "
             "{\"Sequence\": {\"id\": \"B\", \"type_id\": 1}}], \"special_tokens\": {}}");
+    accepts("\"truncation\": null", "\"truncation\": {\"max_length\": 8}");
+    accepts("\"padding\": null", "\"padding\": {\"pad_id\": 0}");
+    accepts("\"normalized\": false", "\"normalized\": true"); /* without a normalizer */
     accepts("\"version\": \"1.0\",", "");
 }
 END_TEST
@@ -389,6 +390,24 @@ START_TEST(a_saved_tokenizer_loads_as_the_same_one)
 }
 END_TEST
 
+START_TEST(what_is_looked_for_in_normalized_text_is_saved_as_that)
+{
+    char *text = replaced(json, "\"normalized\": false", "\"normalized\": true");
+    const char *directory = scratch_directory();
+    mm_tokenizer *t = NULL, *again = NULL;
+    ck_ok(mm_tokenizer_load_memory(text, strlen(text), &t));
+    ck_ok(mm_tokenizer_save(t, directory));
+    ck_ok(mm_tokenizer_load(directory, &again)); /* both files say so */
+    for (int32_t id = 0; id < 3; id++) {
+        ck_assert_uint_eq(t->tokens[id].kind & MMI_TOKEN_NORMALIZED, id == 0 ? MMI_TOKEN_NORMALIZED : 0);
+        ck_assert_uint_eq(again->tokens[id].kind, t->tokens[id].kind);
+    }
+    mm_tokenizer_free(again);
+    mm_tokenizer_free(t);
+    free(text);
+}
+END_TEST
+
 START_TEST(a_trained_tokenizer_gets_a_config_with_the_roles_of_its_tokens)
 {
     mm_tokenizer *t = small_tokenizer();
@@ -538,6 +557,8 @@ START_TEST(the_config_says_of_added_tokens_what_tokenizer_json_does)
           { "added_tokens_decoder.1.special is an integer", "" } },
         { "{\"1\": {\"content\": \"<|im_start|>\"}}", MM_ERR_FORMAT,
           { "added_tokens_decoder.1.special is false", "is true in tokenizer.json" } },
+        { "{\"1\": {\"content\": \"<|im_start|>\", \"special\": true, \"normalized\": true}}", MM_ERR_FORMAT,
+          { "added_tokens_decoder.1.normalized is true", "is false in tokenizer.json" } },
         { "{\"2\": {\"content\": \"<|im_start|>\", \"special\": true}}", MM_ERR_FORMAT,
           { "added_tokens_decoder.2 is \"<|im_start|>\"", "the id 1 in tokenizer.json" } },
         { "{\"350\": {\"content\": \"<think>\", \"special\": false}}", MM_ERR_UNSUPPORTED,
@@ -670,6 +691,7 @@ static Suite *make_suite(void)
     tcase_add_test(tests, tokens_may_hold_a_nul_or_nothing_at_all);
     tcase_add_test(tests, questions_are_answered_and_take_anything);
     tcase_add_test(tests, a_saved_tokenizer_loads_as_the_same_one);
+    tcase_add_test(tests, what_is_looked_for_in_normalized_text_is_saved_as_that);
     tcase_add_test(tests, a_trained_tokenizer_gets_a_config_with_the_roles_of_its_tokens);
     tcase_add_test(tests, a_template_in_a_file_of_its_own_is_written_there_alone);
     tcase_add_test(tests, the_config_beside_a_tokenizer_is_kept_byte_for_byte);
