@@ -7,6 +7,7 @@
 #include "model/names.h"
 
 #define COMPARE_BYTES ((size_t)4096)
+#define HEAD "lm_head.weight"
 
 /* A tensor that the files hold, under our name. */
 typedef struct found {
@@ -93,6 +94,13 @@ static mm_status check_tensor(const mmi_source *s, const mmi_tensor *tensor, con
     return MM_OK;
 }
 
+/* A weight that is tied to a second name safetensors' save_model() writes once, under the name that sorts first. */
+static found *find(const table *t, const char *name, bool tied)
+{
+    found *row = look_up(t, name);
+    return !row && tied && strcmp(name, "model.embed_tokens.weight") == 0 ? look_up(t, HEAD) : row;
+}
+
 static mm_status match_layout(mmi_source *sources, table *t, const mmi_match_input *in)
 {
     for (int64_t i = 0; i < in->layout->count; i++) {
@@ -100,7 +108,7 @@ static mm_status match_layout(mmi_source *sources, table *t, const mmi_match_inp
         mmi_tensor tensor;
         mmi_layout_name(in->layout, i, name, sizeof name);
         mmi_layout_tensor(in->layout, i, &tensor);
-        found *row = look_up(t, name);
+        found *row = find(t, name, in->layout->arch->tied);
         if (!row)
             return mmi_fail(MM_ERR_FORMAT, "%s: %s is missing, which %s implies", in->weights, name, in->config);
         mm_status status = check_tensor(&row->source, &tensor, in);
@@ -129,7 +137,7 @@ static mm_status compare(bool *equal, const mmi_source *a, const mmi_source *b)
     return MM_OK;
 }
 
-/* A head that is tied: the same bytes as the embedding, or nobody knows which of the two is meant. */
+/* A tied head beside the embedding: the same bytes, or nobody knows which of the two is meant. */
 static mm_status check_tied_head(const mmi_source *head, const mmi_source *embedding, const mmi_layout *layout,
                                  const mmi_match_input *in)
 {
@@ -154,7 +162,7 @@ static mm_status check_extras(const mmi_source *sources, const table *t, const m
         if (row->used || mmi_name_is_table(row->name))
             continue;
         mm_status status;
-        if (in->layout->arch->tied && strcmp(row->name, "lm_head.weight") == 0)
+        if (in->layout->arch->tied && strcmp(row->name, HEAD) == 0)
             status = check_tied_head(&row->source, &sources[embedding], in->layout, in);
         else
             status = mmi_fail(MM_ERR_FORMAT, "%s: %s is no tensor of the model that %s implies", row->source.file->what,

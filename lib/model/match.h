@@ -20,9 +20,9 @@ typedef struct mmi_match_input {
 } mmi_match_input;
 
 /* sources [layout->count]. Names are translated first; shapes and dtypes are those of the layout and of weights. What the
- * files hold beyond the layout is a table that is computed here, or a tied head that equals the embedding; else it is
- * MM_ERR_FORMAT, as are tensors that are missing, twice there, or of another shape. MM_ERR_UNSUPPORTED: a dtype.
- * MM_ERR_IO, MM_ERR_MEMORY. */
+ * files hold beyond the layout is a table that is computed here, or a tied head that equals the embedding, for which it
+ * stands where that is missing; else it is MM_ERR_FORMAT, as are tensors that are missing, twice there, or of another
+ * shape. MM_ERR_UNSUPPORTED: a dtype. MM_ERR_IO, MM_ERR_MEMORY. */
 mm_status mmi_match(mmi_source *sources, const mmi_match_input *in);
 
 /* Whether the files hold norms of queries, which tells MiniMind-3 from MiniMind2. */

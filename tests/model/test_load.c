@@ -209,6 +209,35 @@ START_TEST(a_tied_head_must_equal_the_embedding)
 }
 END_TEST
 
+/* safetensors' save_model() writes each memory once, under the name that sorts first. */
+START_TEST(a_tied_head_alone_is_the_embedding)
+{
+    mm_model *model = sample_model(1);
+    rows r;
+    rows_of(&r, model);
+    mmi_st_entry *embedding = row_named(&r, "model.embed_tokens.weight");
+    snprintf(r.names[embedding - r.entries], sizeof r.names[0], "lm_head.weight");
+    loads_as(directory_of(model, &r), model);
+
+    embedding->shape[0] = 10;
+    embedding->shape[1] = 32;
+    refuses(directory_of(model, &r), MM_ERR_FORMAT, "lm_head.weight is [10, 32], config.json implies [20, 16]");
+    drop_row(&r, "lm_head.weight");
+    refuses(directory_of(model, &r), MM_ERR_FORMAT, "model.embed_tokens.weight is missing, which config.json implies");
+    mm_model_free(model);
+
+    mm_config *config = family_config("minimind");
+    ck_ok(mm_config_set_bool(config, "tie_word_embeddings", 0));
+    ck_ok(mm_model_create(config, 1, &model));
+    mm_config_free(config);
+    rows_of(&r, model);
+    ck_assert_ptr_nonnull(row_named(&r, "lm_head.weight"));
+    drop_row(&r, "model.embed_tokens.weight");
+    refuses(directory_of(model, &r), MM_ERR_FORMAT, "model.embed_tokens.weight is missing, which config.json implies");
+    mm_model_free(model);
+}
+END_TEST
+
 START_TEST(a_checkpoint_of_mini_llm_is_translated)
 {
     mm_config *config = family_config("minigpt");
@@ -773,6 +802,7 @@ static Suite *make_suite(void)
     tcase_add_test(good, loading_takes_no_second_copy_of_the_weights);
     tcase_add_test(good, tables_of_other_programs_are_passed_over);
     tcase_add_test(good, a_tied_head_must_equal_the_embedding);
+    tcase_add_test(good, a_tied_head_alone_is_the_embedding);
     tcase_add_test(good, a_checkpoint_of_mini_llm_is_translated);
     tcase_add_test(good, a_config_without_a_version_takes_it_from_the_weights);
     tcase_add_test(good, shards_load_like_one_file);
