@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include <minimind/config.h>
+#include <minimind/view.h>
 
 #include "base/files.h"
 #include "base/json.h"
@@ -146,19 +147,38 @@ static mm_status write_config(const mm_config *config, mmi_json *extra, const ch
     return status;
 }
 
-mm_status mm_config_save(const mm_config *config, const char *path)
+/* "torch_dtype", "dtype" of late, says what the weights are, whatever they were where the config is from: upstream
+ * casts to what stands there. */
+static mm_status set_dtype(mmi_json *extra, int32_t dtype)
+{
+    static const char *const keys[] = { "torch_dtype", "dtype" };
+    static const char *const names[] = { [MM_F32] = "float32", [MM_BF16] = "bfloat16", [MM_F16] = "float16" };
+    for (size_t i = 0; i < 2; i++)
+        if (mmi_json_what(mmi_json_get(extra, keys[i])) == MMI_JSON_STRING &&
+            !mmi_json_set_text(extra, keys[i], names[dtype]))
+            return mmi_fail_memory(strlen(names[dtype]), "a dtype");
+    return MM_OK;
+}
+
+mm_status mmi_config_save(const mm_config *config, const char *path, int32_t dtype)
 {
     mmi_json *extra = NULL;
-    if (!config || !path)
-        return mmi_fail(MM_ERR_ARG, "mm_config_save: %s is NULL", config ? "path" : "config");
     mm_status status = mm_config_validate(config);
     if (status == MM_OK && config->extra_length > 0)
         status = mmi_json_parse(config->extra, config->extra_length, "a config's unknown keys", &extra);
-    if (status != MM_OK)
-        return status;
-    char *file = mmi_config_path(path);
-    status = file ? write_config(config, extra, file) : mmi_fail_memory(strlen(path), "a path");
+    if (status == MM_OK && dtype >= 0 && dtype <= MM_F16)
+        status = set_dtype(extra, dtype);
+    char *file = status == MM_OK ? mmi_config_path(path) : NULL;
+    if (status == MM_OK)
+        status = file ? write_config(config, extra, file) : mmi_fail_memory(strlen(path), "a path");
     mmi_free(file);
     mmi_json_free(extra);
     return status;
+}
+
+mm_status mm_config_save(const mm_config *config, const char *path)
+{
+    if (!config || !path)
+        return mmi_fail(MM_ERR_ARG, "mm_config_save: %s is NULL", config ? "path" : "config");
+    return mmi_config_save(config, path, -1);
 }

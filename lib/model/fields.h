@@ -188,6 +188,9 @@ bool mmi_config_value(const mm_config *config, mmi_key key, mmi_value *out);
 /* mm_config_load_memory() with a name for messages. */
 mm_status mmi_config_parse(const char *json, size_t length, const char *what, mm_config **out);
 
+/* mm_config_save() beside weights of a dtype, MM_F32, …; -1: there are none. */
+mm_status mmi_config_save(const mm_config *config, const char *path, int32_t dtype);
+
 /* `path`, or the config.json in it when it is a directory; mmi_free it. NULL when memory ran out. */
 char *mmi_config_path(const char *path);
 

@@ -7,6 +7,7 @@
 
 #include "base/dtype.h"
 #include "base/memory.h"
+#include "model/fields.h"
 #include "model/handle.h"
 #include "model/names.h"
 #include "model/safetensors.h"
@@ -65,9 +66,10 @@ static mm_status write_weights(const void *owner, const char *path)
     return status;
 }
 
-static mm_status write_config(const void *model, const char *path)
+static mm_status write_config(const void *owner, const char *path)
 {
-    return mm_config_save(((const mm_model *)model)->config, path);
+    const mm_model *model = owner;
+    return mmi_config_save(model->config, path, model->dtypes[0]);
 }
 
 /* The names a save needs. */

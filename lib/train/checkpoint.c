@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "model/adapter.h"
+#include "model/fields.h"
 #include "model/model.h"
 #include "train/state.h"
 
@@ -34,7 +35,7 @@ static char *join(const char *directory, const char *name)
 static mm_status write_config(const mm_trainer *t, const char *directory)
 {
     char *path = join(directory, "config.json");
-    mm_status status = path ? mm_config_save(mm_model_config(t->model), path) : MM_ERR_MEMORY;
+    mm_status status = path ? mmi_config_save(mm_model_config(t->model), path, MM_F32) : MM_ERR_MEMORY;
     mmi_free(path);
     return status;
 }

@@ -79,6 +79,58 @@ START_TEST(unknown_keys_of_the_config_are_written_back)
 }
 END_TEST
 
+static char *text_of(const char *path)
+{
+    char *text = NULL;
+    size_t size = 0;
+    ck_ok(mmi_read_file(path, &text, &size));
+    return text;
+}
+
+/* Upstream casts to what it reads there: float32 weights beside a bfloat16 config would lose half of themselves. */
+START_TEST(the_dtype_of_the_config_is_that_of_the_weights)
+{
+    static const struct {
+        int32_t dtype;
+        const char *name;
+    } cases[] = { { MM_F32, "float32" }, { MM_BF16, "bfloat16" }, { MM_F16, "float16" } };
+    mm_model *model = sample_model(1);
+    const char *directory = scratch_directory(), *path = in(directory, "config.json");
+    ck_ok(mm_config_save(mm_model_config(model), path));
+    char *text = text_of(path);
+    text[strlen(text) - 2] = '\0';
+    char more[4096];
+    snprintf(more, sizeof more,
+             "%s, \"torch_dtype\": \"float16\", \"dtype\": \"bfloat16\", \"other\": \"float64\" }", text);
+    mmi_free(text);
+    mm_model_free(model);
+    mm_config *config = NULL;
+    ck_ok(mm_config_load_memory(more, strlen(more), &config));
+    ck_ok(mm_model_create(config, 1, &model));
+    for (size_t i = 0; i < 3; i++) {
+        mm_model *cast = NULL;
+        char words[3][64];
+        ck_ok(mm_model_cast(model, cases[i].dtype, &cast));
+        ck_ok(mm_model_save(cast, directory));
+        text = text_of(path);
+        snprintf(words[0], sizeof words[0], "\"torch_dtype\": \"%s\"", cases[i].name);
+        snprintf(words[1], sizeof words[1], "\"dtype\": \"%s\"", cases[i].name);
+        snprintf(words[2], sizeof words[2], "\"other\": \"float64\"");
+        for (size_t w = 0; w < 3; w++)
+            ck_assert_msg(strstr(text, words[w]) != NULL, "%s is not in %s", words[w], text);
+        mmi_free(text);
+        mm_model_free(cast);
+    }
+    ck_ok(mm_config_save(config, path)); /* alone, as it is */
+    text = text_of(path);
+    ck_assert_ptr_nonnull(strstr(text, "\"torch_dtype\": \"float16\""));
+    ck_assert_ptr_nonnull(strstr(text, "\"dtype\": \"bfloat16\""));
+    mmi_free(text);
+    mm_config_free(config);
+    mm_model_free(model);
+}
+END_TEST
+
 START_TEST(a_saved_file_is_marked_and_aligned)
 {
     mm_model *model = sample_model(1);
@@ -259,6 +311,7 @@ static Suite *make_suite(void)
     TCase *c = tcase_create("save");
     tcase_add_loop_test(c, what_was_saved_loads_and_saves_to_the_same_bytes, 0, 3);
     tcase_add_test(c, unknown_keys_of_the_config_are_written_back);
+    tcase_add_test(c, the_dtype_of_the_config_is_that_of_the_weights);
     tcase_add_test(c, a_saved_file_is_marked_and_aligned);
     tcase_add_test(c, a_mapped_model_can_be_saved_over_its_own_file);
     tcase_add_test(c, saving_replaces_an_older_model);
