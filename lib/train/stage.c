@@ -74,7 +74,8 @@ mm_status mmi_stage_freeze(mmi_frozen *f, const mm_trainer *t, mm_model *model, 
     c.kernels = t->options.kernels;
     c.compute = t->options.compute;
     f->hash = mmi_stage_hash_model(model);
-    return mm_context_create(model, &c, &f->context);
+    mm_status status = mm_context_create(model, &c, &f->context);
+    return status == MM_OK ? MM_OK : mmi_fail_within(status, "trainer: the %s", role); /* not the one that learns */
 }
 
 mm_status mmi_stage_reference(mmi_frozen *f, const mm_trainer *t, mm_model *given, int64_t rows, int64_t length)

@@ -248,6 +248,17 @@ START_TEST(the_reference_scores_a_validation_once)
 }
 END_TEST
 
+/* As tiny_model(), with too few positions for the rows. */
+static mm_model *short_model(void)
+{
+    mm_config *config = tiny_config();
+    mm_model *model = NULL;
+    ck_ok(mm_config_set_int(config, "max_position_embeddings", 16));
+    ck_ok(mm_model_create(config, 1, &model));
+    mm_config_free(config);
+    return model;
+}
+
 START_TEST(dpo_refuses_what_it_cannot_learn_from)
 {
     tiny_run run;
@@ -259,6 +270,11 @@ START_TEST(dpo_refuses_what_it_cannot_learn_from)
     ck_error_mentions("the reference's vocab_size is 264, the model's is 260");
     tiny_end(&run);
     mm_model_free(wide);
+    wrong.trainer.reference = short_model();
+    ck_status(tiny_try(&run, &wrong), MM_ERR_ARG);
+    ck_error_mentions("the reference: max_length is 95, must be from 1 to 16");
+    tiny_end(&run);
+    mm_model_free(wrong.trainer.reference);
     dpo.beta = -1;
     wrong = o;
     wrong.trainer.dpo = &dpo;
@@ -432,6 +448,11 @@ START_TEST(a_teacher_that_does_not_fit_is_refused)
     ck_status(tiny_try(&run, &wrong), MM_ERR_ARG);
     ck_error_mentions("either a teacher or a teacher_cache");
     tiny_end(&run);
+    wrong.trainer.teacher = short_model();
+    ck_status(tiny_try(&run, &wrong), MM_ERR_ARG);
+    ck_error_mentions("the teacher: max_length is 23, must be from 1 to 16");
+    tiny_end(&run);
+    mm_model_free(wrong.trainer.teacher);
     mm_distill_options d = MM_DISTILL_OPTIONS_INIT;
     d.temperature = 0;
     wrong = o;
