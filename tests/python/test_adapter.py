@@ -76,3 +76,7 @@ class Adapters(Case):
             context.backward()
             self.assertGreater(np.abs(context.gradients["model.norm.weight"]).max(), 0)
             self.assertRaises(minimind.StateError, context.gradients.__getitem__, "model.embed_tokens.weight")
+            self.assertEqual([name for name, _ in context.gradients.items()], ["model.norm.weight"])
+            self.assertEqual(len(context.gradients), 1)
+            self.assertNotIn("model.embed_tokens.weight", context.gradients)
+            self.assertNotIn("no such", context.gradients)

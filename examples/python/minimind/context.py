@@ -47,24 +47,35 @@ class Output:
 
 
 class Gradients(Mapping[str, np.ndarray]):
-    """A context's gradients by tensor name: writable float32 arrays over its own memory, which they keep alive."""
+    """A context's gradients by tensor name: writable float32 arrays over its own memory, which they keep alive. Frozen
+    tensors have none, and are not among them."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         adapter = context._adapter
         names = context.model.weights if adapter is None else AdapterWeights(adapter)
         self._index = {name: i for i, name in enumerate(names)}
+        self._held = [name for name in self._index if context._trainable is None or self._learns(name)]
+
+    def _learns(self, name: str) -> bool:
+        try:
+            return self[name] is not None
+        except StateError:
+            return False
 
     def __getitem__(self, name: str) -> np.ndarray:
         view, native = _ffi.mm_view(), self._context._native
         lib.mm_grad(native, self._index[name], ctypes.byref(view))
         return show(view, native, writable=True)
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._held
+
     def __iter__(self) -> Iterator[str]:
-        return iter(self._index)
+        return iter(self._held)
 
     def __len__(self) -> int:
-        return len(self._index)
+        return len(self._held)
 
 
 def kernels() -> list[str]:
@@ -92,6 +103,7 @@ class Context(Handle):
                          checkpointing=checkpointing, router_noise=router_noise, kernels=kernels, trainable=trainable,
                          compute=compute, adapter=adapter)
         self._adapter = None if adapter is None else adapter._native
+        self._trainable = trainable
         self._handle = create(_ffi.mm_context, lib.mm_context_create, lib.mm_context_free, model._native,
                               ctypes.byref(options))
         self._model = Model._wrap(model._native)   # of its own: the caller's may be closed first
