@@ -735,7 +735,7 @@ check "rl reads no lessons where none are asked for" reads_no_lessons
 check "rl tells of the steps that it has seen" tells_of_steps_that_were_seen
 check "rl learns among ranks that share a directory" learns_from_rewards_among_ranks
 check "rl refuses an algorithm that there is not" refuses "reinforce" rl --algorithm reinforce --work-dir "$work/rl3"
-check "rl refuses an option that there is not" refuses "--no-such" rl --no-such 1
+check "rl refuses an option that there is not" refuses "no-such" rl --no-such 1
 check "rl refuses a number that is none" refuses "--steps" rl --steps many
 check "rl refuses to take no step" refuses "by --steps" rl --steps 0 --work-dir "$work/rl3"
 check "rl names the model that is missing" refuses "/no/such/model" rl --model /no/such/model --work-dir "$work/rl3"
