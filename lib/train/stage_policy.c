@@ -151,7 +151,7 @@ static void read_answers(const mmi_policy *p, double *m)
     for (int64_t first = 0; first < r->rows; first += G) {
         double mean = 0, variance = 0;
         for (int64_t i = first; i < first + G; i++)
-            mean += r->rewards[i] / G;
+            mean += (double)r->rewards[i] / G;
         for (int64_t i = first; i < first + G; i++)
             variance += pow(r->rewards[i] - mean, 2) / G;
         m[REWARD] += mean * G / (double)r->rows;

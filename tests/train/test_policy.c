@@ -200,6 +200,31 @@ START_TEST(every_answer_is_shown_with_its_prompt_and_reference)
 }
 END_TEST
 
+static int32_t reward_one(void *user, const mm_answer *a, double *reward)
+{
+    (void)user;
+    (void)a;
+    *reward = 1;
+    return 0;
+}
+
+START_TEST(equal_rewards_have_themselves_as_mean_and_do_not_deviate)
+{
+    mm_policy_training policy = training_of(MM_POLICY_GRPO);
+    policy.reward = reward_one;
+    policy.group = 3; /* a third is no float */
+    tiny_options o = options_for(&policy, put_prompts(7));
+    tiny_run run;
+    mm_train_progress p = MM_TRAIN_PROGRESS_INIT;
+    tiny_start(&run, &o);
+    ck_ok(mm_trainer_run(run.trainer));
+    ck_ok(mm_trainer_progress(run.trainer, &p));
+    ck_assert_double_eq_tol(metric(&p, "reward"), 1, 1e-12);
+    ck_assert_double_eq_tol(metric(&p, "reward_deviation"), 0, 1e-12);
+    tiny_end(&run);
+}
+END_TEST
+
 /* --- Learning --- */
 
 typedef struct curve {
@@ -557,6 +582,7 @@ int main(void)
     tcase_add_test(answers, a_row_is_its_prompt_and_answer_and_learns_the_answer_with_its_stop_id);
     tcase_add_test(answers, the_logprobs_kept_are_the_policy_s_own_at_temperature_one);
     tcase_add_test(answers, every_answer_is_shown_with_its_prompt_and_reference);
+    tcase_add_test(answers, equal_rewards_have_themselves_as_mean_and_do_not_deviate);
     tcase_set_timeout(answers, 60);
     suite_add_tcase(suite, answers);
     tcase_add_loop_test(runs, what_is_rewarded_is_said_more_often, MM_POLICY_GRPO, MM_POLICY_PPO + 1);
