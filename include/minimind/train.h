@@ -26,9 +26,9 @@
  * the answers of all. Models that stand by, and the weights beside an adapter, must be the same everywhere. Rank 0
  * writes the checkpoints, which any number of ranks can go on from as long as the batches of all together stay as
  * large. Between two updates there is no whole gradient anywhere, and answers that will be learnt from again are one
- * rank's: checkpoints and stopping wait for the next update, or for the last one from the same answers. When a rank
- * fails or dies, mm_trainer_run() of the others returns a status, with a message that names it, and stands where the
- * last update left off.
+ * rank's: checkpoints, validations and stopping wait for the next update, or for the last one from the same answers.
+ * When a rank fails or dies, mm_trainer_run() of the others returns a status, with a message that names it, and stands
+ * where the last update left off.
  */
 #ifndef MINIMIND_TRAIN_H
 #define MINIMIND_TRAIN_H
