@@ -43,10 +43,10 @@ MM_API mm_status mm_value_head_create(const mm_model *model, const mm_adamw_opti
 MM_API void mm_value_head_free(mm_value_head *head);
 
 /**
- * @param hidden  mm_output.hidden, float32 [B, T, C].
+ * @param hidden  mm_output.hidden, float32 [B, T, C], or numbers of one's own that lie as those do, without gaps.
  * @param values  [B, T], set.
  *
- * @return MM_OK; MM_ERR_ARG, `hidden` is empty or of another width. It allocates nothing. Since: 0.1
+ * @return MM_OK; MM_ERR_ARG, `hidden` is empty, of another width, or has gaps. It allocates nothing. Since: 0.1
  */
 MM_API mm_status mm_value_head_forward(mm_value_head *head, const mm_view *hidden, float *values);
 

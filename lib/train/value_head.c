@@ -85,6 +85,10 @@ static mm_status check_hidden(int64_t *rows, const mm_value_head *head, const mm
     if (B < 1 || T < 1 || T > most / B)
         return mmi_fail(MM_ERR_ARG, "%s: hidden is [%lld, %lld, %lld], which is empty or more than can be addressed",
                         what, (long long)B, (long long)T, (long long)head->C);
+    const int64_t *s = hidden->strides; /* one of an axis of length 1 is never taken */
+    if ((B > 1 && s[0] != T * head->C) || (T > 1 && s[1] != head->C) || s[2] != 1)
+        return mmi_fail(MM_ERR_ARG, "%s: hidden has strides %lld, %lld, %lld, it must be without gaps", what,
+                        (long long)s[0], (long long)s[1], (long long)s[2]);
     *rows = B * T;
     return MM_OK;
 }

@@ -277,6 +277,22 @@ START_TEST(a_head_held_wrong_is_named)
         ck_error_mentions("hidden is");
         ck_status(mm_value_head_backward(head, &odd, values, 1, NULL), MM_ERR_ARG);
     }
+    mm_view later = view, alone = view;
+    later.data = hidden + 2 * C; /* all but the first two tokens of each row */
+    later.shape[1] = T - 2;
+    ck_status(mm_value_head_forward(head, &later, values), MM_ERR_ARG);
+    ck_error_mentions("without gaps");
+    ck_status(mm_value_head_backward(head, &later, values, 1, NULL), MM_ERR_ARG);
+    for (int axis = 1; axis < 3; axis++) {
+        mm_view wide = view;
+        wide.strides[axis]++;
+        ck_status(mm_value_head_forward(head, &wide, values), MM_ERR_ARG);
+        ck_error_mentions("without gaps");
+    }
+    alone.data = later.data;
+    alone.shape[0] = 1; /* of one row they lie together */
+    alone.shape[1] = later.shape[1];
+    ck_ok(mm_value_head_forward(head, &alone, values));
     ck_status(mm_value_head_backward(head, &view, NULL, 1, NULL), MM_ERR_ARG);
     ck_status(mm_value_head_backward(head, &view, values, NAN, NULL), MM_ERR_ARG);
     ck_status(mm_value_head_step(head, NULL), MM_ERR_ARG);
