@@ -109,7 +109,8 @@ MM_API void mm_adapter_written(mm_adapter *adapter);
  *
  * @param path  A directory as PEFT writes it (adapter_config.json, adapter_model.safetensors; F32, BF16 or F16); or a
  *              safetensors file alone, whose tensors may have PEFT's names ("base_model.model.….lora_A.weight") or
- *              MiniMind's ("….lora.A.weight"): its names say what it adapts, the factor is 1.
+ *              MiniMind's ("….lora.A.weight"): its names say what it adapts, and the factor is 1 unless its metadata
+ *              has a lora_alpha, as mm_adapter_save() writes it.
  * @param out   Yours: pair it with mm_adapter_free().
  *
  * @return MM_OK; MM_ERR_ARG; MM_ERR_IO; MM_ERR_MEMORY; MM_ERR_FORMAT, a damaged file, one for a model of other shapes or

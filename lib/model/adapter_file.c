@@ -217,24 +217,30 @@ static mm_status check_kind(const mmi_json *json, const char *path)
     return MM_OK;
 }
 
+/* Behind the rank. */
+static mm_status take_alpha(mm_adapter_options *o, const mmi_json *value, const char *path)
+{
+    double alpha = mmi_json_number(value, NAN);
+    if (!(alpha > 0) || !isfinite(alpha))
+        return mmi_fail(MM_ERR_FORMAT, "%s: " ALPHA " is missing or not above 0", path);
+    if (!isfinite((float)(alpha / o->rank)))
+        return mmi_fail(MM_ERR_FORMAT, "%s: " ALPHA " is %g, over r it must be a float32", path, alpha);
+    o->alpha = alpha;
+    return MM_OK;
+}
+
 static mm_status read_numbers(mm_adapter_options *o, const mmi_json *json, const char *path)
 {
     int64_t rank = mmi_json_int(mmi_json_get(json, "r"), -1);
-    double alpha = mmi_json_number(mmi_json_get(json, "lora_alpha"), NAN);
     double dropout = mmi_json_number(mmi_json_get(json, "lora_dropout"), 0);
     if (rank < 1 || rank > MMI_MOST_RANK)
         return mmi_fail(MM_ERR_FORMAT, "%s: r is missing or out of range, it must be from 1 to %d", path,
                         MMI_MOST_RANK);
-    if (!(alpha > 0) || !isfinite(alpha))
-        return mmi_fail(MM_ERR_FORMAT, "%s: lora_alpha is missing or not above 0", path);
-    if (!isfinite((float)(alpha / (double)rank)))
-        return mmi_fail(MM_ERR_FORMAT, "%s: lora_alpha is %g, over r it must be a float32", path, alpha);
     if (!(dropout >= 0 && dropout < 1))
         return mmi_fail(MM_ERR_FORMAT, "%s: lora_dropout is %g, it must be from 0 up and below 1", path, dropout);
     o->rank = (int32_t)rank;
-    o->alpha = alpha;
     o->dropout = dropout;
-    return MM_OK;
+    return take_alpha(o, mmi_json_get(json, ALPHA), path);
 }
 
 /* A list of names as patterns, in memory of the caller's. */
@@ -343,7 +349,7 @@ static mm_status not_understood(const mmi_st_file *file, const mmi_st_entry *e)
                     e->name);
 }
 
-/* A file alone says what it adapts by its names, and the rank by its shapes; the factor is then 1, as MiniMind's. */
+/* A file alone says what it adapts by its names, and the rank by its shapes; the factor is 1, as MiniMind's. */
 static mm_status infer(mm_adapter_options *o, char **targets, const mmi_layout *layout, const mmi_st_file *file)
 {
     size_t used = 0, room = file->count * MMI_NAME_SIZE + 1;
@@ -459,6 +465,22 @@ static mm_status check_alpha(const mmi_st_file *file, const mm_adapter_options *
     return status;
 }
 
+/* It may say so without its config, too. */
+static mm_status find_alpha(mm_adapter_options *o, const mmi_st_file *file)
+{
+    char saved[ALPHA_TEXT] = "", text[ALPHA_TEXT + 2];
+    mmi_json *json = NULL;
+    mm_status status = mmi_st_hint(file, ALPHA, saved, sizeof saved);
+    if (status != MM_OK || *saved == '\0')
+        return status;
+    int length = snprintf(text, sizeof text, "[%s]", saved);
+    status = mmi_json_parse(text, (size_t)length, file->what, &json);
+    if (status == MM_OK)
+        status = take_alpha(o, mmi_json_at(json, 0), file->what);
+    mmi_json_free(json);
+    return status;
+}
+
 /* `config` NULL: the file says it all. */
 static mm_status load(mm_adapter **out, mm_model *model, const char *config, const char *weights)
 {
@@ -472,6 +494,8 @@ static mm_status load(mm_adapter **out, mm_model *model, const char *config, con
         status = check_alpha(&file, &o, config);
     if (status == MM_OK && !config)
         status = infer(&o, &targets, mmi_model_layout(model), &file);
+    if (status == MM_OK && !config)
+        status = find_alpha(&o, &file);
     if (status == MM_OK)
         status = build(out, model, &o, &file);
     mmi_st_close(&file);

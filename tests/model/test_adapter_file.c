@@ -162,6 +162,42 @@ START_TEST(a_file_alone_is_read_under_all_names)
 }
 END_TEST
 
+/* The weights without their config: what they are scaled by they say themselves, or it is nothing that could be run. */
+START_TEST(a_file_alone_may_say_its_alpha)
+{
+    static const struct {
+        const char *alpha, *words;
+    } cases[] = { { "6.5", NULL },
+                  { "16", NULL },
+                  { "0", "lora_alpha is missing or not above 0" },
+                  { "\"16\"", "lora_alpha is missing or not above 0" },
+                  { "1e300", "lora_alpha is 1e+300" },
+                  { "six", "lora.safetensors" },
+                  { "1, 2]", "lora.safetensors" } };
+    mm_adapter *adapter = adapter_of("q_proj", 3);
+    rows r;
+    const char *path = in(scratch_directory(), "lora.safetensors");
+    rows_in_form(&r, adapter, "base_model.model.model.%s.lora_%c.weight");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *const metadata[] = { "format", "pt", "lora_alpha", cases[i].alpha, NULL };
+        mm_adapter *again = NULL;
+        mm_adapter_options o = MM_ADAPTER_OPTIONS_INIT;
+        ck_ok(mmi_st_write(path, r.entries, r.count, metadata));
+        if (cases[i].words) {
+            ck_status(mm_adapter_load(model, path, &again), MM_ERR_FORMAT);
+            ck_error_mentions(cases[i].words);
+            ck_assert_ptr_null(again);
+            continue;
+        }
+        ck_ok(mm_adapter_load(model, path, &again));
+        ck_ok(mm_adapter_describe(again, &o));
+        ck_assert(o.alpha == strtod(cases[i].alpha, NULL));
+        mm_adapter_free(again);
+    }
+    mm_adapter_free(adapter);
+}
+END_TEST
+
 START_TEST(half_precision_is_widened)
 {
     mm_adapter *adapter = adapter_of("q_proj", 2), *again = NULL;
@@ -527,6 +563,7 @@ int main(void)
     tcase_add_test(tests, the_config_says_what_peft_asks_for);
     tcase_add_test(tests, the_tensors_have_pefts_names_and_shapes);
     tcase_add_loop_test(tests, a_file_alone_is_read_under_all_names, 0, 4);
+    tcase_add_test(tests, a_file_alone_may_say_its_alpha);
     tcase_add_test(tests, half_precision_is_widened);
     tcase_add_test(tests, configs_are_taken_or_refused_by_key);
     tcase_add_test(tests, tensors_that_do_not_fit_are_refused);
