@@ -1,3 +1,5 @@
+#define _POSIX_C_SOURCE 200809L /* getpid */
+
 #include "backend/blas.h"
 
 #include <limits.h>
@@ -7,26 +9,46 @@
 #if MM_HAVE_OPENBLAS
 #include <cblas.h>
 #include <sched.h>
+#include <unistd.h>
 
-/* Who holds OpenBLAS at one thread, and what the host had set. The guard is held for a few instructions only. */
-static atomic_flag guard = ATOMIC_FLAG_INIT;
+/* Who holds OpenBLAS at one thread, and what the host had set. The guard is held for a few instructions only, by a
+ * process, 0 being none: a forked child takes it over from a thread that it has not. */
+static atomic_int guard;
+static int process; /* whose holders they are */
 static int holders;
 static int host_threads;
 
 static void lock(void)
 {
-    while (atomic_flag_test_and_set_explicit(&guard, memory_order_acquire))
-        sched_yield();
+    const int own = (int)getpid();
+    for (int held = 0;
+         !atomic_compare_exchange_weak_explicit(&guard, &held, own, memory_order_acquire, memory_order_relaxed);)
+        if (held == own) {
+            sched_yield();
+            held = 0;
+        }
 }
 
 static void unlock(void)
 {
-    atomic_flag_clear_explicit(&guard, memory_order_release);
+    atomic_store_explicit(&guard, 0, memory_order_release);
+}
+
+/* The threads that held it stayed with the parent. */
+static void forget_parents_holders(void)
+{
+    const int own = (int)getpid();
+    if (process != own && holders > 0) {
+        holders = 0;
+        openblas_set_num_threads(host_threads);
+    }
+    process = own;
 }
 
 void mmi_blas_enter(void)
 {
     lock();
+    forget_parents_holders();
     if (holders++ == 0) {
         host_threads = openblas_get_num_threads();
         if (host_threads != 1)
@@ -35,10 +57,11 @@ void mmi_blas_enter(void)
     unlock();
 }
 
+/* A child that was forked within a call comes out of it, too, but may have forgotten that it was in one. */
 void mmi_blas_leave(void)
 {
     lock();
-    if (--holders == 0 && host_threads != 1)
+    if (holders > 0 && --holders == 0 && host_threads != 1)
         openblas_set_num_threads(host_threads);
     unlock();
 }

@@ -1,6 +1,9 @@
 /* Large products on the pool: right, the same bits for any number of threads, and OpenBLAS's setting left as it was. */
+#define _POSIX_C_SOURCE 200809L
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "backend/gemm.h"
 #include "base/memory.h"
@@ -396,6 +399,35 @@ START_TEST(blas_is_held_at_one_thread_and_given_back)
 }
 END_TEST
 
+/* What a call of another thread, or one around the fork, held at one thread. */
+START_TEST(a_forked_child_has_the_hosts_blas_setting_behind_its_first_product)
+{
+#if MM_HAVE_OPENBLAS
+    openblas_set_num_threads(2);
+    int before = openblas_get_num_threads();
+    for (int within = 0; within < 2; within++) {
+        mmi_blas_enter();
+        pid_t child = fork();
+        if (child == 0) {
+            if (!within)
+                mmi_blas_enter();
+            int held = openblas_get_num_threads();
+            mmi_blas_leave();
+            mmi_blas_enter();
+            held += openblas_get_num_threads();
+            mmi_blas_leave();
+            _exit(held == 2 && openblas_get_num_threads() == before ? 0 : 1);
+        }
+        int status = 1;
+        ck_assert_int_eq(waitpid(child, &status, 0), child);
+        ck_assert_int_eq(status, 0);
+        mmi_blas_leave();
+        ck_assert_int_eq(openblas_get_num_threads(), before);
+    }
+#endif
+}
+END_TEST
+
 START_TEST(a_product_leaves_the_hosts_blas_setting_alone)
 {
 #if MM_HAVE_OPENBLAS
@@ -451,6 +483,7 @@ int main(void)
     tcase_add_test(tests, products_with_weights_of_every_dtype_agree);
     tcase_add_test(tests, many_rows_meet_weights_of_two_bytes_as_they_do_the_same_numbers_in_four);
     tcase_add_test(tests, blas_is_held_at_one_thread_and_given_back);
+    tcase_add_test(tests, a_forked_child_has_the_hosts_blas_setting_behind_its_first_product);
     tcase_add_test(tests, a_product_leaves_the_hosts_blas_setting_alone);
     tcase_add_test(tests, blas_may_be_entered_by_many_threads_at_once);
     suite_add_tcase(suite, tests);
