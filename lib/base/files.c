@@ -493,6 +493,10 @@ mm_status mmi_appender_open(mmi_appender *a, const char *path)
 
 mm_status mmi_appender_put(mmi_appender *a, const void *data, size_t size)
 {
+    if (a->torn)
+        mmi_appender_cut(a, a->size);
+    if (a->torn)
+        return mmi_fail_errno(a->path, "take back what was half written");
     mm_status status = write_all(a->fd, a->path, data, size);
     if (status == MM_OK)
         a->size += size;
@@ -503,8 +507,8 @@ mm_status mmi_appender_put(mmi_appender *a, const void *data, size_t size)
 
 void mmi_appender_cut(mmi_appender *a, uint64_t size)
 {
-    if (ftruncate(a->fd, (off_t)size) == 0) /* a piece that can't be taken back is for the next reader to notice */
-        a->size = size;
+    a->size = size;
+    a->torn = ftruncate(a->fd, (off_t)size) != 0; /* what the last call leaves is for the next reader to notice */
 }
 
 void mmi_appender_close(mmi_appender *a)

@@ -105,13 +105,14 @@ mm_status mmi_write_file(const char *path, const void *data, size_t size);
 typedef struct mmi_appender {
     int fd;
     char *path;
-    uint64_t size; /* of the file */
-    bool open;
+    uint64_t size; /* of the file, but for what could not be taken back */
+    bool open, torn;
 } mmi_appender;
 /* Make the file if it is missing. On failure there is nothing to close. */
 mm_status mmi_appender_open(mmi_appender *a, const char *path);
 mm_status mmi_appender_put(mmi_appender *a, const void *data, size_t size);
-/* Take back what was added after the file had `size` bytes. */
+/* Take back what was added after the file had `size` bytes. What can't be, now, is before the next piece is added, or
+ * none is. */
 void mmi_appender_cut(mmi_appender *a, uint64_t size);
 /* Fine on one that is zeroed or closed. */
 void mmi_appender_close(mmi_appender *a);

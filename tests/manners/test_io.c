@@ -13,6 +13,7 @@
 #include "../data/texts.h"
 #include "../train/tiny.h"
 #include "base/files.h"
+#include "base/memory.h"
 #include "files.h"
 #include "io_deeds.h"
 
@@ -467,6 +468,37 @@ START_TEST(a_model_and_its_config_are_replaced_together)
 }
 END_TEST
 
+/* What a call that failed left behind is taken back by the next one, where it could not be at once. */
+START_TEST(a_line_that_could_not_be_taken_back_goes_with_the_next_one)
+{
+    prepare();
+    char path[600];
+    snprintf(path, sizeof path, "%s/metrics.jsonl", io_directory);
+    for (long n = 1, requests = n; requests >= n; n++) {
+        mm_report *report = NULL;
+        mm_report_options options = MM_REPORT_OPTIONS_INIT;
+        char *text = NULL;
+        size_t size = 0;
+        options.resume_step = -1;
+        ck_ok(mm_report_create(io_directory, &options, &report));
+        ck_ok(mm_report_scalar(report, 1, "loss", 3));
+        files_begin(FILES_FAIL_ON, n, EIO);
+        mm_status status = mm_report_scalar(report, 2, "loss", 2);
+        mm_status again = mm_report_scalar(report, 3, "loss", 2);
+        files_seen seen = files_end();
+        requests = seen.requests;
+        ck_ok(mm_report_scalar(report, 4, "loss", 1));
+        mm_report_free(report);
+        ck_ok(mmi_read_file(path, &text, &size));
+        ck_assert(strstr(text, "{\"step\":1,") && strstr(text, "\n{\"step\":4,"));
+        ck_assert_msg(!strstr(text, "\"step\":2,") == (status != MM_OK), "%s as request %ld: %s", seen.failed, n, text);
+        ck_assert_msg(!strstr(text, "\"step\":3,") == (again != MM_OK), "%s as request %ld: %s", seen.failed, n, text);
+        mmi_free(text);
+    }
+    clear();
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("io");
@@ -478,6 +510,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tc, reads_and_writes_that_come_short_are_gone_on_with, 0, OWN_DEEDS + io_learn_count);
     tcase_add_loop_test(tc, what_a_signal_interrupts_is_tried_again, 0, OWN_DEEDS + io_learn_count);
     tcase_add_test(tc, a_model_and_its_config_are_replaced_together);
+    tcase_add_test(tc, a_line_that_could_not_be_taken_back_goes_with_the_next_one);
     suite_add_tcase(suite, tc);
     return suite;
 }
