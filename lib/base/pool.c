@@ -1,9 +1,8 @@
-#define _POSIX_C_SOURCE 200809L /* pthread_sigmask, clock_gettime */
+#define _POSIX_C_SOURCE 200809L /* clock_gettime */
 
 #include "base/pool.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <time.h>
@@ -13,6 +12,7 @@
 #include "base/memory.h"
 #include "base/pause.h"
 #include "base/processor.h"
+#include "base/thread.h"
 
 /* How long a thread that has nothing to do looks around before it sleeps: a few times what waking it costs, and as long
  * as the caller's own work between two jobs takes. No longer, or a third program on the machine would wait for a thread
@@ -350,18 +350,12 @@ mm_status mmi_pool_create(int threads, mmi_pool **out)
     mm_status status = mmi_pool_create_on(NULL, NULL, threads, &pool);
     if (status != MM_OK)
         return status;
-
-    /* Signals are the host's business: its handlers run on its own threads. */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = 0;
     for (int i = 1; i < threads && error == 0; i++) {
-        error = pthread_create(&pool->handles[i - 1], NULL, run_worker, pool);
+        error = mmi_thread_create(&pool->handles[i - 1], run_worker, pool);
         if (error == 0)
             pool->started++;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error != 0) {
         mmi_pool_free(pool);
         return mmi_fail(MM_ERR_MEMORY, "can't start %d threads", threads - 1);

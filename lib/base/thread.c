@@ -16,6 +16,19 @@ struct mmi_thread {
     void *arg;
 };
 
+int mmi_thread_create(pthread_t *handle, void *(*fn)(void *arg), void *arg)
+{
+    static const int own[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS };
+    sigset_t others, before;
+    sigfillset(&others);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        sigdelset(&others, own[i]);
+    pthread_sigmask(SIG_BLOCK, &others, &before);
+    int error = pthread_create(handle, NULL, fn, arg);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
 static void *run(void *arg)
 {
     mmi_thread *thread = arg;
@@ -31,12 +44,7 @@ mm_status mmi_thread_start(mmi_thread **out, void (*fn)(void *arg), void *arg)
     thread->process = getpid();
     thread->fn = fn;
     thread->arg = arg;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&thread->handle, NULL, run, thread);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error != 0) {
+    if (mmi_thread_create(&thread->handle, run, thread) != 0) {
         mmi_free(thread);
         return mmi_fail(MM_ERR_MEMORY, "can't start a thread");
     }

@@ -3,6 +3,7 @@
 #ifndef MMI_BASE_THREAD_H
 #define MMI_BASE_THREAD_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -10,7 +11,12 @@
 
 typedef struct mmi_thread mmi_thread;
 
-/* Run fn(arg) on a thread of its own, with all signals blocked: the host's handlers run on the host's threads. */
+/* pthread_create(), with signals blocked: the host's handlers run on the host's threads. But for those that a thread
+ * causes itself, a fault or a call that a sandbox traps: blocked, they end the process whatever handler the host has.
+ */
+int mmi_thread_create(pthread_t *handle, void *(*fn)(void *arg), void *arg);
+
+/* Run fn(arg) on such a thread. */
 mm_status mmi_thread_start(mmi_thread **out, void (*fn)(void *arg), void *arg);
 
 /* A number that no other thread has, and not 0. */

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE /* nanosleep, pthread_setattr_default_np */
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include "base/memory.h"
 #include "base/pool.h"
 #include "base/processor.h"
+#include "base/thread.h"
 #include "support.h"
 
 #define MOST_PIECES 1000
@@ -442,6 +444,59 @@ START_TEST(a_pool_whose_threads_cannot_be_started_is_an_error_and_holds_nothing)
 END_TEST
 #endif
 
+/* What a handler of the host's would be called for on this thread. */
+typedef struct heard {
+    atomic_int seen;   /* masks that were looked at */
+    atomic_int asked;  /* of these, where what comes from outside would be heard */
+    atomic_int missed; /* where what the thread itself did would not be */
+} heard;
+
+static void look_at_mask(void *arg)
+{
+    static const int from_outside[] = { SIGINT, SIGTERM, SIGALRM, SIGUSR1, SIGCHLD, SIGPROF };
+    static const int own[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS };
+    heard *h = arg;
+    sigset_t mask;
+    pthread_sigmask(SIG_BLOCK, NULL, &mask);
+    for (size_t i = 0; i < sizeof from_outside / sizeof *from_outside; i++)
+        h->asked += !sigismember(&mask, from_outside[i]);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        h->missed += sigismember(&mask, own[i]);
+    h->seen++;
+}
+
+static void look_at_workers_mask(void *arg, int64_t piece, int worker)
+{
+    (void)piece;
+    if (worker != 0)
+        look_at_mask(arg);
+    else
+        nanosleep(&(struct timespec){ .tv_nsec = 1000 * 1000 }, NULL);
+}
+
+/* No other thread can be asked for those: the system ends a process whose thread has them blocked. */
+START_TEST(of_signals_a_thread_hears_those_that_it_causes_itself)
+{
+    heard h = { 0 };
+    mmi_pool *pool = NULL;
+    mmi_thread *thread = NULL;
+    ck_ok(mmi_pool_create(2, &pool));
+    for (int i = 0; i < 10000 && h.seen == 0; i++)
+        mmi_pool_run(pool, 4, look_at_workers_mask, &h);
+    mmi_pool_free(pool);
+    ck_assert_int_gt(h.seen, 0);
+    ck_assert_int_eq(h.asked, 0);
+    ck_assert_int_eq(h.missed, 0);
+    ck_ok(mmi_thread_start(&thread, look_at_mask, &h));
+    mmi_thread_join(thread);
+    ck_assert_int_eq(h.asked, 0);
+    ck_assert_int_eq(h.missed, 0);
+    sigset_t mask;
+    ck_assert_int_eq(pthread_sigmask(SIG_BLOCK, NULL, &mask), 0);
+    ck_assert(!sigismember(&mask, SIGUSR1)); /* whoever made them hears what it did before */
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("base/pool");
@@ -463,6 +518,7 @@ int main(void)
     tcase_add_test(tests, a_worker_that_falls_asleep_as_a_job_comes_is_woken);
     tcase_add_test(tests, a_pool_that_never_ran_can_be_freed);
     tcase_add_test(tests, pools_of_several_threads_run_side_by_side);
+    tcase_add_test(tests, of_signals_a_thread_hears_those_that_it_causes_itself);
     tcase_add_test(tests, a_pool_without_memory_is_an_error);
 #ifdef __GLIBC__
     tcase_add_test(tests, a_pool_whose_threads_cannot_be_started_is_an_error_and_holds_nothing);
