@@ -8,9 +8,9 @@
  * In a template {a/b/c} is one of the three, [list] a row of that list, and [x=list] the same, remembered as x: then
  * [x] is its first column and [x.2] its third; [^x] begins with a capital, [x:list] only remembers. Rows end with a
  * semicolon, columns with a bar. A row may hold templates again. */
-#include <inttypes.h>
 #include <limits.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

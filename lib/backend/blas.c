@@ -9,6 +9,7 @@
 #if MM_HAVE_OPENBLAS
 #include <cblas.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 /* Who holds OpenBLAS at one thread, and what the host had set. The guard is held for a few instructions only, by a

@@ -3,7 +3,6 @@
 #ifndef MMI_BACKEND_EXEC_H
 #define MMI_BACKEND_EXEC_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 

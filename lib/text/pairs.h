@@ -2,7 +2,6 @@
 #ifndef MMI_TEXT_PAIRS_H
 #define MMI_TEXT_PAIRS_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -3,7 +3,6 @@
 #define MMI_TEXT_TOKENIZER_H
 
 #include <stdatomic.h>
-#include <stdbool.h>
 
 #include <minimind/tokenizer.h>
 

@@ -2,7 +2,6 @@
 #ifndef MMI_TEXT_UTF8_H
 #define MMI_TEXT_UTF8_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 typedef enum mmi_utf8 {

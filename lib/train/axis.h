@@ -3,7 +3,6 @@
 #define MMI_TRAIN_AXIS_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #define MMI_AXIS_TICKS 12

@@ -3,6 +3,8 @@
 #ifndef MMI_TRAIN_COMM_JOIN_H
 #define MMI_TRAIN_COMM_JOIN_H
 
+#include <stdbool.h>
+
 #include "train/comm_mesh.h"
 
 /* Where to meet: a path in the file system, or "host:port". */

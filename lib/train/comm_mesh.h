@@ -6,7 +6,6 @@
 #ifndef MMI_TRAIN_COMM_MESH_H
 #define MMI_TRAIN_COMM_MESH_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

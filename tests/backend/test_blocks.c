@@ -6,7 +6,6 @@
 #include "backend/c/portable.h"
 #include "backend/gemm.h"
 #include "backend/strips.h"
-#include "base/memory.h"
 #include "../nn/exec.h"
 #include "tables.h"
 

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "backend/gemm.h"
-#include "base/memory.h"
 #include "../nn/exec.h"
 #include "tables.h"
 

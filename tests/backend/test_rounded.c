@@ -7,7 +7,6 @@
 #include "backend/gemm.h"
 #include "backend/product.h"
 #include "backend/strips.h"
-#include "base/memory.h"
 #include "../nn/exec.h"
 #include "tables.h"
 

@@ -8,7 +8,6 @@
 #include <minimind.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 static void check(mm_status status)

@@ -1,7 +1,6 @@
 #include "texts.h"
 
 #include <stdio.h>
-#include <string.h>
 
 const char *put_file(const char *directory, const char *name, const char *bytes, size_t size)
 {

@@ -1,5 +1,4 @@
 /* A JSON-lines file, read as every kind of row in every form; bad lines passed over, then not. */
-#include <string.h>
 
 #include "fuzz.h"
 

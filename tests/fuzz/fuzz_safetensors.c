@@ -1,5 +1,4 @@
 /* A safetensors file: its header, then as the weights of a small model, from memory and from a directory. */
-#include <string.h>
 
 #include "base/files.h"
 #include "fuzz.h"

@@ -1,6 +1,5 @@
 /* What learns: trainers of every stage, adapters, and what is asked and told on the way. */
 #include <stdio.h>
-#include <string.h>
 
 #include "deeds.h"
 

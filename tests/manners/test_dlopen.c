@@ -5,7 +5,6 @@
 #include <minimind.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define ROUNDS 40
 

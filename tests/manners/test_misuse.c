@@ -1,7 +1,6 @@
 /* The library held wrong, and in places where it is not comfortable. */
 #define _POSIX_C_SOURCE 200809L
 
-#include <float.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>

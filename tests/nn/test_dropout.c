@@ -1,5 +1,4 @@
 /* Dropout: what is kept, how often, and that nothing but seed, stream and index decides. */
-#include "base/random.h"
 #include "nn/arrays.h"
 #include "nn/dropout.h"
 #include "nn/exec.h"

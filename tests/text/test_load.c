@@ -1,6 +1,5 @@
 #include "text_support.h"
 
-#include <sys/stat.h>
 
 static char *json; /* the small tokenizer's */
 

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../data/texts.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "tiny.h"

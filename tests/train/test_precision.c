@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../data/texts.h"
 #include "tiny.h"
 
 static const int32_t types[] = { MM_BF16, MM_F16 };

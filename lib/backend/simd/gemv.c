@@ -1,5 +1,3 @@
-#include <stddef.h>
-
 #include "backend/simd/table.h"
 #include "backend/simd/words.h"
 

@@ -1,7 +1,6 @@
 /* A single row of x against weights in blocks, one strip after the other as they lie in memory, asking for what comes
  * next. W is read once, so a block may take no more instructions than its bytes take to come: a strip's blocks are gone
  * through two by two, as they lie, and of what is asked for no address is computed. */
-#include "backend/c/portable.h"
 #include "backend/simd/table.h"
 #include "backend/simd/vi.h"
 #include "backend/strips.h"
