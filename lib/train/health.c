@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "data/loader.h"
-#include "model/model.h"
+#include "nn/vector.h"
 #include "run/context.h"
 #include "train/parallel.h"
 #include "train/stage.h"
@@ -93,24 +93,6 @@ mm_status mmi_health_skip_norm(mm_trainer *t, int64_t step, double norm)
 
 /* --- The scale of the loss --- */
 
-typedef struct scaling {
-    float *gradients;
-    int64_t elements;
-    float factor;
-} scaling;
-
-#define PIECE ((int64_t)1 << 16)
-
-static void scale_piece(void *arg, int64_t piece, int worker)
-{
-    const scaling *s = arg;
-    int64_t first, last;
-    (void)worker;
-    mmi_piece_rows(piece, PIECE, s->elements, &first, &last);
-    for (int64_t i = first; i < last; i++)
-        s->gradients[i] *= s->factor;
-}
-
 void mmi_health_unscale(mm_trainer *t)
 {
     const mmi_trained trained = mmi_context_trained(t->context);
@@ -119,9 +101,10 @@ void mmi_health_unscale(mm_trainer *t)
     for (int64_t i = 0; i < mmi_trained_count(&trained); i++) {
         mmi_tensor tensor;
         mmi_trained_tensor(&trained, i, &tensor);
-        scaling s = { mmi_context_grads(t->context, i), tensor.elements, (float)(1 / t->health.loss_scale) };
-        if (s.gradients)
-            mmi_pool_run(mmi_context_exec(t->context)->pool, mmi_pieces(s.elements, PIECE), scale_piece, &s);
+        float *gradients = mmi_context_grads(t->context, i);
+        if (gradients)
+            mmi_vector_scale(mmi_context_exec(t->context), gradients, (float)(1 / t->health.loss_scale),
+                             tensor.elements);
     }
 }
 
