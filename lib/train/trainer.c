@@ -169,6 +169,17 @@ static mm_status count_steps(mm_trainer *t)
     return MM_OK;
 }
 
+/* What a 0 in the options stands for. */
+static void fill_in(mm_trainer_options *o)
+{
+    if (o->compute == MM_F16 && o->loss_scale == 0)
+        o->loss_scale = F16_LOSS_SCALE;
+    if (o->decay_part == 0)
+        o->decay_part = 0.2;
+    if (o->loss_scale_interval == 0)
+        o->loss_scale_interval = 2000;
+}
+
 static mm_status copy_strings(mm_trainer *t)
 {
     mm_trainer_options *o = &t->options;
@@ -275,8 +286,6 @@ static mm_status build(mm_trainer *t)
         t->cutting = mmi_cutting_hash(mmi_loader_tokenizer(t->loader));
     if (status == MM_OK)
         status = count_steps(t);
-    const mm_loader_position beginning = MM_LOADER_POSITION_INIT; /* wherever the loader stands */
-    t->now.data = beginning;
     if (status == MM_OK && t->output && t->options.background_save && mmi_parallel_rank(t) == 0)
         status = mmi_saver_create(&t->saver, t);
     if (status == MM_OK && t->options.adapter)
@@ -308,19 +317,14 @@ mm_status mm_trainer_create(mm_model *model, mm_loader *loader, mm_tokenizer *to
     if (!t)
         return mmi_fail_memory(sizeof *t, "a trainer");
     atomic_init(&t->stop, 0);
-    if (o.compute == MM_F16 && o.loss_scale == 0)
-        o.loss_scale = F16_LOSS_SCALE;
+    fill_in(&o);
     t->options = o;
-    if (o.decay_part == 0)
-        t->options.decay_part = 0.2;
-    if (o.loss_scale_interval == 0)
-        t->options.loss_scale_interval = 2000;
     t->stage = mmi_stage_of(o.stage);
     t->saved_step = -1;
     t->health.loss_scale = o.loss_scale > 0 ? o.loss_scale : 1;
     if (o.validation)
         mmi_loader_hold(o.validation);
-    mm_loader_position_init(&t->now.data, sizeof t->now.data);
+    t->now.data = (mm_loader_position)MM_LOADER_POSITION_INIT; /* wherever the loader stands */
     t->model = mmi_model_hold(model);
     t->loader = mmi_loader_hold(loader);
     t->tokenizer = tokenizer ? mmi_tokenizer_hold(tokenizer) : NULL;
