@@ -119,46 +119,43 @@ static void backward_chunk(const mmi_exec *x, float *d_hidden, mmi_param head, i
     mmi_pool_run(x->pool, mmi_pieces(n, ROWS), scatter_add, &j);
 }
 
+/* The logits of the n rows in s->rows become their d(logits), as read_rows() turns them, and go back. Learning needs
+ * float32 weights, and so no panel. */
+static void learn_chunk(const mmi_exec *x, float *d_hidden, float *logprobs, const float *weights, const float *hidden,
+                        const int32_t *targets, mmi_param head, int64_t n, const mmi_head_scratch *s)
+{
+    int64_t C = head.w.cols, V = head.w.rows;
+    gather_hidden(x, s, hidden, n, C);
+    mmi_gemm_weight(x, n, V, C, mmi_operand_of(s->hidden, C), head.w.data, head.w.dtype, NULL, s->logits, V);
+    job j = { .x = x,
+              .logprobs = logprobs,
+              .logits = s->logits,
+              .weights = weights,
+              .rows = s->rows,
+              .targets = targets,
+              .n = n,
+              .V = V,
+              .turn = true };
+    mmi_pool_run(x->pool, mmi_pieces(n, ROWS), read_rows, &j);
+    backward_chunk(x, d_hidden, head, n, s);
+}
+
 void mmi_head_learn(const mmi_exec *x, float *d_hidden, float *logprobs, const float *hidden, const int32_t *targets,
                     mmi_param head, int64_t N, const mmi_head_scratch *s)
 {
-    int64_t C = head.w.cols, V = head.w.rows, n, at = 0;
+    int64_t n, at = 0;
     memset(logprobs, 0, (size_t)N * sizeof(float));
-    mmi_vector_zero(x, d_hidden, N * C);
-    while ((n = next_rows(s, targets, N, &at)) > 0) {
-        gather_hidden(x, s, hidden, n, C);
-        mmi_gemm_weight(x, n, V, C, mmi_operand_of(s->hidden, C), head.w.data, head.w.dtype, NULL, s->logits, V);
-        job j = { .x = x,
-                  .logprobs = logprobs,
-                  .logits = s->logits,
-                  .rows = s->rows,
-                  .targets = targets,
-                  .n = n,
-                  .V = V,
-                  .turn = true };
-        mmi_pool_run(x->pool, mmi_pieces(n, ROWS), read_rows, &j);
-        backward_chunk(x, d_hidden, head, n, s);
-    }
+    mmi_vector_zero(x, d_hidden, N * head.w.cols);
+    while ((n = next_rows(s, targets, N, &at)) > 0)
+        learn_chunk(x, d_hidden, logprobs, NULL, hidden, targets, head, n, s);
 }
 
 void mmi_head_backward(const mmi_exec *x, float *d_hidden, const float *weights, const float *hidden,
                        const int32_t *targets, mmi_param head, int64_t N, const mmi_head_scratch *s)
 {
-    int64_t C = head.w.cols, V = head.w.rows, n, at = 0;
-    while ((n = next_rows(s, targets, N, &at)) > 0) {
-        gather_hidden(x, s, hidden, n, C);
-        mmi_gemm_weight(x, n, V, C, mmi_operand_of(s->hidden, C), head.w.data, head.w.dtype, NULL, s->logits, V);
-        job j = { .x = x,
-                  .logits = s->logits,
-                  .weights = weights,
-                  .rows = s->rows,
-                  .targets = targets,
-                  .n = n,
-                  .V = V,
-                  .turn = true };
-        mmi_pool_run(x->pool, mmi_pieces(n, ROWS), read_rows, &j);
-        backward_chunk(x, d_hidden, head, n, s);
-    }
+    int64_t n, at = 0;
+    while ((n = next_rows(s, targets, N, &at)) > 0)
+        learn_chunk(x, d_hidden, NULL, weights, hidden, targets, head, n, s);
 }
 
 static void copy_scaled(void *arg, int64_t piece, int worker)
