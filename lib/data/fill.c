@@ -40,15 +40,20 @@ static mm_status take(mm_loader *l, const mmi_sample **sample, int64_t *row)
     return MM_OK;
 }
 
+/* The stream's next row as one of the batch, unless it is a bad one. */
+static mm_status take_whole(mm_loader *l)
+{
+    const mmi_sample *sample;
+    int64_t row;
+    mm_status status = take(l, &sample, &row);
+    return status == MM_OK && sample ? mmi_batch_add(&l->room, &l->recipe, sample, row) : status;
+}
+
 /* Alone, a bad row gives its place in the batch to the next one. */
 static mm_status fill_alone(mm_loader *l)
 {
     while (l->room.filled < l->recipe.options.batch && l->at.row < l->places) {
-        const mmi_sample *sample;
-        int64_t row;
-        mm_status status = take(l, &sample, &row);
-        if (status == MM_OK && sample)
-            status = mmi_batch_add(&l->room, &l->recipe, sample, row);
+        mm_status status = take_whole(l);
         if (status != MM_OK)
             return status;
         l->at.row++;
@@ -63,11 +68,7 @@ static mm_status fill_share(mm_loader *l)
     int64_t step = (int64_t)o->batch * o->world;
     int64_t end = l->places - l->at.row < step ? l->places : l->at.row + step;
     for (int64_t place = l->at.row + o->rank; place < end; place += o->world) {
-        const mmi_sample *sample;
-        int64_t row;
-        mm_status status = take(l, &sample, &row);
-        if (status == MM_OK && sample)
-            status = mmi_batch_add(&l->room, &l->recipe, sample, row);
+        mm_status status = take_whole(l);
         if (status != MM_OK)
             return status;
     }
