@@ -50,6 +50,17 @@ static mmi_slice slice_of(const mmi_chat_text *text)
     return (mmi_slice){ text->bytes, text->length };
 }
 
+/* Put an end to all of them; `status` goes on, unless something of them was lost. */
+static mm_status end_texts(mmi_chat_text *const *texts, size_t count, mm_status status)
+{
+    for (size_t i = 0; i < count; i++) {
+        mmi_chat_text_end(texts[i]);
+        if (status == MM_OK)
+            status = mmi_chat_text_status(texts[i]);
+    }
+    return status;
+}
+
 /* `s` up to the first `word`; what follows it goes to `rest`. False: there is none, all is as it was. */
 static bool cut_at(mmi_slice *before, mmi_slice *rest, mmi_slice s, mmi_slice word)
 {
@@ -177,11 +188,7 @@ static mm_status add_call(mm_chat_reply *reply, mmi_slice raw)
         read_call(c, value);
     mmi_json_free(value);
     mmi_chat_text *const texts[] = { &c->name, &c->arguments, &c->problem };
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        mmi_chat_text_end(texts[i]);
-        if (status == MM_OK)
-            status = mmi_chat_text_status(texts[i]);
-    }
+    status = end_texts(texts, sizeof texts / sizeof *texts, status);
     reply->flags |= c->status == MM_OK ? 0 : MM_REPLY_BAD_CALL;
     return status;
 }
@@ -253,11 +260,7 @@ static mm_status parse(mm_chat_reply *reply, mmi_slice text, bool in_thought)
     if (status == MM_OK)
         make_json(reply, slice_of(&said));
     mmi_chat_text *const texts[] = { &reply->content, &reply->reasoning, &reply->json };
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        mmi_chat_text_end(texts[i]);
-        if (status == MM_OK)
-            status = mmi_chat_text_status(texts[i]);
-    }
+    status = end_texts(texts, sizeof texts / sizeof *texts, status);
     mmi_chat_text_free(&said);
     return status;
 }
