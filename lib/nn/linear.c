@@ -3,16 +3,7 @@
 #include "base/dtype.h"
 #include "nn/vector.h"
 
-#define ROWS 64    /* per piece, where a bias is added */
 #define COLUMNS 64 /* per piece, where a bias's gradient is summed */
-
-typedef struct bias_job {
-    const mmi_exec *x;
-    float *out;
-    const float *in;
-    int64_t ld, ld_in; /* ld_in 0: the same row for all */
-    int64_t N, C;
-} bias_job;
 
 /* Matrices that read the same rows as one, when they lie one behind the other, as the layout puts q, k, v and gate, up.
  * Adapters are left out, and `joined` has the first one's gradient. False: they don't, run them one by one. */
@@ -45,22 +36,10 @@ static bool join_gradients(const mmi_param *parts, int count)
     return true;
 }
 
-static void add_rows(void *arg, int64_t piece, int worker)
-{
-    (void)worker;
-    const bias_job *j = arg;
-    int64_t first, last;
-    mmi_piece_rows(piece, ROWS, j->N, &first, &last);
-    for (int64_t i = first; i < last; i++)
-        j->x->k.add(j->out + i * j->ld, j->in + i * j->ld_in, j->C);
-}
-
 static void bias_rows(const mmi_exec *x, float *y, int64_t ldy, mmi_param b, int64_t N, int64_t C)
 {
-    if (!b.w.data)
-        return;
-    bias_job j = { .x = x, .out = y, .in = b.w.data, .ld = ldy, .N = N, .C = C };
-    mmi_pool_run(x->pool, mmi_pieces(N, ROWS), add_rows, &j);
+    if (b.w.data)
+        mmi_rows_add(x, y, ldy, b.w.data, 0, N, C);
 }
 
 static void adapt(const mmi_exec *x, float *y, int64_t ldy, mmi_operand in, mmi_param w, int64_t N)
@@ -123,13 +102,19 @@ bool mmi_linear_add(const mmi_exec *x, float *y, const float *from, mmi_operand 
         mmi_gemm_weight(x, N, C, w.w.cols, in, w.w.data, w.w.dtype, panel, delta, C);
         if (later && y == from && !b.w.data && !w.loras)
             return true;
-        bias_job j = { .x = x, .out = y, .in = delta, .ld = C, .ld_in = C, .N = N, .C = C };
-        mmi_pool_run(x->pool, mmi_pieces(N, ROWS), add_rows, &j);
+        mmi_vector_axpy(x, y, 1, delta, N * C);
     }
     bias_rows(x, y, C, b, N, C);
     adapt(x, y, C, in, w, N);
     return false;
 }
+
+typedef struct bias_job {
+    const mmi_exec *x;
+    float *grad;
+    const float *dy;
+    int64_t lddy, N, C;
+} bias_job;
 
 static void sum_columns(void *arg, int64_t piece, int worker)
 {
@@ -138,7 +123,7 @@ static void sum_columns(void *arg, int64_t piece, int worker)
     int64_t first, last;
     mmi_piece_rows(piece, COLUMNS, j->C, &first, &last);
     for (int64_t i = 0; i < j->N; i++)
-        j->x->k.add(j->out + first, j->in + i * j->ld + first, last - first);
+        j->x->k.add(j->grad + first, j->dy + i * j->lddy + first, last - first);
 }
 
 void mmi_linear_backward(const mmi_exec *x, float *din, int64_t lddin, const float *dy, int64_t lddy, const float *in,
@@ -150,7 +135,7 @@ void mmi_linear_backward(const mmi_exec *x, float *din, int64_t lddin, const flo
     if (w.grad)
         mmi_gemm(x, true, false, rows, cols, N, dy, lddy, in, ldin, w.grad, w.grad, cols);
     if (b.grad) {
-        bias_job j = { .x = x, .out = b.grad, .in = dy, .ld = lddy, .N = N, .C = rows };
+        bias_job j = { x, b.grad, dy, lddy, N, rows };
         mmi_pool_run(x->pool, mmi_pieces(rows, COLUMNS), sum_columns, &j);
     }
     if (w.loras)

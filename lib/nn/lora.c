@@ -1,38 +1,7 @@
 #include "nn/lora.h"
 
-#include <string.h>
-
 #include "backend/gemm.h"
 #include "nn/vector.h"
-
-#define ROWS 32 /* per piece, where rows are copied or added */
-
-typedef struct job {
-    const mmi_exec *x;
-    float *to;
-    const float *from;
-    int64_t ldto, ldfrom, N, C;
-} job;
-
-static void copy_rows(void *arg, int64_t piece, int worker)
-{
-    (void)worker;
-    const job *j = arg;
-    int64_t first, last;
-    mmi_piece_rows(piece, ROWS, j->N, &first, &last);
-    for (int64_t i = first; i < last; i++)
-        memcpy(j->to + i * j->ldto, j->from + i * j->ldfrom, (size_t)j->C * sizeof(float));
-}
-
-static void add_rows(void *arg, int64_t piece, int worker)
-{
-    (void)worker;
-    const job *j = arg;
-    int64_t first, last;
-    mmi_piece_rows(piece, ROWS, j->N, &first, &last);
-    for (int64_t i = first; i < last; i++)
-        j->x->k.add(j->to + i * j->ldto, j->from + i * j->ldfrom, j->C);
-}
 
 static mmi_dropout dropout_of(const mmi_lora *l, const mmi_lora_room *room)
 {
@@ -46,8 +15,7 @@ static const float *dropped(const mmi_exec *x, const float *in, int64_t *ld, con
     mmi_dropout dropout = dropout_of(l, room);
     if (dropout.p <= 0)
         return in;
-    job j = { .x = x, .to = room->in, .from = in, .ldto = cols, .ldfrom = *ld, .N = N, .C = cols };
-    mmi_pool_run(x->pool, mmi_pieces(N, ROWS), copy_rows, &j);
+    mmi_rows_copy(x, room->in, cols, in, *ld, N, cols);
     mmi_dropout_apply(x, room->in, N * cols, dropout);
     *ld = cols;
     return room->in;
@@ -84,8 +52,7 @@ static void add_input_gradient(const mmi_exec *x, float *din, int64_t lddin, con
     if (direct)
         return;
     mmi_dropout_apply(x, room->d_in, N * cols, dropout);
-    job j = { .x = x, .to = din, .from = room->d_in, .ldto = lddin, .ldfrom = cols, .N = N, .C = cols };
-    mmi_pool_run(x->pool, mmi_pieces(N, ROWS), add_rows, &j);
+    mmi_rows_add(x, din, lddin, room->d_in, cols, N, cols);
 }
 
 void mmi_loras_backward(const mmi_exec *x, float *din, int64_t lddin, const float *dy, int64_t lddy, const float *in,

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #define PIECE (1 << 15) /* floats: two such vectors lie in a second-level cache */
+#define ROWS 32         /* per piece at least */
 
 typedef struct job {
     const mmi_exec *x;
@@ -69,4 +70,43 @@ void mmi_vector_scale(const mmi_exec *x, float *y, float a, int64_t n)
 {
     if (a != 1)
         run(x, scale, y, a, NULL, n);
+}
+
+typedef struct rows_job {
+    const mmi_exec *x;
+    float *y;
+    const float *in;
+    int64_t ldy, ldin, N, C, step;
+} rows_job;
+
+static void copy_rows(void *arg, int64_t piece, int worker)
+{
+    (void)worker;
+    const rows_job *j = arg;
+    int64_t first, last;
+    mmi_piece_rows(piece, j->step, j->N, &first, &last);
+    for (int64_t i = first; i < last; i++)
+        memcpy(j->y + i * j->ldy, j->in + i * j->ldin, (size_t)j->C * sizeof(float));
+}
+
+static void add_rows(void *arg, int64_t piece, int worker)
+{
+    (void)worker;
+    const rows_job *j = arg;
+    int64_t first, last;
+    mmi_piece_rows(piece, j->step, j->N, &first, &last);
+    for (int64_t i = first; i < last; i++)
+        j->x->k.add(j->y + i * j->ldy, j->in + i * j->ldin, j->C);
+}
+
+void mmi_rows_copy(const mmi_exec *x, float *y, int64_t ldy, const float *in, int64_t ldin, int64_t N, int64_t C)
+{
+    rows_job j = { x, y, in, ldy, ldin, N, C, mmi_rows_worth(ROWS, C) };
+    mmi_pool_run(x->pool, mmi_pieces(N, j.step), copy_rows, &j);
+}
+
+void mmi_rows_add(const mmi_exec *x, float *y, int64_t ldy, const float *in, int64_t ldin, int64_t N, int64_t C)
+{
+    rows_job j = { x, y, in, ldy, ldin, N, C, mmi_rows_worth(ROWS, C) };
+    mmi_pool_run(x->pool, mmi_pieces(N, j.step), add_rows, &j);
 }

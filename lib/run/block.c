@@ -1,7 +1,5 @@
 #include "run/block.h"
 
-#include <string.h>
-
 mmi_param mmi_block_head(const mm_context *ctx)
 {
     return mmi_context_param(ctx, ctx->arch->tied ? MMI_EMBED : MMI_HEAD, 0);
@@ -69,32 +67,6 @@ static mmi_norm_params head_norm(const mm_context *ctx, mmi_role role, int64_t l
     return (mmi_norm_params){ .weight = mmi_context_param(ctx, role, l), .eps = (float)ctx->arch->eps };
 }
 
-/* Some rows of a layer, dealt out. */
-typedef struct rows_job {
-    const mm_context *ctx;
-    const mmi_pass *pass;
-    int64_t l, step;
-} rows_job;
-
-static void run_rows(const rows_job *j, mmi_piece_fn fn)
-{
-    mmi_pool_run(j->ctx->exec.pool, mmi_pieces(j->pass->N, j->step), fn, (void *)(uintptr_t)j);
-}
-
-/* What queries and keys were before their norms. */
-static void keep_raw(void *arg, int64_t piece, int worker)
-{
-    const rows_job *j = arg;
-    const mmi_arch *a = j->ctx->arch;
-    const mmi_kept *kept = &j->ctx->plan.layers[j->l];
-    const int64_t ld = row_width(a), width = (a->H + a->G) * a->D;
-    int64_t first, last;
-    (void)worker;
-    mmi_piece_rows(piece, j->step, j->pass->N, &first, &last);
-    for (int64_t i = first; i < last; i++)
-        memcpy(kept->qk_raw + i * width, kept->qkv + i * ld, (size_t)width * sizeof(float));
-}
-
 /* All rows, where training keeps what they were. */
 static void head_norms(mm_context *ctx, const mmi_pass *pass, int64_t l)
 {
@@ -104,7 +76,7 @@ static void head_norms(mm_context *ctx, const mmi_pass *pass, int64_t l)
     const float *in = kept->qkv;
     int64_t ldin = ld;
     if (kept->qk_raw) {
-        run_rows(&(rows_job){ ctx, pass, l, mmi_rows_worth(1, width) }, keep_raw);
+        mmi_rows_copy(&ctx->exec, kept->qk_raw, width, kept->qkv, ld, pass->N, width);
         in = kept->qk_raw;
         ldin = width;
     }
@@ -126,6 +98,12 @@ static void store_in_cache(const mm_context *ctx, const mmi_pass *pass, int64_t 
         mmi_cache_store(&ctx->exec.k, pass->cache, l, side, segment->sequence, g, segment->past + first - segment->row,
                         last - first, keys + side * a->G * a->D, ld);
 }
+
+typedef struct rows_job {
+    const mm_context *ctx;
+    const mmi_pass *pass;
+    int64_t l, step;
+} rows_job;
 
 static void store_rows(void *arg, int64_t piece, int worker)
 {
@@ -151,8 +129,10 @@ static void finish_heads(mm_context *ctx, const mmi_pass *pass, int64_t l)
     if (p->cos)
         mmi_rope_apply(&ctx->exec, p->layers[l].qkv, row_width(a), p->cos, p->sin, p->positions, pass->N, a->H + a->G,
                        a->D, false);
-    if (pass->cache)
-        run_rows(&(rows_job){ ctx, pass, l, mmi_rows_worth(1, 2 * a->G * a->D) }, store_rows);
+    if (pass->cache) {
+        rows_job j = { ctx, pass, l, mmi_rows_worth(1, 2 * a->G * a->D) };
+        mmi_pool_run(ctx->exec.pool, mmi_pieces(pass->N, j.step), store_rows, &j);
+    }
 }
 
 /* The same for one segment and key head, with the queries that meet it: short segments are finished by whoever does
