@@ -56,16 +56,16 @@ static mm_status open_files(mm_report *r)
     return status;
 }
 
-/* A path as a title: it need not be UTF-8, the page must be. */
-static char *title_of(const char *path)
+/* A copy of `text`, which need not be UTF-8, as what is, NUL-terminated behind its `*size` bytes; or NULL. */
+static char *repair(size_t *size, const char *text, size_t length)
 {
-    size_t length = strlen(path), size = mmi_utf8_repair(NULL, NULL, path, length);
-    char *text = mmi_alloc(size + 1, 1);
-    if (!text)
+    *size = mmi_utf8_repair(NULL, NULL, text, length);
+    char *whole = mmi_alloc(*size + 1, 1);
+    if (!whole)
         return NULL;
-    mmi_utf8_repair(text, NULL, path, length);
-    text[size] = '\0';
-    return text;
+    mmi_utf8_repair(whole, NULL, text, length);
+    whole[*size] = '\0';
+    return whole;
 }
 
 mm_status mm_report_create(const char *directory, const mm_report_options *options, mm_report **out)
@@ -84,7 +84,8 @@ mm_status mm_report_create(const char *directory, const mm_report_options *optio
     r->options = o;
     r->options.title = NULL;
     r->directory = mmi_strdup(directory);
-    r->title = o.title ? mmi_strdup(o.title) : title_of(directory);
+    size_t size;
+    r->title = o.title ? mmi_strdup(o.title) : repair(&size, directory, strlen(directory)); /* a path may be anything */
     status = r->directory && r->title ? open_files(r) : mmi_fail_memory(0, "a report");
     if (status != MM_OK) {
         mm_report_free(r);
@@ -263,19 +264,6 @@ mm_status mm_report_vector(mm_report *r, int64_t step, const char *name, const d
     return mmi_report_values(who, r, step, NULL, NULL, 0, &(mmi_report_vectors){ &name, values, 1, count });
 }
 
-/* A string of JSON, which must be UTF-8. */
-static mm_status repaired(mmi_json **out, const char *text, size_t length)
-{
-    size_t size = mmi_utf8_repair(NULL, NULL, text, length);
-    char *whole = mmi_alloc(size + 1, 1);
-    if (!whole)
-        return mmi_fail_memory(size, "a text of the report");
-    mmi_utf8_repair(whole, NULL, text, length);
-    *out = mmi_json_new_string(whole, size);
-    mmi_free(whole);
-    return *out ? MM_OK : mmi_fail_memory(size, "a text of the report");
-}
-
 mm_status mm_report_text(mm_report *r, int64_t step, const char *name, const char *text, size_t length)
 {
     static const char who[] = "mm_report_text";
@@ -284,11 +272,13 @@ mm_status mm_report_text(mm_report *r, int64_t step, const char *name, const cha
     if (length > TEXT_MAX)
         return mmi_fail(MM_ERR_ARG, "%s: the text has %zu bytes, at most %zu are taken", who, length, TEXT_MAX);
     mm_status status;
-    mmi_json *line = begin_line(&status, who, r, step), *value = NULL;
+    mmi_json *line = begin_line(&status, who, r, step);
+    size_t size = 0;
+    char *whole = status == MM_OK ? repair(&size, text ? text : "", length) : NULL;
+    mmi_json *value = whole ? mmi_json_new_string(whole, size) : NULL;
+    mmi_free(whole);
     if (status == MM_OK)
-        status = repaired(&value, text ? text : "", length);
-    if (status == MM_OK)
-        status = add_member(who, line, name, value);
+        status = value ? add_member(who, line, name, value) : mmi_fail_memory(size, "a text of the report");
     return end_line(r, line, status);
 }
 
