@@ -6,6 +6,8 @@
 #include "run/context.h"
 #include "run/mlp.h"
 
+MMI_OPTIONS_INIT(mm_backward_options, MM_BACKWARD_OPTIONS_INIT)
+
 static mm_status check_options(const mm_context *ctx, const mm_backward_options *o)
 {
     if (!ctx->can_go_back)

@@ -5,6 +5,9 @@
 #include "base/target.h"
 #include "run/context.h"
 
+MMI_OPTIONS_INIT(mm_batch, MM_BATCH_INIT)
+MMI_OPTIONS_INIT(mm_output, MM_OUTPUT_INIT)
+
 /* --- What a batch says, checked before anything is changed --- */
 
 static mm_status check_ids(const int32_t *ids, int64_t N, int64_t T, int64_t V)

@@ -7,9 +7,6 @@
 #include "base/random.h"
 
 MMI_OPTIONS_INIT(mm_context_options, MM_CONTEXT_OPTIONS_INIT)
-MMI_OPTIONS_INIT(mm_batch, MM_BATCH_INIT)
-MMI_OPTIONS_INIT(mm_output, MM_OUTPUT_INIT)
-MMI_OPTIONS_INIT(mm_backward_options, MM_BACKWARD_OPTIONS_INIT)
 
 _Static_assert((int)MMI_SILU == MMI_ACT_SILU && (int)MMI_GELU == MMI_ACT_GELU &&
                    (int)MMI_GELU_TANH == MMI_ACT_GELU_TANH && (int)MMI_RELU == MMI_ACT_RELU,

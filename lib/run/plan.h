@@ -3,37 +3,12 @@
 #ifndef MMI_RUN_PLAN_H
 #define MMI_RUN_PLAN_H
 
-#include <minimind/context.h>
-
 #include "base/memory.h"
-#include "backend/exec.h"
 #include "model/model.h"
 #include "nn/attention.h"
 #include "nn/loss.h"
 #include "nn/moe.h"
-
-/* What room the weights need beside themselves. */
-typedef struct mmi_weight_kinds {
-    bool wide;   /* some are bf16 or f16: to widen matrices and vectors */
-    bool blocks; /* some matrices are in blocks: to widen them, and to quantize what they meet */
-} mmi_weight_kinds;
-
-/* A context's options, checked and with every 0 filled in. */
-typedef struct mmi_limits {
-    int32_t mode, max_batch, max_length, max_context, outputs, threads;
-    int32_t compute; /* MM_F32, MM_BF16, MM_F16 */
-    const mmi_path *path;
-    bool checkpointing;
-    bool head_learns; /* gradients are held for the head's matrix */
-    float router_noise;
-    mmi_weight_kinds weights;
-    mm_parallel_for_fn parallel_for; /* NULL: threads of its own */
-    void *parallel_for_user;
-} mmi_limits;
-
-/* Checks `options` against the architecture. */
-mm_status mmi_limits_read(mmi_limits *out, const mmi_arch *arch, const mm_context_options *options,
-                          mmi_weight_kinds weights);
+#include "run/limits.h"
 
 /* What forward keeps of one layer. Evaluation keeps nothing: all layers share one set, and x is x_mid is the next
  * layer's x. */
