@@ -52,7 +52,7 @@ typedef struct mmi_arch {
     bool renormalize;       /* norm_topk_prob as it acts in this family */
     bool aux_per_sequence;  /* seq_aux of minimind2 */
     double aux_coefficient;
-    int64_t bos_id, eos_id, pad_id; /* -1: none */
+    int64_t eos_id;         /* -1: none */
 } mmi_arch;
 
 /* Apply every rule and check the whole: what mm_config_validate() does. Allocates nothing. */

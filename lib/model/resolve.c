@@ -121,9 +121,7 @@ static void read_shape(const reader *r, mmi_arch *a)
     a->mlp_bias = yes(r, MMI_KEY_MLP_BIAS);
     a->dropout = real(r, MMI_KEY_DROPOUT);
     a->attention_dropout = real(r, MMI_KEY_ATTENTION_DROPOUT);
-    a->bos_id = token_id(r, MMI_KEY_BOS_TOKEN_ID);
     a->eos_id = token_id(r, MMI_KEY_EOS_TOKEN_ID);
-    a->pad_id = token_id(r, MMI_KEY_PAD_TOKEN_ID);
 }
 
 static mm_status check_shape(const mmi_arch *a)

@@ -143,7 +143,7 @@ START_TEST(each_family_resolves_by_its_own_rules)
     mmi_arch a;
     mm_config *config = config_of("{'hidden_act':'relu','mlp_type':'plain'," MINIGPT "}");
     ck_ok(mmi_config_resolve(config, &a));
-    ck_assert(a.act == MMI_SILU && a.gated && !a.moe && a.dropout == 0.1 && a.pad_id == 0 && a.G == 2);
+    ck_assert(a.act == MMI_SILU && a.gated && !a.moe && a.dropout == 0.1 && a.G == 2);
     mm_config_free(config);
     config = config_of("{'hidden_act':'relu','mlp_type':'gated','use_moe':true,'norm_topk_prob':false," MINIGPT "}");
     ck_ok(mmi_config_resolve(config, &a));
@@ -161,11 +161,11 @@ START_TEST(each_family_resolves_by_its_own_rules)
     config = config_of("{'use_moe':true," MINIMIND3 "}");
     ck_ok(mmi_config_resolve(config, &a));
     ck_assert(a.renormalize && a.top_k == 1 && a.E == 4 && a.shared_experts == 0 && !a.aux_per_sequence);
-    ck_assert(a.expert_F == 640 && a.aux_coefficient == 5e-4 && a.qk_norm && a.pad_id == -1 && a.bos_id == 1);
+    ck_assert(a.expert_F == 640 && a.aux_coefficient == 5e-4 && a.qk_norm && a.eos_id == 2);
     mm_config_free(config);
     config = config_of("{" QWEN3_MOE "}");
     ck_ok(mmi_config_resolve(config, &a));
-    ck_assert(a.moe && !a.renormalize && a.expert_F == 32 && a.aux_coefficient == 1e-3 && a.bos_id == -1 && !a.tied);
+    ck_assert(a.moe && !a.renormalize && a.expert_F == 32 && a.aux_coefficient == 1e-3 && a.eos_id == -1 && !a.tied);
     mm_config_free(config);
     config = config_of("{'hidden_act':'gelu_new','use_rope':false,'attention_dropout':0.5," LLAMA "}");
     ck_ok(mmi_config_resolve(config, &a));
