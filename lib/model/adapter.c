@@ -19,11 +19,6 @@ MMI_OPTIONS_INIT(mm_adapter_options, MM_ADAPTER_OPTIONS_INIT)
 
 /* --- Which matrices --- */
 
-bool mmi_adapter_can_target(const mmi_tensor *tensor)
-{
-    return tensor->rank == 2 && tensor->layer >= 0 && tensor->role != MMI_ROUTER;
-}
-
 static bool is_minimind(const char *targets)
 {
     return strcmp(targets, MINIMIND) == 0;
@@ -42,7 +37,7 @@ void mmi_adapter_module(const mmi_layout *layout, int64_t index, char name[MMI_N
 
 static bool is_target(const mmi_layout *layout, int64_t index, const mmi_tensor *tensor, const char *targets)
 {
-    if (!mmi_adapter_can_target(tensor))
+    if (!mmi_layout_is_projection(tensor))
         return false;
     if (is_minimind(targets))
         return tensor->shape[0] == tensor->shape[1];
@@ -77,7 +72,7 @@ static mm_status check_targets(const mmi_layout *layout, const char *targets)
         for (int64_t i = 0; i < layout->count && !means; i++) {
             char name[MMI_NAME_SIZE];
             mmi_layout_tensor(layout, i, &tensor);
-            if (!mmi_adapter_can_target(&tensor))
+            if (!mmi_layout_is_projection(&tensor))
                 continue;
             mmi_adapter_module(layout, i, name);
             means = mmi_pattern_means(p, name);

@@ -61,9 +61,6 @@ bool mmi_adapter_is_rule(const char *targets);
 /* Whether an adapter with these targets has a pair beside tensor `index`. */
 bool mmi_adapter_targets(const mmi_layout *layout, int64_t index, const char *targets);
 
-/* A matrix of a layer, and not its router. */
-bool mmi_adapter_can_target(const mmi_tensor *tensor);
-
 /* The name of the module that tensor `index` of a layout is the weight of: the tensor's own without ".weight". */
 void mmi_adapter_module(const mmi_layout *layout, int64_t index, char name[MMI_NAME_SIZE]);
 

@@ -33,7 +33,7 @@ static bool means_no_others(const mm_adapter *adapter, const char *leaf)
         mmi_layout_tensor(adapter->layout, i, &t);
         bool adapted = pair < adapter->pairs && adapter->bases[pair] == i;
         pair += adapted;
-        if (!adapted && mmi_adapter_can_target(&t) && strcmp(leaf_of(adapter, i, module), leaf) == 0)
+        if (!adapted && mmi_layout_is_projection(&t) && strcmp(leaf_of(adapter, i, module), leaf) == 0)
             return false;
     }
     return true;
@@ -338,7 +338,7 @@ static bool understand(char module[MMI_NAME_SIZE], int64_t *base, int *side, con
         if (*base < 0)
             return false;
         mmi_layout_tensor(layout, *base, &t);
-        return mmi_adapter_can_target(&t);
+        return mmi_layout_is_projection(&t);
     }
     return false;
 }

@@ -201,6 +201,11 @@ int64_t mmi_layout_index(const mmi_layout *layout, mmi_role role, int64_t layer,
     return layout->layer_first + layer * layout->layer_stride + slot;
 }
 
+bool mmi_layout_is_projection(const mmi_tensor *tensor)
+{
+    return tensor->rank == 2 && tensor->layer >= 0 && tensor->role != MMI_ROUTER;
+}
+
 /* How many tensors of a role one layer has, or the model for those outside layers. */
 static int64_t repeats(const mmi_layout *layout, mmi_role role)
 {

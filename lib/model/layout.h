@@ -74,6 +74,9 @@ int64_t mmi_layout_index(const mmi_layout *layout, mmi_role role, int64_t layer,
 /* Tensor `index`, 0 ≤ index < count. */
 void mmi_layout_tensor(const mmi_layout *layout, int64_t index, mmi_tensor *out);
 
+/* A matrix of a layer, and not its router: what an adapter can stand beside, and what Muon updates. */
+bool mmi_layout_is_projection(const mmi_tensor *tensor);
+
 /* How many tensors have this role in the whole model, and what they have in common (layer and expert stay -1). */
 int64_t mmi_layout_times(const mmi_layout *layout, mmi_role role);
 void mmi_layout_describe(const mmi_layout *layout, mmi_role role, mmi_tensor *out);

@@ -3,7 +3,7 @@
 #include "base/dtype.h"
 #include "base/options.h"
 #include "base/pool.h"
-#include "model/adamw_layout.h"
+#include "model/optimizer_layout.h"
 #include "run/cache.h"
 #include "run/context.h"
 

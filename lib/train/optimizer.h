@@ -4,7 +4,7 @@
 
 #include <minimind/optim.h>
 
-#include "model/adamw_layout.h"
+#include "model/optimizer_layout.h"
 #include "train/tensors.h"
 
 struct mmi_exec;

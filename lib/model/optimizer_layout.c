@@ -1,4 +1,4 @@
-#include "model/adamw_layout.h"
+#include "model/optimizer_layout.h"
 
 #include "base/memory.h"
 
@@ -8,11 +8,6 @@ mmi_moments mmi_adamw_place(const mmi_trained *t, size_t *offsets)
     return (mmi_moments){ .first = arena, .second = arena };
 }
 
-bool mmi_muon_takes(const mmi_tensor *tensor)
-{
-    return tensor->rank == 2 && tensor->layer >= 0 && tensor->role != MMI_ROUTER;
-}
-
 mmi_moments mmi_muon_place(const mmi_trained *t, size_t *offsets)
 {
     mmi_moments at = { 0 };
@@ -20,7 +15,7 @@ mmi_moments mmi_muon_place(const mmi_trained *t, size_t *offsets)
         for (int64_t i = 0; i < mmi_trained_count(t); i++) {
             mmi_tensor tensor;
             mmi_trained_tensor(t, i, &tensor);
-            bool learns = mmi_trained_learns(t, i), takes = mmi_muon_takes(&tensor);
+            bool learns = mmi_trained_learns(t, i), takes = mmi_layout_is_projection(&tensor);
             if (offsets && !learns)
                 offsets[i] = MMI_FROZEN;
             if (!learns || takes != (matrices == 1))
@@ -40,7 +35,8 @@ mmi_moments mmi_muon_place(const mmi_trained *t, size_t *offsets)
     return at;
 }
 
-int64_t mmi_muon_work(const mmi_moments *at)
+/* Floats that Muon works with: two of its largest matrix, and two squares of the longest smaller side. */
+static int64_t muon_work(const mmi_moments *at)
 {
     return 2 * at->elements + 2 * at->side * at->side;
 }
@@ -51,7 +47,7 @@ void mmi_optimizer_bytes(int64_t tensors, const mmi_moments *at, size_t *state, 
     mmi_carve_take(&carve, (int64_t)at->first, 1);
     mmi_carve_take(&carve, (int64_t)at->second, 1);
     if (at->elements > 0)
-        mmi_carve_take(&carve, mmi_muon_work(at), sizeof(float));
+        mmi_carve_take(&carve, muon_work(at), sizeof(float));
     *state = carve.overflow ? SIZE_MAX : carve.used;
     *handle = sizeof(struct mm_optimizer) + (size_t)tensors * sizeof(size_t);
 }

@@ -1,7 +1,7 @@
 /* What an optimizer holds, and so what it costs: here, below both lib/train, which makes it, and lib/run, which estimates
  * it. */
-#ifndef MMI_MODEL_ADAMW_LAYOUT_H
-#define MMI_MODEL_ADAMW_LAYOUT_H
+#ifndef MMI_MODEL_OPTIMIZER_LAYOUT_H
+#define MMI_MODEL_OPTIMIZER_LAYOUT_H
 
 #include <minimind/optim.h>
 
@@ -30,12 +30,6 @@ struct mm_optimizer {
 /* `offsets` [count] or NULL. */
 mmi_moments mmi_adamw_place(const mmi_trained *t, size_t *offsets);
 mmi_moments mmi_muon_place(const mmi_trained *t, size_t *offsets);
-
-/* Whether Muon updates a tensor: a matrix inside a layer, but the router of experts. */
-bool mmi_muon_takes(const mmi_tensor *tensor);
-
-/* Floats that Muon works with: two of its largest matrix, and two squares of the longest smaller side. */
-int64_t mmi_muon_work(const mmi_moments *at);
 
 /* The allocations of an optimizer for so many tensors, frozen ones included: all but the struct above (SIZE_MAX: more
  * than can be addressed), and that. */
