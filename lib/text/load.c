@@ -237,13 +237,8 @@ static mm_status take_tokens(mm_tokenizer *t, mmi_json *vocab, const mmi_json *a
     return status;
 }
 
-typedef struct span {
-    const char *text;
-    size_t size;
-} span;
-
 /* A merge is ["a", "b"], or "a b" in older files. */
-static bool read_merge(span part[2], const mmi_json *merge)
+static bool read_merge(mmi_slice part[2], const mmi_json *merge)
 {
     size_t size = 0;
     const char *text = mmi_json_string(merge, &size);
@@ -251,15 +246,15 @@ static bool read_merge(span part[2], const mmi_json *merge)
         const char *space = memchr(text, ' ', size);
         if (!space)
             return false;
-        part[0] = (span){ text, (size_t)(space - text) };
-        part[1] = (span){ space + 1, size - part[0].size - 1 };
-        return part[0].size > 0 && part[1].size > 0 && !memchr(part[1].text, ' ', part[1].size);
+        part[0] = (mmi_slice){ text, (size_t)(space - text) };
+        part[1] = (mmi_slice){ space + 1, size - part[0].length - 1 };
+        return part[0].length > 0 && part[1].length > 0 && !memchr(part[1].at, ' ', part[1].length);
     }
     if (mmi_json_what(merge) != MMI_JSON_ARRAY || mmi_json_size(merge) != 2)
         return false;
     for (size_t i = 0; i < 2; i++) {
-        part[i].text = mmi_json_string(mmi_json_at(merge, i), &part[i].size);
-        if (!part[i].text || part[i].size == 0)
+        part[i].at = mmi_json_string(mmi_json_at(merge, i), &part[i].length);
+        if (!part[i].at || part[i].length == 0)
             return false;
     }
     return true;
@@ -272,24 +267,24 @@ typedef struct joined {
 
 static mm_status take_merge(mm_tokenizer *t, const mmi_json *merge, joined *both)
 {
-    span part[3];
+    mmi_slice part[3];
     if (!read_merge(part, merge))
         return mmi_fail(MM_ERR_FORMAT, "it must be two strings, or one with a space between its parts");
-    part[2].size = part[0].size + part[1].size;
-    if (!mmi_grow(&both->text, &both->room, part[2].size, 1))
-        return mmi_fail_memory(part[2].size, "a merge");
-    memcpy(both->text, part[0].text, part[0].size);
-    memcpy(both->text + part[0].size, part[1].text, part[1].size);
-    part[2].text = both->text;
+    part[2].length = part[0].length + part[1].length;
+    if (!mmi_grow(&both->text, &both->room, part[2].length, 1))
+        return mmi_fail_memory(part[2].length, "a merge");
+    memcpy(both->text, part[0].at, part[0].length);
+    memcpy(both->text + part[0].length, part[1].at, part[1].length);
+    part[2].at = both->text;
     int32_t ids[3];
     for (size_t i = 0; i < 3; i++) {
-        ids[i] = mmi_tokenizer_find_vocab(t, part[i].text, part[i].size);
+        ids[i] = mmi_tokenizer_find_vocab(t, part[i].at, part[i].length);
         if (ids[i] < 0)
             return mmi_fail(MM_ERR_FORMAT, "%s, \"%.*s\", is not in the vocabulary",
                             i == 0 ? "its left part" :
                             i == 1 ? "its right part" :
                                      "its result",
-                            (int)part[i].size, part[i].text);
+                            (int)part[i].length, part[i].at);
     }
     return mmi_tokenizer_add_merge(t, ids[0], ids[1], ids[2]);
 }
