@@ -331,6 +331,17 @@ mmi_json *mmi_json_new_number(double value)
     return isfinite(value) ? mmi_json_new_real(value) : mmi_json_new_null();
 }
 
+mmi_json *mmi_json_new_numbers(const double *values, size_t count)
+{
+    mmi_json *array = mmi_json_new_array();
+    for (size_t i = 0; i < count && array; i++)
+        if (!mmi_json_append(array, mmi_json_new_number(values[i]))) {
+            mmi_json_free(array);
+            array = NULL;
+        }
+    return array;
+}
+
 mmi_json *mmi_json_new_string(const char *text, size_t length)
 {
     return json_stringn(text, length);

@@ -69,9 +69,10 @@ mmi_json *mmi_json_new_bool(bool value);
 mmi_json *mmi_json_new_int(int64_t value);
 mmi_json *mmi_json_new_real(double value);
 mmi_json *mmi_json_new_number(double value); /* null where it is not finite: JSON has no word for that */
-mmi_json *mmi_json_new_string(const char *text, size_t length); /* must be UTF-8 */
-mmi_json *mmi_json_share(mmi_json *value);                      /* a second hold on the same value */
-mmi_json *mmi_json_copy(const mmi_json *value);                 /* deep */
+mmi_json *mmi_json_new_string(const char *text, size_t length);     /* must be UTF-8 */
+mmi_json *mmi_json_share(mmi_json *value);                          /* a second hold on the same value */
+mmi_json *mmi_json_copy(const mmi_json *value);                     /* deep */
+mmi_json *mmi_json_new_numbers(const double *values, size_t count); /* an array of them */
 bool mmi_json_set(mmi_json *object, const char *key, mmi_json *value);
 bool mmi_json_set_int(mmi_json *object, const char *key, int64_t value);
 bool mmi_json_set_real(mmi_json *object, const char *key, double value);

@@ -217,17 +217,6 @@ static mm_status end_line(mm_report *r, mmi_json *line, mm_status status)
 
 /* --- What can be told --- */
 
-static mm_status add_vector(const char *who, mmi_json *line, const char *name, const double *values, int32_t count)
-{
-    mmi_json *vector = mmi_json_new_array();
-    for (int32_t i = 0; i < count; i++)
-        if (!mmi_json_append(vector, mmi_json_new_number(values[i]))) {
-            mmi_json_free(vector);
-            return mmi_fail_memory(0, "a line of the report");
-        }
-    return add_member(who, line, name, vector);
-}
-
 mm_status mmi_report_values(const char *who, mm_report *r, int64_t step, const char *const *names, const double *values,
                             int32_t count, const mmi_report_vectors *v)
 {
@@ -236,7 +225,8 @@ mm_status mmi_report_values(const char *who, mm_report *r, int64_t step, const c
     for (int32_t i = 0; i < count && status == MM_OK; i++)
         status = add_member(who, line, names[i], mmi_json_new_number(values[i]));
     for (int32_t i = 0; i < v->count && status == MM_OK; i++)
-        status = add_vector(who, line, v->names[i], v->values + (int64_t)i * v->width, v->width);
+        status = add_member(who, line, v->names[i],
+                            mmi_json_new_numbers(v->values + (int64_t)i * v->width, (size_t)v->width));
     return end_line(r, line, status);
 }
 

@@ -28,14 +28,7 @@ static bool set_number(mmi_json *object, const char *key, double value)
 
 static bool set_numbers(mmi_json *object, const char *key, const double *values, size_t count)
 {
-    mmi_json *list = mmi_json_new_array();
-    bool ok = list != NULL;
-    for (size_t i = 0; i < count && ok; i++)
-        ok = mmi_json_append(list, mmi_json_new_number(values[i]));
-    if (ok)
-        return mmi_json_set(object, key, list);
-    mmi_json_free(list);
-    return false;
+    return mmi_json_set(object, key, mmi_json_new_numbers(values, count));
 }
 
 /* What is missing is 0; a null was not finite. */
