@@ -31,11 +31,7 @@ uint64_t mmi_model_version(const mm_model *model);
 /* Handles that build on a model hold it. mm_model_free() drops the owner's hold. Thread-safe. */
 mm_model *mmi_model_hold(mm_model *model);
 
-/* What a tensor is in a model of `dtype`: of a quantized one vectors and the router, which are small and coarse
- * roundings of which show, stay float32. */
-int32_t mmi_model_dtype(const mmi_tensor *tensor, int32_t dtype);
-
-/* What such a model of `dtype` takes: the weights, and the bookkeeping beside them (handle, config, offsets).
+/* What a model of `dtype` takes: the weights, and the bookkeeping beside them (handle, config, offsets).
  * `weights_mapped`: the weights cost nothing (a mapping of one file; shards may add to the handle). */
 typedef struct mmi_model_cost {
     size_t weights, handle;
