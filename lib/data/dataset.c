@@ -260,20 +260,28 @@ bool mmi_dataset_varies(const mm_dataset *d)
     return false;
 }
 
+/* The last part that begins at or before a row of the data set, or a place of an epoch, and so is not empty. */
+static int32_t part_with(const mm_dataset *d, int64_t number, bool is_place)
+{
+    int32_t low = 0, high = d->count - 1;
+    while (low < high) {
+        int32_t middle = (low + high + 1) / 2;
+        const part *p = &d->parts[middle];
+        if ((is_place ? p->first_place : p->first_row) <= number)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
 int64_t mmi_dataset_row_at(const mm_dataset *d, int64_t place, int64_t epoch, uint64_t seed, bool shuffle)
 {
     if (shuffle)
         place = (int64_t)mmi_random_permute((uint64_t)place, (uint64_t)d->places, seed,
                                             MMI_STREAM(MMI_STREAM_SHUFFLE, epoch));
-    int32_t low = 0, high = d->count - 1; /* the last part that begins at or before it, and so is not empty */
-    while (low < high) {
-        int32_t middle = (low + high + 1) / 2;
-        if (d->parts[middle].first_place <= place)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    const part *p = &d->parts[low];
+    const int32_t index = part_with(d, place, true);
+    const part *p = &d->parts[index];
     uint64_t rows = (uint64_t)p->source.selection.count, n = (uint64_t)(place - p->first_place);
     if (is_even(p))
         return p->first_row + (int64_t)(n % rows);
@@ -281,7 +289,7 @@ int64_t mmi_dataset_row_at(const mm_dataset *d, int64_t place, int64_t epoch, ui
     uint64_t drawn = (uint64_t)epoch * (uint64_t)p->places + n;
     n = drawn % rows;
     if (shuffle)
-        n = mmi_random_permute(n, rows, seed + ((uint64_t)low << 32 | 1) * UINT64_C(0x9E3779B97F4A7C15),
+        n = mmi_random_permute(n, rows, seed + ((uint64_t)index << 32 | 1) * UINT64_C(0x9E3779B97F4A7C15),
                                MMI_STREAM(MMI_STREAM_SHUFFLE, drawn / rows));
     return p->first_row + (int64_t)n;
 }
@@ -291,16 +299,9 @@ int64_t mmi_dataset_row_at(const mm_dataset *d, int64_t place, int64_t epoch, ui
 /* Which part a row is of, and its number among those of the part's file. */
 static mm_status find_row(const mmi_source **source, int64_t *number, const mm_dataset *d, int64_t row)
 {
-    int32_t low = 0, high = d->count - 1;
-    while (low < high) {
-        int32_t middle = (low + high + 1) / 2;
-        if (d->parts[middle].first_row <= row)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    *source = &d->parts[low].source;
-    return mmi_source_select(number, *source, row - d->parts[low].first_row);
+    const part *p = &d->parts[part_with(d, row, false)];
+    *source = &p->source;
+    return mmi_source_select(number, *source, row - p->first_row);
 }
 
 mm_status mmi_dataset_row(mmi_json **out, const mm_dataset *d, int64_t row, mmi_line *line)
