@@ -38,16 +38,6 @@ static int64_t next_rows(const mmi_head_scratch *s, const int32_t *targets, int6
     return n;
 }
 
-static void gather(void *arg, int64_t piece, int worker)
-{
-    (void)worker;
-    const job *j = arg;
-    int64_t first, last;
-    mmi_piece_rows(piece, ROWS, j->n, &first, &last);
-    for (int64_t i = first; i < last; i++)
-        memcpy(j->to + i * j->C, j->from + j->rows[i] * j->C, (size_t)j->C * sizeof(float));
-}
-
 static void scatter_add(void *arg, int64_t piece, int worker)
 {
     (void)worker;
@@ -85,12 +75,6 @@ static void read_rows(void *arg, int64_t piece, int worker)
     }
 }
 
-static void gather_hidden(const mmi_exec *x, const mmi_head_scratch *s, const float *hidden, int64_t n, int64_t C)
-{
-    job j = { .x = x, .to = s->hidden, .from = hidden, .rows = s->rows, .n = n, .C = C };
-    mmi_pool_run(x->pool, mmi_pieces(n, ROWS), gather, &j);
-}
-
 void mmi_head_logprobs(const mmi_exec *x, float *logprobs, const float *hidden, const float *all_logits,
                        const int32_t *targets, mmi_param head, int64_t N, float *panel, const mmi_head_scratch *s)
 {
@@ -101,7 +85,7 @@ void mmi_head_logprobs(const mmi_exec *x, float *logprobs, const float *hidden, 
             .x = x, .logprobs = logprobs, .from = all_logits, .rows = s->rows, .targets = targets, .n = n, .V = V
         };
         if (!all_logits) {
-            gather_hidden(x, s, hidden, n, C);
+            mmi_rows_gather(x, s->hidden, hidden, s->rows, n, C);
             mmi_gemm_weight(x, n, V, C, mmi_operand_of(s->hidden, C), head.w.data, head.w.dtype, panel, s->logits, V);
             j.logits = s->logits;
         }
@@ -125,7 +109,7 @@ static void learn_chunk(const mmi_exec *x, float *d_hidden, float *logprobs, con
                         const int32_t *targets, mmi_param head, int64_t n, const mmi_head_scratch *s)
 {
     int64_t C = head.w.cols, V = head.w.rows;
-    gather_hidden(x, s, hidden, n, C);
+    mmi_rows_gather(x, s->hidden, hidden, s->rows, n, C);
     mmi_gemm_weight(x, n, V, C, mmi_operand_of(s->hidden, C), head.w.data, head.w.dtype, NULL, s->logits, V);
     job j = { .x = x,
               .logprobs = logprobs,
@@ -178,7 +162,7 @@ void mmi_head_backward_logits(const mmi_exec *x, float *d_hidden, const float *d
         int64_t n = N - first < s->chunk ? N - first : s->chunk;
         for (int64_t i = 0; i < n; i++)
             s->rows[i] = (int32_t)(first + i);
-        gather_hidden(x, s, hidden, n, C);
+        mmi_rows_gather(x, s->hidden, hidden, s->rows, n, C);
         job j = { .x = x, .logits = s->logits, .from = d_logits, .rows = s->rows, .n = n, .V = V, .scale = scale };
         mmi_pool_run(x->pool, mmi_pieces(n, ROWS), copy_scaled, &j);
         backward_chunk(x, d_hidden, head, n, s);

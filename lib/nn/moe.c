@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/random.h"
+#include "nn/vector.h"
 
 #define ROWS 32 /* tokens per piece */
 
@@ -16,9 +17,9 @@ typedef struct job {
     double balance_scale;
 } job;
 
-static void run_rows(job *j, mmi_piece_fn fn, int64_t rows)
+static void run_rows(job *j, mmi_piece_fn fn)
 {
-    mmi_pool_run(j->x->pool, mmi_pieces(rows, ROWS), fn, j);
+    mmi_pool_run(j->x->pool, mmi_pieces(j->N, ROWS), fn, j);
 }
 
 /* --- Routing --- */
@@ -93,7 +94,7 @@ void mmi_moe_route(const mmi_exec *x, mmi_routing *r, const float *h, const mmi_
     mmi_exec exact = mmi_exec_exact(x); /* a choice that tips over costs more than rounding gains */
     mmi_linear_forward(&exact, r->probs, router->E, mmi_operand_of(h, C), router->weight, (mmi_param){ 0 }, N, panel);
     job j = { .x = x, .r = r, .router = router, .N = N, .C = C };
-    run_rows(&j, choose, N);
+    run_rows(&j, choose);
     group(r, N, router->E, router->k);
 }
 
@@ -141,16 +142,6 @@ static void balance_backward(const job *j)
 
 /* --- Experts --- */
 
-static void gather(void *arg, int64_t piece, int worker)
-{
-    (void)worker;
-    const job *j = arg;
-    int64_t first, last;
-    mmi_piece_rows(piece, ROWS, j->N * j->router->k, &first, &last);
-    for (int64_t i = first; i < last; i++)
-        memcpy(j->out + i * j->C, j->in + j->r->token_of[i] * j->C, (size_t)j->C * sizeof(float));
-}
-
 static void combine(void *arg, int64_t piece, int worker)
 {
     (void)worker;
@@ -168,8 +159,8 @@ void mmi_moe_forward(const mmi_exec *x, float *out, float *inner, float *y, floa
                      int64_t N, float *panel)
 {
     int64_t C = router->weight.w.cols, rows = N * router->k, ld = mmi_ffn_inner(&experts[0]);
-    job j = { .x = x, .out = hg, .in = h, .y = y, .r = r, .router = router, .N = N, .C = C };
-    run_rows(&j, gather, rows);
+    job j = { .x = x, .out = out, .y = y, .r = r, .router = router, .N = N, .C = C };
+    mmi_rows_gather(x, hg, h, r->token_of, rows, C);
     for (int64_t e = 0; e < router->E; e++) {
         int64_t at = r->first[e], n = r->first[e + 1] - at;
         if (n > 0)
@@ -177,8 +168,7 @@ void mmi_moe_forward(const mmi_exec *x, float *out, float *inner, float *y, floa
                             panel, NULL, false);
     }
     mmi_dropout_apply(x, y, rows * C, dropout);
-    j.out = out;
-    run_rows(&j, combine, N);
+    run_rows(&j, combine);
 }
 
 /* --- Backward --- */
@@ -249,13 +239,11 @@ void mmi_moe_backward(const mmi_exec *x, float *dh, float *hg, float *dy, float 
               .balance_scale = balance_scale };
     mmi_exec exact = mmi_exec_exact(x);
     balance_backward(&j);
-    run_rows(&j, weights_backward, N);
+    run_rows(&j, weights_backward);
     mmi_linear_backward(&exact, dh, C, d_probs, E, h, C, router->weight, (mmi_param){ 0 }, N, true);
     mmi_dropout_apply(x, dy, rows * C, dropout);
 
-    j.out = hg;
-    j.in = h;
-    run_rows(&j, gather, rows);
+    mmi_rows_gather(x, hg, h, r->token_of, rows, C);
     for (int64_t e = 0; e < E; e++) {
         int64_t at = r->first[e], n = r->first[e + 1] - at;
         if (n > 0) /* the gradient by hg takes the place of dy, which is read first */
@@ -264,5 +252,5 @@ void mmi_moe_backward(const mmi_exec *x, float *dh, float *hg, float *dy, float 
     }
     j.out = dh;
     j.in = dy;
-    run_rows(&j, scatter_add, N);
+    run_rows(&j, scatter_add);
 }

@@ -76,6 +76,7 @@ typedef struct rows_job {
     const mmi_exec *x;
     float *y;
     const float *in;
+    const int32_t *rows; /* [N] of `in`, or NULL: as they are */
     int64_t ldy, ldin, N, C, step;
 } rows_job;
 
@@ -86,7 +87,7 @@ static void copy_rows(void *arg, int64_t piece, int worker)
     int64_t first, last;
     mmi_piece_rows(piece, j->step, j->N, &first, &last);
     for (int64_t i = first; i < last; i++)
-        memcpy(j->y + i * j->ldy, j->in + i * j->ldin, (size_t)j->C * sizeof(float));
+        memcpy(j->y + i * j->ldy, j->in + (j->rows ? j->rows[i] : i) * j->ldin, (size_t)j->C * sizeof(float));
 }
 
 static void add_rows(void *arg, int64_t piece, int worker)
@@ -101,12 +102,18 @@ static void add_rows(void *arg, int64_t piece, int worker)
 
 void mmi_rows_copy(const mmi_exec *x, float *y, int64_t ldy, const float *in, int64_t ldin, int64_t N, int64_t C)
 {
-    rows_job j = { x, y, in, ldy, ldin, N, C, mmi_rows_worth(ROWS, C) };
+    rows_job j = { x, y, in, NULL, ldy, ldin, N, C, mmi_rows_worth(ROWS, C) };
     mmi_pool_run(x->pool, mmi_pieces(N, j.step), copy_rows, &j);
 }
 
 void mmi_rows_add(const mmi_exec *x, float *y, int64_t ldy, const float *in, int64_t ldin, int64_t N, int64_t C)
 {
-    rows_job j = { x, y, in, ldy, ldin, N, C, mmi_rows_worth(ROWS, C) };
+    rows_job j = { x, y, in, NULL, ldy, ldin, N, C, mmi_rows_worth(ROWS, C) };
     mmi_pool_run(x->pool, mmi_pieces(N, j.step), add_rows, &j);
+}
+
+void mmi_rows_gather(const mmi_exec *x, float *y, const float *in, const int32_t *rows, int64_t N, int64_t C)
+{
+    rows_job j = { x, y, in, rows, C, C, N, C, mmi_rows_worth(ROWS, C) };
+    mmi_pool_run(x->pool, mmi_pieces(N, j.step), copy_rows, &j);
 }

@@ -20,4 +20,7 @@ void mmi_vector_scale(const mmi_exec *x, float *y, float a, int64_t n);
 void mmi_rows_copy(const mmi_exec *x, float *y, int64_t ldy, const float *in, int64_t ldin, int64_t N, int64_t C);
 void mmi_rows_add(const mmi_exec *x, float *y, int64_t ldy, const float *in, int64_t ldin, int64_t N, int64_t C);
 
+/* y [N, C] = rows of `in`: row i is in's row rows[i]. */
+void mmi_rows_gather(const mmi_exec *x, float *y, const float *in, const int32_t *rows, int64_t N, int64_t C);
+
 #endif
