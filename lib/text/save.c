@@ -1,5 +1,4 @@
 /* Writing a tokenizer the way Hugging Face's libraries do, so that they and this one read it alike. */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -210,7 +209,7 @@ static mm_status write_template(const mm_tokenizer *t, const char *path)
     if (t->chat.file)
         return mmi_write_file(path, t->chat.file, t->chat.file_length);
     if (mmi_file_exists(path) && remove(path) != 0)
-        return mmi_fail(MM_ERR_IO, "%s: can't be removed: %s", path, strerror(errno));
+        return mmi_fail_errno(path, "remove");
     return MM_OK;
 }
 
