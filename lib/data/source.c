@@ -2,6 +2,7 @@
 
 #include "data/source.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -192,11 +193,8 @@ mm_status mmi_source_number(int64_t *number, const mmi_source *s, int64_t row)
 mm_status mmi_source_fail_within(mm_status status, const mmi_source *s, int64_t row)
 {
     char story[1024];
-    size_t length = strlen(mm_last_error());
-    length = length < sizeof story ? length : sizeof story - 1;
-    memcpy(story, mm_last_error(), length);
-    story[length] = '\0';
     int64_t number = row + 1;
+    snprintf(story, sizeof story, "%s", mm_last_error());
     (void)mmi_source_number(&number, s, row); /* may fail, and tell that story instead */
     return mmi_fail(status, "%s:%lld: %s", s->path, (long long)number, story);
 }

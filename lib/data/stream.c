@@ -1,19 +1,18 @@
 #include "data/stream.h"
 
-#include <string.h>
+#include <stdio.h>
 
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/thread.h"
 
 #define MOST_IDS ((size_t)1 << 24) /* ready at one time, 64 MiB of them; one more row is always allowed */
-#define STORY 1024
 
 typedef struct slot {
     mmi_sample sample;
     int64_t row;
     mm_status status;
-    char story[STORY]; /* mm_last_error() belongs to a thread: it is carried over by hand */
+    char story[1024]; /* mm_last_error() belongs to a thread: it is carried over by hand */
     bool ready;
 } slot;
 
@@ -49,10 +48,7 @@ static void prepare(mmi_stream *s, slot *to, mmi_desk *desk, int64_t epoch, int6
     to->status = mmi_sample_read(&to->sample, desk, s->recipe, s->dataset, to->row);
     if (to->status == MM_OK)
         return;
-    size_t length = strlen(mm_last_error());
-    length = length < STORY ? length : STORY - 1;
-    memcpy(to->story, mm_last_error(), length);
-    to->story[length] = '\0';
+    snprintf(to->story, sizeof to->story, "%s", mm_last_error());
     to->sample.side[0].count = to->sample.side[1].count = 0;
 }
 

@@ -1,5 +1,6 @@
 /* Checkpoints written beside training: the tensors are copied, then a thread of the saver's own writes the copy. One at
  * a time; what one has to say is heard when the next one begins, or when the run ends. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -61,9 +62,8 @@ static void write_beside(void *arg)
 {
     mmi_saver *s = arg;
     s->status = mmi_checkpoint_write(&s->checkpoint, s->trainer);
-    if (s->status != MM_OK) { /* the story is this thread's: take it along */
-        strncpy(s->message, mm_last_error(), sizeof s->message - 1);
-    }
+    if (s->status != MM_OK) /* the story is this thread's: take it along */
+        snprintf(s->message, sizeof s->message, "%s", mm_last_error());
 }
 
 mm_status mmi_checkpoint_wait(mm_trainer *t)
