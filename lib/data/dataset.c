@@ -329,6 +329,26 @@ mm_status mmi_row_string(const char **text, size_t *length, const mmi_json *obje
     return mmi_fail(MM_ERR_FORMAT, "\"%s\" is %s, not a string", key, mmi_json_kind_name(mmi_json_what(value)));
 }
 
+mm_status mmi_row_strings(mmi_json **list, const mmi_json *row, const char *key)
+{
+    mmi_json *found = mmi_json_get(row, key);
+    if (mmi_json_what(found) != MMI_JSON_ARRAY)
+        return mmi_fail(MM_ERR_FORMAT, "\"%s\" is %s, it must be an array of strings", key,
+                        mmi_json_kind_name(mmi_json_what(found)));
+    if (mmi_json_size(found) == 0)
+        return mmi_fail(MM_ERR_FORMAT, "\"%s\" is empty", key);
+    for (size_t i = 0; i < mmi_json_size(found); i++) {
+        size_t length = 0;
+        if (!mmi_json_string(mmi_json_at(found, i), &length) || length == 0)
+            return mmi_fail(MM_ERR_FORMAT, "\"%s\"[%zu] is %s, it must be a string that is not empty", key, i,
+                            length == 0 && mmi_json_string(mmi_json_at(found, i), NULL) ?
+                                "empty" :
+                                mmi_json_kind_name(mmi_json_what(mmi_json_at(found, i))));
+    }
+    *list = found;
+    return MM_OK;
+}
+
 static mm_status check_row(const char *who, const mm_dataset *d, int64_t row, const char *text, size_t capacity)
 {
     if (!d || (!text && capacity > 0))

@@ -17,6 +17,9 @@ mm_status mmi_dataset_row(mmi_json **out, const mm_dataset *dataset, int64_t row
 /* The string member `key` of an object; lent by it. MM_ERR_FORMAT without file and line. */
 mm_status mmi_row_string(const char **text, size_t *length, const mmi_json *object, const char *key);
 
+/* A list of strings under `key`, at least one, none empty. MM_ERR_FORMAT without file and line. */
+mm_status mmi_row_strings(mmi_json **list, const mmi_json *row, const char *key);
+
 /* Put "file:line: " before the message at hand. Returns `status`, or MM_ERR_IO with a story of its own where the row
  * can't be found any more. */
 mm_status mmi_dataset_fail_within(mm_status status, const mm_dataset *dataset, int64_t row);

@@ -1,45 +1,10 @@
 #include "train/likelihood.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "base/target.h"
 #include "run/context.h"
-
-/* --- Ids --- */
-
-mm_status mmi_ids_add(mmi_ids *ids, int32_t id)
-{
-    if (!mmi_grow(&ids->data, &ids->room, ids->count + 1, sizeof *ids->data))
-        return mmi_fail_memory((ids->count + 1) * sizeof *ids->data, "ids");
-    ids->data[ids->count++] = id;
-    return MM_OK;
-}
-
-mm_status mmi_ids_add_text(mmi_ids *ids, const mm_tokenizer *tokenizer, const char *text, size_t length)
-{
-    size_t count = 0;
-    if (length == 0)
-        return MM_OK;
-    mm_status status = mm_encode(tokenizer, text, length, MM_SPLIT_NO_SPECIAL, NULL, 0, &count);
-    if (status != MM_OK)
-        return status;
-    if (!mmi_grow(&ids->data, &ids->room, ids->count + count, sizeof *ids->data))
-        return mmi_fail_memory((ids->count + count) * sizeof *ids->data, "ids");
-    status = mm_encode(tokenizer, text, length, MM_SPLIT_NO_SPECIAL, ids->data + ids->count, count, &count);
-    if (status == MM_OK)
-        ids->count += count;
-    return status;
-}
-
-void mmi_ids_free(mmi_ids *ids)
-{
-    mmi_free(ids->data);
-    *ids = (mmi_ids){ 0 };
-}
-
-/* --- Scores --- */
 
 /* Room for one pass. */
 typedef struct pass {
@@ -121,70 +86,5 @@ mm_status mmi_likelihood_check_ids(const char *who, const mm_context *context, c
     if (bos_id < -1 || bos_id >= rows)
         return mmi_fail(MM_ERR_ARG, "%s: bos_id is %d, it must be -1 or an id below %lld", who, bos_id,
                         (long long)rows);
-    return MM_OK;
-}
-
-/* --- Bytes and rows --- */
-
-mm_status mmi_token_sizes(int32_t **out, const mm_tokenizer *tokenizer)
-{
-    int32_t count = mm_tokenizer_vocab_size(tokenizer);
-    int32_t *sizes = mmi_calloc((size_t)count, sizeof *sizes);
-    if (!sizes)
-        return mmi_fail_memory((size_t)count * sizeof *sizes, "the sizes of tokens");
-    for (int32_t id = 0; id < count; id++) {
-        size_t size = 0;
-        if (!mm_tokenizer_is_special(tokenizer, id) && mm_decode_bytes(tokenizer, &id, 1, 0, NULL, 0, &size) == MM_OK)
-            sizes[id] = (int32_t)size;
-    }
-    *out = sizes;
-    return MM_OK;
-}
-
-int64_t mmi_ids_with_text(int32_t *out, const mm_tokenizer *tokenizer, const int32_t *ids, int64_t count)
-{
-    int64_t n = 0;
-    for (int64_t i = 0; i < count; i++)
-        if (ids[i] < mm_tokenizer_vocab_size(tokenizer) &&
-            mm_decode_bytes(tokenizer, &ids[i], 1, 0, NULL, 0, NULL) == MM_OK)
-            out[n++] = ids[i];
-    return n;
-}
-
-mm_status mmi_decode_grow(char **text, size_t *room, size_t *length, const mm_tokenizer *tokenizer, const int32_t *ids,
-                          size_t count)
-{
-    int32_t *spoken = mmi_alloc(count, sizeof *spoken);
-    if (!spoken)
-        return mmi_fail_memory(count * sizeof *spoken, "an answer");
-    const size_t n = (size_t)mmi_ids_with_text(spoken, tokenizer, ids, (int64_t)count);
-    mm_status status = mm_decode(tokenizer, spoken, n, 1, NULL, 0, length);
-    if (status == MM_OK && !mmi_grow(text, room, *length + 1, 1))
-        status = mmi_fail_memory(*length + 1, "an answer");
-    if (status == MM_OK && *length > 0)
-        status = mm_decode(tokenizer, spoken, n, 1, *text, *length, length);
-    if (status == MM_OK)
-        (*text)[*length] = '\0';
-    mmi_free(spoken);
-    return status;
-}
-
-mm_status mmi_row_strings(mmi_json **list, const mmi_json *row, const char *key)
-{
-    mmi_json *found = mmi_json_get(row, key);
-    if (mmi_json_what(found) != MMI_JSON_ARRAY)
-        return mmi_fail(MM_ERR_FORMAT, "\"%s\" is %s, it must be an array of strings", key,
-                        mmi_json_kind_name(mmi_json_what(found)));
-    if (mmi_json_size(found) == 0)
-        return mmi_fail(MM_ERR_FORMAT, "\"%s\" is empty", key);
-    for (size_t i = 0; i < mmi_json_size(found); i++) {
-        size_t length = 0;
-        if (!mmi_json_string(mmi_json_at(found, i), &length) || length == 0)
-            return mmi_fail(MM_ERR_FORMAT, "\"%s\"[%zu] is %s, it must be a string that is not empty", key, i,
-                            length == 0 && mmi_json_string(mmi_json_at(found, i), NULL) ?
-                                "empty" :
-                                mmi_json_kind_name(mmi_json_what(mmi_json_at(found, i))));
-    }
-    *list = found;
     return MM_OK;
 }

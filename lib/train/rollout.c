@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 #include "base/target.h"
-#include "train/likelihood.h"
+#include "train/ids.h"
 #include "train/objective.h"
 
 static void carve_rollout(mmi_rollout *r, mmi_carve *c)
