@@ -100,13 +100,6 @@ static mm_status keep(mmi_json *object, const char *name, mmi_json *json)
     return mmi_fail_memory(strlen(name), "a config's unknown keys");
 }
 
-/* A key that this family lacks is ignored, whatever it says; but these three are looked at. */
-static bool ignored(const loader *l, mmi_key key)
-{
-    return mmi_field_get(key)->family[l->family].kind == MMI_FOREIGN && key != MMI_KEY_USE_MOE &&
-           key != MMI_KEY_INFERENCE_ROPE_SCALING && key != MMI_KEY_DROPOUT;
-}
-
 static mm_status take_known(loader *l, mmi_fields *fields, mmi_key key, const char *name, mmi_json *json)
 {
     const mmi_field *field = mmi_field_get(key);
@@ -118,9 +111,9 @@ static mm_status take_known(loader *l, mmi_fields *fields, mmi_key key, const ch
         return MM_OK;
     }
     if (!read_value(field, json, &value))
-        return ignored(l, key) ? keep(l->extra, name, json) : refuse_value(l, key, name, json);
+        return mmi_field_is_ignored(key, l->family) ? keep(l->extra, name, json) : refuse_value(l, key, name, json);
     if (slot->state == MMI_SET && !same_value(field, slot->value, value)) {
-        if (ignored(l, key))
+        if (mmi_field_is_ignored(key, l->family))
             return keep(l->extra, name, json);
         char found[MMI_QUOTE_SIZE], other[64];
         return mmi_fail(MM_ERR_FORMAT, "%s: %s is %s, but under another spelling of this key the file says %s", l->what,

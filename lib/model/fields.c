@@ -221,6 +221,12 @@ bool mmi_field_in_range(const mmi_field *field, double number)
     return number >= field->minimum && number <= field->maximum;
 }
 
+bool mmi_field_is_ignored(mmi_key key, mmi_family family)
+{
+    bool counts = key == MMI_KEY_USE_MOE || key == MMI_KEY_INFERENCE_ROPE_SCALING || key == MMI_KEY_DROPOUT;
+    return table[key].family[family].kind == MMI_FOREIGN && !counts;
+}
+
 const char *mmi_field_allowed(const mmi_field *field, char *text, size_t size)
 {
     char low[40], high[40];

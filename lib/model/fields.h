@@ -135,6 +135,9 @@ int64_t mmi_field_word(const mmi_field *field, const char *text, size_t length);
 /* Whether a number is in the row's range; NaN never is. */
 bool mmi_field_in_range(const mmi_field *field, double number);
 
+/* Whether a family passes over a key that it lacks, whatever it says: three of them would change the numbers. */
+bool mmi_field_is_ignored(mmi_key key, mmi_family family);
+
 /* "an integer", "a number", …: an MM_TYPE_… in messages. */
 const char *mmi_type_name(int64_t type);
 

@@ -53,7 +53,7 @@ int64_t mmi_name_find(const mmi_layout *layout, const char *name)
     return index >= 0 ? index : search(layout, name, end, layout->count);
 }
 
-/* A network's matrix, "w_gate.weight". `experts` are also spelled "linear1" when they are plain. */
+/* A network's matrix, "w_gate.weight". An `expert` that is plain has "linear1" and "linear2". */
 static bool translate_matrix(char *out, size_t size, const char *prefix, const char *rest, bool expert)
 {
     static const char *const names[][2] = {

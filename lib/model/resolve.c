@@ -64,18 +64,18 @@ static mm_status check_required(const reader *r)
     return MM_OK;
 }
 
-/* Keys that other families lack are ignored there, but these three would change the numbers. */
+/* Keys that this family lacks, and that would change the numbers. */
 static mm_status check_foreign(const reader *r)
 {
-    static const mmi_key keys[] = { MMI_KEY_USE_MOE, MMI_KEY_INFERENCE_ROPE_SCALING, MMI_KEY_DROPOUT };
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const mmi_field *field = mmi_field_get(keys[i]);
-        const mmi_slot *slot = &r->fields->slots[keys[i]];
-        if (field->family[r->family].kind != MMI_FOREIGN || slot->state != MMI_SET)
+    for (int key = 0; key < MMI_KEYS; key++) {
+        const mmi_field *field = mmi_field_get((mmi_key)key);
+        const mmi_slot *slot = &r->fields->slots[key];
+        bool foreign = field->family[r->family].kind == MMI_FOREIGN;
+        if (!foreign || mmi_field_is_ignored((mmi_key)key, r->family) || slot->state != MMI_SET)
             continue;
         char text[40];
         if (field->type == MM_TYPE_FLOAT ? slot->value.f != 0 : slot->value.i != 0)
-            return unsupported(r, keys[i], mmi_field_print(field, slot->value, text, sizeof text),
+            return unsupported(r, (mmi_key)key, mmi_field_print(field, slot->value, text, sizeof text),
                                "this family has no such thing");
     }
     return MM_OK;
