@@ -59,10 +59,47 @@ START_TEST(long_vectors_are_those_of_the_kernels_in_any_number_of_pieces)
 }
 END_TEST
 
+/* Rows and columns, and how far apart rows lie in y and in what is read; 0: one row for all. */
+static const struct {
+    int64_t N, C, ldy, ldin;
+} shapes[] = { { 0, 5, 5, 5 }, { 1, 1, 1, 1 }, { 33, 600, 600, 600 }, { 70, 7, 9, 11 }, { 2000, 37, 40, 0 } };
+
+START_TEST(rows_that_lie_apart_are_copied_added_and_gathered_one_by_one)
+{
+    test_rng rng = { 601 };
+    EACH_PATH_OF_FLOATS (path)
+        for (int threads = 1; threads <= 3; threads++) {
+            mmi_exec x = exec_create(path, threads, 1);
+            for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+                const int64_t N = shapes[i].N, C = shapes[i].C, ldy = shapes[i].ldy, ldin = shapes[i].ldin;
+                vector v = vector_of(N * (ldy > ldin ? ldy : ldin) + C, &rng);
+                int32_t rows[2000];
+                for (int64_t r = 0; r < N; r++) {
+                    rows[r] = (int32_t)(N - 1 - r);
+                    memcpy(v.want + r * ldy, v.in + r * ldin, (size_t)C * sizeof(float));
+                }
+                mmi_rows_copy(&x, v.y, ldy, v.in, ldin, N, C);
+                check(&v, "rows copied", &x);
+                for (int64_t r = 0; r < N; r++)
+                    x.k.add(v.want + r * ldy, v.in + r * ldin, C);
+                mmi_rows_add(&x, v.y, ldy, v.in, ldin, N, C);
+                check(&v, "rows added", &x);
+                for (int64_t r = 0; r < N; r++)
+                    memcpy(v.want + r * C, v.in + rows[r] * C, (size_t)C * sizeof(float));
+                mmi_rows_gather(&x, v.y, v.in, rows, N, C);
+                check(&v, "rows gathered", &x);
+                release_from(v.in);
+            }
+            exec_free(&x);
+        }
+}
+END_TEST
+
 int main(void)
 {
     TCase *tests;
     Suite *suite = plain_suite("nn/vector", &tests);
     tcase_add_test(tests, long_vectors_are_those_of_the_kernels_in_any_number_of_pieces);
+    tcase_add_test(tests, rows_that_lie_apart_are_copied_added_and_gathered_one_by_one);
     return run_suite(suite);
 }
