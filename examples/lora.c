@@ -7,6 +7,9 @@
  * PEFT lays it out. Any of the training programs does so with --lora-rank; this one has the options of MiniMind's
  * trainer/train_lora.py where it has them. How a loop of one's own trains an adapter is in include/minimind/adapter.h.
  */
+#include <math.h>
+#include <string.h>
+
 #include "common.h"
 
 static double hidden_size, num_hidden_layers, use_moe; /* the model's directory knows them */
@@ -16,10 +19,10 @@ static const option_row own[] = {
     { "from-lora", TEXT, &o.from_lora, "DIR   go on with an adapter that was saved" },
     { "targets", TEXT, &o.lora_targets,
       "NAMES which projections, such as q_proj,v_proj or * for all; minimind: those\n"
-      "                             with as many inputs as outputs, and no alpha" },
-    { "rank", COUNT, &o.lora_rank, "N     of the adapter" },
-    { "alpha", REAL, &o.lora_alpha, "X     what it adds is multiplied by this, over the rank" },
-    { "dropout", REAL, &o.lora_dropout, "X     of what it reads" },
+      "                             with as many inputs as outputs, and no alpha (minimind)" },
+    { "rank", COUNT, &o.lora_rank, "N     of the adapter (8)" },
+    { "alpha", REAL, &o.lora_alpha, "X     what it adds is multiplied by this, over the rank (16)" },
+    { "dropout", REAL, &o.lora_dropout, "X     of what it reads (0)" },
     { "comm-rank", COUNT, &o.ranks.rank, "N     of this process with --comm, since --rank is the adapter's" },
     { "hidden-size", COUNT, &hidden_size, NULL },
     { "num-hidden-layers", COUNT, &num_hidden_layers, NULL },
@@ -27,21 +30,41 @@ static const option_row own[] = {
     { NULL, 0, NULL, NULL },
 };
 
+/* Of what was not told take the usual, and nothing where it would have no effect. */
+static void shape_adapter(void)
+{
+    double *const numbers[] = { &o.lora_rank, &o.lora_alpha, &o.lora_dropout };
+    static const char *const names[] = { "rank", "alpha", "dropout" };
+    static const double usual[] = { 8, 16, 0 };
+    static const char itself[] = "an adapter that was saved says that itself: --from-lora and --";
+    if (o.from_lora && o.lora_targets)
+        fail(itself, "targets");
+    if (!o.lora_targets)
+        o.lora_targets = "minimind";
+    if (!isnan(o.lora_alpha) && strcmp(o.lora_targets, "minimind") == 0)
+        fail("MiniMind's own targets have no alpha: --targets minimind and --", "alpha");
+    for (int i = 0; i < 3; i++)
+        if (isnan(*numbers[i]))
+            *numbers[i] = usual[i];
+        else if (o.from_lora)
+            fail(itself, names[i]);
+    if (o.lora_rank < 1)
+        fail("a rank is at least 1: --", "rank");
+}
+
 int main(int argc, char **argv)
 {
     o.data_path = "dataset/lora_identity.jsonl";
     o.from_weight = "out/full_sft";
     o.save_dir = "out/lora";
     o.save_weight = "lora_identity";
-    o.lora_targets = "minimind";
-    o.lora_rank = 8;
+    o.lora_rank = o.lora_alpha = o.lora_dropout = NAN; /* not told */
     o.epochs = 10;
     o.learning_rate = 1e-4;
     o.log_interval = 10;
     o.max_seq_len = 340;
     read_options(argc, argv, "Learn a low-rank adapter for a model from conversations.", own);
-    if (o.lora_rank < 1)
-        fail("a rank is at least 1: --", "rank");
+    shape_adapter();
 
     mm_tokenizer *tokenizer = load_tokenizer();
     mm_model *model = load_model(o.from_weight);

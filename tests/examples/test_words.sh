@@ -205,6 +205,17 @@ refuses_options_of_others() {
         learn_not "warmup-steps" --warmup-steps 3 --schedule constant && learn_not "0 or 1.*--use-moe" --use-moe 2
 }
 
+# Of an adapter: what one that was saved says itself, and the alpha that MiniMind's own do not have.
+shapes_adapters() {
+    set -- lora --model "$model" --data-path "$work/chat.jsonl" --save-dir "$work/none"
+    for option in "--rank 4" "--alpha 8" "--dropout 0" "--targets q_proj"; do
+        # shellcheck disable=SC2086
+        refuses "${option%% *}" "$@" --from-lora "$work/absent" $option || return 1
+    done
+    refuses "no alpha.*--alpha" "$@" --alpha 8 && refuses "no alpha.*--alpha" "$@" --alpha 8 --targets minimind &&
+        refuses "at least 1: --rank" "$@" --rank 0 && [ ! -e "$work/none" ]
+}
+
 # No answer has such a length; without a --max-chars lengths are no matter, and --min-chars is none.
 rewards_lengths_that_there_are() {
     set -- rl --lessons 1 --steps 1 --work-dir "$work/none" --min-chars 5
@@ -449,6 +460,7 @@ check "train_tokenizer sends pipes no moving line" sends_pipes_no_moving_line
 [ ! -c /dev/full ] || check "every program says that its output can't be written" notices_a_full_disk
 check "convert leaves its model as it is" keeps_the_source
 check "options that would have no effect are refused" refuses_options_of_others
+check "lora refuses what would not shape its adapter" shapes_adapters
 check "rl rewards lengths that an answer can have" rewards_lengths_that_there_are
 check "rl makes its directory, and those above it" makes_its_work_directory
 check "evaluate refuses options that would not count" evaluates_by_options_that_count
