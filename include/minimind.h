@@ -12,6 +12,8 @@
  *  - `create`, `load`, `copy` and `train` give a handle that is yours; `free` takes it, and takes NULL. Views are lent.
  *  - Structs that begin with struct_size are set up with their MM_…_INIT, or with mm_…_init() from other languages. Only
  *    mm_allocator, which has no defaults, is written out.
+ *  - Paths are bytes, as the system takes them. A trainer and a report keep theirs as they are given: a host that changes
+ *    its working directory while one of these lives gives absolute ones.
  *  - The library prints nothing, ends no process, and reads no environment variable but MM_CPU (which makes it pretend
  *    a lesser processor: "c", "avx2", "avxvnni", "avx512", "vnni" or "bf16"; the last three with "-amd" or "-intel" behind
  *    them also one of that maker, whose kernels use the same instructions in other ways; "neon": an Arm without dot products).
