@@ -86,6 +86,7 @@ static mm_cache *cache;
 static mm_decoder *decoder;
 static mm_chat *chat;
 static mm_adapter *adapters[MOST_ADAPTERS];
+static int32_t eos;
 static int32_t *held, *ids; /* what the cache holds, and perhaps more; the conversation */
 static char *said;          /* of an answer, so far */
 static size_t said_length;
@@ -126,8 +127,9 @@ static void load(void)
     for (int32_t i = 0; i < adapter_count; i++)
         check(mm_adapter_load(model, adapter_paths[i], &adapters[i]));
     check(mm_context_set_adapters(context, adapters, NULL, adapter_count));
-    mm_model_free(model); /* the others keep it alive */
     check(mm_tokenizer_load(texts[MODEL], &tokenizer));
+    eos = eos_of(model, tokenizer);
+    mm_model_free(model); /* the others keep it alive */
     check(mm_decoder_create(tokenizer, 1, &decoder));
     check(mm_chat_create(&chat));
 }
@@ -295,6 +297,8 @@ int main(int argc, char **argv)
     options.sampling = &sampling;
     options.cache = cache;
     options.max_new_tokens = (int32_t)numbers[MAX_NEW_TOKENS];
+    options.stop_ids = &eos;
+    options.stop_count = 1;
     options.on_token = print_token;
     try_template(&form);
     talk(&form, &options);

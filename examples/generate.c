@@ -230,6 +230,8 @@ int main(int argc, char **argv)
     options.prompt_lengths = &length;
     options.sampling = &sampling;
     options.max_new_tokens = made;
+    options.stop_ids = &(int32_t){ eos_of(model, tokenizer) };
+    options.stop_count = 1;
     options.on_token = print_token;
     options.user = decoder;
     mm_generate_result result = MM_GENERATE_RESULT_INIT;

@@ -43,6 +43,13 @@ int32_t bos_of(const mm_model *model)
     return (int32_t)id;
 }
 
+int32_t eos_of(const mm_model *model, const mm_tokenizer *tokenizer)
+{
+    int64_t id = -1;
+    check(mm_config_get_int(mm_model_config(model), "eos_token_id", &id));
+    return id < 0 && tokenizer ? mm_tokenizer_find(tokenizer, "<|im_end|>") : (int32_t)id;
+}
+
 int32_t positions_of(const mm_model *model)
 {
     int64_t positions = 0;

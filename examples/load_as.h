@@ -14,6 +14,10 @@ int32_t compute_for(const mm_model *model, const char *dtype);
 /* What --bos puts before texts. */
 int32_t bos_of(const mm_model *model);
 
+/* What ends an answer: the config's eos or, where it has none, as in what MiniMind-3 exports for other programs, the
+ * tokenizer's <|im_end|>, with which every turn ends. `tokenizer` may be NULL. -1: nothing. */
+int32_t eos_of(const mm_model *model, const mm_tokenizer *tokenizer);
+
 /* The most tokens that a model can look back on, its max_position_embeddings. */
 int32_t positions_of(const mm_model *model);
 

@@ -4,8 +4,9 @@
  *
  * A batch of prompts is answered by the model itself, each several times; a callback gives every answer a reward; and the model
  * learns from how the rewards differ, kept near a reference by a divergence. The answers' log-probabilities are those of the draw, at
- * temperature 1 whatever they were drawn with, and the stop id that ended an answer is learnt as well. Answers depend on the
- * loader's seed, the step and their place alone, so that a resumed run draws the same ones.
+ * temperature 1 whatever they were drawn with, and the stop id that ended an answer is learnt as well: the config's eos_token_id, or
+ * <|im_end|> where it has none. Answers depend on the loader's seed, the step and their place alone, so that a resumed run draws the
+ * same ones.
  *
  *     mm_policy_training policy = MM_POLICY_TRAINING_INIT;
  *     policy.reward = my_reward;

@@ -46,7 +46,7 @@ MM_API void mm_samples_options_init(mm_samples_options *options, size_t struct_s
 
 /**
  * Let the model go on with some prompts and add what it writes to a report, each as a text named after its prompt: from step
- * to step one sees it learn.
+ * to step one sees it learn. A text ends as an answer of mm_evaluate_prompts() does.
  *
  * @param context  Planned with MM_OUT_LAST_LOGITS; prompts are run max_batch at a time, and of one that is too long the last
  *                 part is kept.

@@ -9,6 +9,7 @@
 #include "data/sample.h"
 #include "run/context.h"
 #include "train/report.h"
+#include "train/ids.h"
 #include "train/likelihood.h"
 
 #define REPORTED 8 /* answers that a report shows */
@@ -209,6 +210,9 @@ static mm_status generate(group *g, mm_generate_result *result)
     o.sampling = &greedy;
     o.on_token = count_token;
     o.user = g->tasks;
+    int32_t stop = mmi_stop_id(g->context->arch->eos_id, g->tokenizer);
+    o.stop_ids = &stop;
+    o.stop_count = 1;
     return mm_generate(g->context, &o, result);
 }
 

@@ -26,6 +26,11 @@ mm_status mmi_ids_add_text(mmi_ids *ids, const mm_tokenizer *tokenizer, const ch
     return status;
 }
 
+int32_t mmi_stop_id(int64_t eos_id, const mm_tokenizer *tokenizer)
+{
+    return eos_id < 0 ? mm_tokenizer_find(tokenizer, "<|im_end|>") : (int32_t)eos_id;
+}
+
 void mmi_ids_free(mmi_ids *ids)
 {
     mmi_free(ids->data);

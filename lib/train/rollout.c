@@ -91,7 +91,7 @@ static void lay_rows(mmi_rollout *r, const mm_generate_result *made, int32_t pad
 }
 
 mm_status mmi_rollout_write(mmi_rollout *r, mm_context *context, const mm_prompts *prompts, int32_t group,
-                            const mm_sampling *sampling, int32_t max_new_tokens, int32_t pad_id)
+                            const mm_sampling *sampling, int32_t max_new_tokens, int32_t stop_id, int32_t pad_id)
 {
     mm_generate_options o = MM_GENERATE_OPTIONS_INIT;
     mm_generate_result made = MM_GENERATE_RESULT_INIT;
@@ -105,6 +105,8 @@ mm_status mmi_rollout_write(mmi_rollout *r, mm_context *context, const mm_prompt
     o.sampling = sampling;
     o.sequences = (int32_t)r->rows;
     o.max_new_tokens = max_new_tokens;
+    o.stop_ids = &stop_id;
+    o.stop_count = 1;
     mm_status status = mm_generate(context, &o, &made);
     if (status == MM_OK)
         lay_rows(r, &made, pad_id);

@@ -38,9 +38,9 @@ typedef struct mmi_rollout {
 mm_status mmi_rollout_make(mmi_rollout *rollout, int64_t most_rows, int64_t most_length);
 void mmi_rollout_free(mmi_rollout *rollout);
 
-/* Answer every prompt `group` times: rows of one prompt follow each other. */
+/* Answer every prompt `group` times, each until `stop_id` is drawn: rows of one prompt follow each other. */
 mm_status mmi_rollout_write(mmi_rollout *rollout, mm_context *context, const mm_prompts *prompts, int32_t group,
-                            const mm_sampling *sampling, int32_t max_new_tokens, int32_t pad_id);
+                            const mm_sampling *sampling, int32_t max_new_tokens, int32_t stop_id, int32_t pad_id);
 
 /* Ask for the rewards. *stop: the callback wants no more, and they are not all there. MM_ERR_NUMERIC: one is not
  * finite; the message names the answer and where its prompt stands in the data. */

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "run/context.h"
+#include "train/ids.h"
 #include "train/likelihood.h"
 #include "train/report.h"
 
@@ -90,6 +91,9 @@ static mm_status run(group *g, const char *const *prompts, int32_t count)
     o.sequences = count;
     o.sampling = g->options.sampling ? g->options.sampling : &greedy;
     o.max_new_tokens = g->options.max_new_tokens;
+    int32_t stop = mmi_stop_id(g->context->arch->eos_id, g->tokenizer);
+    o.stop_ids = &stop;
+    o.stop_count = 1;
     if (status == MM_OK)
         status = mm_generate(g->context, &o, &made);
     for (int32_t i = 0; i < count && status == MM_OK; i++) {

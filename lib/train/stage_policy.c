@@ -6,7 +6,9 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "data/loader.h"
+#include "run/context.h"
 #include "train/health.h"
+#include "train/ids.h"
 #include "train/objective.h"
 #include "train/parallel.h"
 #include "train/policy.h"
@@ -95,6 +97,7 @@ static mm_status answer(mmi_policy *p, mm_trainer *t, mmi_work *work)
     mmi_rollout *r = &p->rollout;
     p->sampling.seed = seed_of_answers(t);
     mm_status status = mmi_rollout_write(r, t->context, &work->prompts, p->o.group, &p->sampling, p->o.max_new_tokens,
+                                         mmi_stop_id(t->context->arch->eos_id, mmi_loader_tokenizer(t->loader)),
                                          mmi_loader_options(t->loader)->pad_id);
     if (status == MM_OK)
         status = mmi_rollout_reward(r, mmi_loader_tokenizer(t->loader), dataset, &work->prompts, p->o.group,

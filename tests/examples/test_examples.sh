@@ -441,6 +441,22 @@ chats_with_an_adapter() {
     cat "$work/prompts" && [ "$(cat "$work/prompts")" = "there are none, --adapter DIR brings one" ]
 }
 
+# As of the models that MiniMind-3's own script exports, whose tokenizer alone knows what ends a turn.
+answers_end_where_no_eos_is_named() {
+    cp -r "$model" "$work/endless" && sed -i 's/"eos_token_id": [0-9]*/"eos_token_id": -1/' "$work/endless/config.json" || return 1
+    for name in "$model" "$work/endless"; do
+        printf 'hi\n' | "$bin/chat" --model "$name" --adapter "$work/lora/well" --temperature 0 --max-new-tokens 40
+        "$bin/generate" --model "$name" --adapter "$work/lora/well" --greedy --max-new-tokens 40 --stats --prompt "<|im_start|>system
+You are a helpful assistant<|im_end|>
+<|im_start|>user
+hi<|im_end|>
+<|im_start|>assistant
+"
+    done 2>&1 | sed 's/, [0-9.]* tokens.s$//' >"$work/ends"
+    cat "$work/ends"
+    grep -q 'tokens read, [0-9] made$' "$work/ends" && [ "$(sed -n 1,3p "$work/ends")" = "$(sed -n 4,6p "$work/ends")" ]
+}
+
 # model_that_breaks_off MODEL OUT ID ID   It answers with one of two tokens, by the sign of the one number that its last norm lets
 # through, and behind either its logits are not numbers.
 model_that_breaks_off() {
@@ -752,6 +768,7 @@ else
     skip "an answer that breaks off stands on a line of its own" "there is no Python"
 fi
 check "chat turns adapters off" chats_with_an_adapter
+check "answers end with their turn where the config names no eos" answers_end_where_no_eos_is_named
 check "chat takes a line of any length as one question" chats_with_long_lines
 check "lora names projections that there are not" refuses "c_attn" \
     lora --model "$model" --data-path "$work/chat.jsonl" --targets c_attn

@@ -169,6 +169,14 @@ class Generation(Case):
                 list(self.model.generate("ab", max_new_tokens=1, stop_ids=[], cache=cache, bos=bos))
                 self.assertEqual(cache.length(0), 3 + bos)
 
+    def test_a_turn_s_end_stands_in_for_an_eos_that_the_config_lacks(self):
+        options = dict(max_new_tokens=60, temperature=1.0)
+        streams = []
+        for eos in 2, -1:
+            with tiny_model(eos_token_id=eos) as model:
+                streams.append(["".join(model.generate("a", tokenizer=self.model.tokenizer, seed=seed, **options)) for seed in range(16)])
+        self.assertEqual(*streams)
+
     def test_a_closed_model_says_so(self):
         self.model.close()
         with self.assertRaisesRegex(minimind.StateError, "closed"):

@@ -639,6 +639,86 @@ START_TEST(ids_without_text_are_left_out_of_answers_and_samples)
 }
 END_TEST
 
+/* A model whose config names `eos`. `dull`: its logits are all 0, and the likeliest id is always 0. */
+static mm_model *ending_with(int64_t eos, bool dull)
+{
+    mm_config *config = tiny_config();
+    mm_model *made = NULL;
+    mm_view view;
+    ck_ok(mm_config_set_int(config, "eos_token_id", eos));
+    ck_ok(mm_model_create(config, 7, &made));
+    ck_ok(mm_model_write(made, mm_model_tensor_count(made) - 1, &view));
+    if (dull)
+        memset(view.data, 0, (size_t)view.shape[0] * sizeof(float));
+    mm_model_written(made);
+    mm_config_free(config);
+    return made;
+}
+
+static int64_t tokens_of_a_dull_answer(const mm_tokenizer *ending, int64_t eos)
+{
+    mm_model *dull = ending_with(eos, true);
+    mm_context *context = NULL;
+    mm_context_options c = MM_CONTEXT_OPTIONS_INIT;
+    mm_prompts_options o = MM_PROMPTS_OPTIONS_INIT;
+    mm_prompts_result result = MM_PROMPTS_RESULT_INIT;
+    mm_dataset *dataset = open_rows("{\"prompt\": \"Hello\", \"expect\": [\"never said\"]}\n");
+    c.max_length = c.max_context = 24;
+    ck_ok(mm_context_create(dull, &c, &context));
+    ck_ok(mm_evaluate_prompts(context, ending, dataset, &o, &result));
+    mm_dataset_free(dataset);
+    mm_context_free(context);
+    mm_model_free(dull);
+    return result.tokens;
+}
+
+/* What a model with this eos draws behind each of eight prompts. */
+static void drawn_with(char texts[8][400], int64_t eos)
+{
+    static const char *const prompts[] = { "a", "b", "c", "d", "e", "f", "g", "h" };
+    mm_model *drawing = ending_with(eos, false);
+    mm_context *context = NULL;
+    mm_report *report = NULL;
+    mm_context_options c = MM_CONTEXT_OPTIONS_INIT;
+    mm_samples_options s = MM_SAMPLES_OPTIONS_INIT;
+    mm_sampling sampling = MM_SAMPLING_INIT;
+    c.max_batch = 8, c.max_length = c.max_context = 100, c.threads = 1;
+    s.prompts = prompts, s.count = 8, s.max_new_tokens = 90, s.sampling = &sampling;
+    ck_ok(mm_context_create(drawing, &c, &context));
+    ck_ok(mm_report_create(scratch_directory(), NULL, &report));
+    ck_ok(mm_report_samples(report, 1, context, tokenizer, &s));
+    for (int i = 0; i < 8; i++) {
+        char name[20];
+        snprintf(name, sizeof name, "“%s”", prompts[i]);
+        const mmi_track *track = mmi_tracks_find(&report->tracks, name);
+        snprintf(texts[i], 400, "%.*s", (int)track->texts[0].length, track->texts[0].text);
+    }
+    mm_report_free(report);
+    mm_context_free(context);
+    mm_model_free(drawing);
+}
+
+/* As of the models that MiniMind-3's own script exports, whose tokenizer alone knows what ends a turn. */
+START_TEST(answers_end_with_their_turn_where_the_config_names_no_eos)
+{
+    static const char *const special[] = { "<|im_end|>" };
+    static char named[8][400], nameless[8][400];
+    mm_tokenizer_train_options t = MM_TOKENIZER_TRAIN_OPTIONS_INIT;
+    mm_tokenizer *ending = NULL; /* with id 0 */
+    t.next_text = no_text;
+    t.special_tokens = special;
+    t.special_count = 1;
+    ck_ok(mm_tokenizer_train(&t, &ending));
+    ck_assert_int_eq(tokens_of_a_dull_answer(ending, -1), 0);
+    ck_assert_int_gt(tokens_of_a_dull_answer(ending, 1), 0);
+    mm_tokenizer_free(ending);
+    drawn_with(named, 2);
+    drawn_with(nameless, -1);
+    for (int i = 0; i < 8; i++)
+        ck_assert_str_eq(named[i], nameless[i]);
+}
+END_TEST
+
 START_TEST(a_report_gets_the_share_that_passed_and_the_first_answers)
 {
     char directory[400], path[480];
@@ -1008,6 +1088,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, answers_are_what_they_were_when_on_row_runs_the_context);
     tcase_add_test(tc, conversations_are_rendered_and_long_prompts_lose_their_beginning);
     tcase_add_test(tc, ids_without_text_are_left_out_of_answers_and_samples);
+    tcase_add_test(tc, answers_end_with_their_turn_where_the_config_names_no_eos);
     tcase_add_test(tc, a_report_gets_the_share_that_passed_and_the_first_answers);
     tcase_add_test(tc, samples_of_what_the_model_writes_come_into_a_report);
     tcase_add_test(tc, bad_rows_are_named_by_file_and_line);

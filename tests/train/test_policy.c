@@ -99,7 +99,7 @@ static void write_rollout(written *w, float temperature)
     prompts.ids = ids, prompts.lengths = w->lengths, prompts.count = 2;
     sampling.temperature = temperature, sampling.top_p = 0.95f, sampling.seed = 4;
     ck_ok(mmi_rollout_make(&w->rollout, 16, 48));
-    ck_ok(mmi_rollout_write(&w->rollout, w->context, &prompts, 8, &sampling, 40, 0));
+    ck_ok(mmi_rollout_write(&w->rollout, w->context, &prompts, 8, &sampling, 40, 2, 0));
 }
 
 static void end_rollout(written *w)
@@ -196,6 +196,31 @@ START_TEST(every_answer_is_shown_with_its_prompt_and_reference)
     ck_assert_int_eq(p.step, 6);
     ck_assert(metric(&p, "answer_length") > 0 && metric(&p, "answer_length") <= 6);
     ck_assert(metric(&p, "kl") > 0 && metric(&p, "reward") > 0 && metric(&p, "reward_deviation") > 0);
+    tiny_end(&run);
+}
+END_TEST
+
+static int32_t count_ends(void *user, const mm_answer *a, double *reward)
+{
+    *(int *)user += a->finish == MM_FINISH_STOP;
+    *reward = even_share(a);
+    return 0;
+}
+
+/* As of the models that MiniMind-3's own script exports, whose tokenizer alone knows what ends a turn. */
+START_TEST(answers_end_with_their_turn_where_the_config_names_no_eos)
+{
+    int ended = 0;
+    mm_policy_training policy = training_of(MM_POLICY_GRPO);
+    policy.reward = count_ends;
+    policy.user = &ended;
+    policy.max_new_tokens = 60;
+    tiny_options o = options_for(&policy, put_prompts(7));
+    tiny_run run;
+    o.endless = true;
+    tiny_start(&run, &o);
+    ck_ok(mm_trainer_run(run.trainer));
+    ck_assert_int_gt(ended, 0);
     tiny_end(&run);
 }
 END_TEST
@@ -582,6 +607,7 @@ int main(void)
     tcase_add_test(answers, a_row_is_its_prompt_and_answer_and_learns_the_answer_with_its_stop_id);
     tcase_add_test(answers, the_logprobs_kept_are_the_policy_s_own_at_temperature_one);
     tcase_add_test(answers, every_answer_is_shown_with_its_prompt_and_reference);
+    tcase_add_test(answers, answers_end_with_their_turn_where_the_config_names_no_eos);
     tcase_add_test(answers, equal_rewards_have_themselves_as_mean_and_do_not_deviate);
     tcase_set_timeout(answers, 60);
     suite_add_tcase(suite, answers);

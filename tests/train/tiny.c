@@ -20,7 +20,7 @@ mm_config *tiny_config(void)
     return config;
 }
 
-static mm_model *make_model(uint64_t seed, double dropout, bool moe, int64_t vocab_size)
+static mm_model *make_model(uint64_t seed, double dropout, bool moe, int64_t vocab_size, bool endless)
 {
     mm_config *config = tiny_config();
     mm_model *model = NULL;
@@ -29,6 +29,8 @@ static mm_model *make_model(uint64_t seed, double dropout, bool moe, int64_t voc
         ck_ok(mm_config_set_bool(config, "use_moe", 1));
     if (vocab_size > 0)
         ck_ok(mm_config_set_int(config, "vocab_size", vocab_size));
+    if (endless)
+        ck_ok(mm_config_set_int(config, "eos_token_id", -1));
     ck_ok(mm_model_create(config, seed, &model));
     mm_config_free(config);
     return model;
@@ -36,7 +38,7 @@ static mm_model *make_model(uint64_t seed, double dropout, bool moe, int64_t voc
 
 mm_model *tiny_model(uint64_t seed)
 {
-    return make_model(seed, 0, false, 0);
+    return make_model(seed, 0, false, 0, false);
 }
 
 mm_model *tiny_teacher(uint64_t seed)
@@ -69,7 +71,7 @@ tiny_options tiny_defaults(const char *rows)
 mm_status tiny_try(tiny_run *run, const tiny_options *options)
 {
     memset(run, 0, sizeof *run);
-    run->model = make_model(options->weights, options->dropout, options->moe, options->vocab_size);
+    run->model = make_model(options->weights, options->dropout, options->moe, options->vocab_size, options->endless);
     if (options->tokenizer_directory)
         ck_ok(mm_tokenizer_load(options->tokenizer_directory, &run->tokenizer));
     else

@@ -34,6 +34,7 @@ typedef struct tiny_options {
     bool validation_whole;     /* all of them on each rank */
     int32_t rank;              /* of an adapter, which learns instead of the model; 0: none */
     const char *targets;       /* of the adapter; NULL: all-linear */
+    bool endless;              /* the config names no eos */
     bool moe;                  /* 4 experts, of which 2 work */
     int32_t vocab_size;        /* 0: 260 */
 } tiny_options;

@@ -121,6 +121,9 @@ def stream_text(model: Model, prompt: str | IntArray, max_new_tokens: int, token
     ids = tokenizer.encode(prompt) if isinstance(prompt, str) else integers(prompt, "prompt").ravel()
     past = max(0, cache.length(0)) if cache is not None else 0
     config = model.config
+    if stop_ids is None and config["eos_token_id"] < 0:
+        end = tokenizer.find("<|im_end|>")
+        stop_ids = [] if end is None else [end]
     if bos:
         ids = np.concatenate(([config["bos_token_id"]], ids)).astype(np.int32)
     room = min(past + ids.size + max(1, max_new_tokens), config["max_position_embeddings"])
