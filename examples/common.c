@@ -177,9 +177,10 @@ void expect_shape(const mm_model *model, const char *option, double hidden_size,
     mm_status status = mm_config_get_bool(config, "use_moe", &has_experts);
     if (status != MM_ERR_STATE) /* a key that this family of models lacks */
         check(status);
-    if (use_moe > 0 && !has_experts) {
+    if (!isnan(use_moe) && (use_moe > 0) != (has_experts > 0)) {
         char message[160];
-        snprintf(message, sizeof message, "the model of %s has no experts, it takes no --use-moe", option);
+        snprintf(message, sizeof message, "the model of %s has %sexperts, it takes no --use-moe%s", option,
+                 has_experts ? "" : "no ", has_experts ? " 0" : "");
         fail(message, "");
     }
 }

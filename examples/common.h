@@ -27,8 +27,8 @@ void read_options(int argc, char **argv, const char *about, const option_row *ow
 /* A model directory, or the NAME that an earlier program saved in --save-dir. */
 mm_model *load_model(const char *where);
 
-/* MiniMind's command lines name the shape of a model that is there already: what is not 0 must be what the model has,
- * which is that of `option`, "--from-weight". */
+/* MiniMind's command lines name the shape of a model that is there already: what is not 0 (`use_moe`: not NAN) must be
+ * what the model has, which is that of `option`, "--from-weight". */
 void expect_shape(const mm_model *model, const char *option, double hidden_size, double num_hidden_layers,
                   double use_moe);
 

@@ -16,7 +16,7 @@
 static char *teacher = "full_sft", *teacher_cache, *write_cache;
 static double alpha = 0.5, temperature = 1.5, top_k = NAN, text;
 /* The models' directories know them. */
-static double student_size, student_layers, teacher_size, teacher_layers, use_moe;
+static double student_size, student_layers, teacher_size, teacher_layers, use_moe = NAN;
 static const option_row own[] = {
     { "from-student-weight", TEXT, &o.from_weight, "NAME  of the model that learns, or its directory" },
     { "from-teacher-weight", TEXT, &teacher, "NAME  of the model that teaches, or its directory" },
@@ -37,7 +37,7 @@ static const option_row own[] = {
 static mm_model *load_teacher(void)
 {
     mm_model *model = load_model(teacher);
-    expect_shape(model, "--from-teacher-weight", teacher_size, teacher_layers, 0);
+    expect_shape(model, "--from-teacher-weight", teacher_size, teacher_layers, NAN);
     return model;
 }
 

@@ -6,10 +6,13 @@
  * the model that learns, is compared with a frozen reference: by how much more than the reference it likes the chosen
  * answer, beta times that is the margin. "accuracy" is the share of pairs whose margin is above 0. The options are
  * those of MiniMind's trainer/train_dpo.py. */
+#include <math.h>
+
 #include "common.h"
 
 static char *reference;
-static double beta = 0.1, hidden_size, num_hidden_layers, use_moe; /* the model's directory knows the last three */
+static double beta = 0.1, hidden_size, num_hidden_layers,
+              use_moe = NAN; /* the model's directory knows the last three */
 static const option_row own[] = {
     { "beta", REAL, &beta, "X     how firmly the policy is held to the reference" },
     { "reference", TEXT, &reference, "NAME  of the frozen model, or its directory (the model as it begins)" },

@@ -12,7 +12,7 @@
 
 #include "common.h"
 
-static double hidden_size, num_hidden_layers, use_moe; /* the model's directory knows them */
+static double hidden_size, num_hidden_layers, use_moe = NAN; /* the model's directory knows them */
 static const option_row own[] = {
     { "model", TEXT, &o.from_weight, "DIR   the model, which stays as it is" },
     { "lora-name", TEXT, &o.save_weight, "NAME  the adapter comes to SAVE_DIR/NAME" },

@@ -13,13 +13,13 @@
 #include "common.h"
 
 static char *preset, *config_path, *form;
-static double hidden_size, num_hidden_layers, use_moe, packed;
+static double hidden_size, num_hidden_layers, use_moe = NAN, packed;
 static const option_row own[] = {
     { "preset", TEXT, &preset, "NAME  one that `params --list` names (minimind2-small)" },
     { "config", TEXT, &config_path, "FILE  a config.json instead of a preset" },
     { "hidden-size", COUNT, &hidden_size, "N     0: the preset's" },
     { "num-hidden-layers", COUNT, &num_hidden_layers, "N     0: the preset's" },
-    { "use-moe", SWITCH, &use_moe, "0|1   1: with experts" },
+    { "use-moe", SWITCH, &use_moe, "0|1   1: with experts, 0: without (the preset's)" },
     { "form", TEXT, &form, "NAME  pad, pad3 or pack: how rows are laid out (the preset's)" },
     { "pack", FLAG, &packed, "      the same as --form pack" },
     { NULL, 0, NULL, NULL },
@@ -45,8 +45,10 @@ static mm_model *make_model(const mm_tokenizer *tokenizer)
         check(mm_config_set_int(config, "hidden_size", (int64_t)hidden_size));
     if (num_hidden_layers > 0)
         check(mm_config_set_int(config, "num_hidden_layers", (int64_t)num_hidden_layers));
-    if (use_moe > 0)
-        check(mm_config_set_bool(config, "use_moe", 1));
+    int32_t has_experts = 0;
+    mm_config_get_bool(config, "use_moe", &has_experts); /* of a family that lacks the key it stays as it is */
+    if (!isnan(use_moe) && (use_moe > 0) != (has_experts > 0))
+        check(mm_config_set_bool(config, "use_moe", use_moe > 0));
     check(mm_model_create(config, (uint64_t)o.seed, &model));
     mm_config_free(config); /* the model has a copy */
     return model;

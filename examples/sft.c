@@ -5,9 +5,11 @@
  * Each row is a conversation, {"conversations": [{"role": "user", "content": "…"}, {"role": "assistant", "content":
  * "…"}, …]}. The tokenizer's template renders it, and of the tokens only the assistant's count: the model learns to
  * answer, not to ask. All else is as in pretraining. The options are those of MiniMind's trainer/train_full_sft.py. */
+#include <math.h>
+
 #include "common.h"
 
-static double hidden_size, num_hidden_layers, use_moe, packed; /* the model's directory knows the first three */
+static double hidden_size, num_hidden_layers, use_moe = NAN, packed; /* the model's directory knows the first three */
 static const option_row own[] = {
     { "pack", FLAG, &packed, "      lay conversations end to end instead of padding each" },
     { "hidden-size", COUNT, &hidden_size, NULL },

@@ -275,6 +275,17 @@ expects_its_shape() {
         learn --from-weight "$model" --hidden-size 32 --num-hidden-layers 1 --max-steps 1 --save-weight same
 }
 
+# 0 is said as clearly as 1: a preset loses its experts, a model that is there can't.
+has_experts_as_told() {
+    # shellcheck disable=SC2086
+    set -- $rows --hidden-size 32 --num-hidden-layers 1 --max-steps 1 --save-dir "$work/moe"
+    "$bin/pretrain" "$@" --preset minimind2-moe && "$bin/pretrain" "$@" --preset minimind2-moe --use_moe 0 --save-weight dense &&
+        "$bin/pretrain" "$@" --preset classic-tied --use_moe 0 --save-weight classic && grep '"use_moe"' "$work"/moe/*/config.json &&
+        grep -q '"use_moe": true' "$work/moe/pretrain/config.json" && grep -q '"use_moe": false' "$work/moe/dense/config.json" &&
+        "$bin/pretrain" "$@" --from-weight pretrain --use_moe 1 --save-weight same &&
+        refuses "--from-weight has experts.*--use-moe 0" pretrain "$@" --from-weight pretrain --use_moe 0 --save-weight none
+}
+
 # Of another family, whose config has no word for experts: it is fine-tuned and pretrained further all the same.
 takes_other_families() {
     # shellcheck disable=SC2086
@@ -466,6 +477,7 @@ check "rl makes its directory, and those above it" makes_its_work_directory
 check "evaluate refuses options that would not count" evaluates_by_options_that_count
 check "what is saved has a name of its own" names_what_it_saves
 check "a model that is there has the shape that it is said to have" expects_its_shape
+check "--use-moe 0 means a model without experts" has_experts_as_told
 check "a model of a family that knows no experts is learnt further" takes_other_families
 check "distill's models have the shapes that they are said to have, and a cache is asked what it knows" distill_takes_what_is_so
 check "names and numbers that can't be taken are told what can" names_the_choices
