@@ -16,7 +16,8 @@
 static char *teacher = "full_sft", *teacher_cache, *write_cache;
 static double alpha = 0.5, temperature = 1.5, top_k = NAN, text;
 /* The models' directories know them. */
-static double student_size, student_layers, teacher_size, teacher_layers, use_moe = NAN;
+static double student_size, student_layers, teacher_size, teacher_layers;
+static double use_moe = NAN, student_moe = NAN, teacher_moe = NAN;
 static const option_row own[] = {
     { "from-student-weight", TEXT, &o.from_weight, "NAME  of the model that learns, or its directory" },
     { "from-teacher-weight", TEXT, &teacher, "NAME  of the model that teaches, or its directory" },
@@ -30,14 +31,16 @@ static const option_row own[] = {
     { "student-num-layers", COUNT, &student_layers, NULL },
     { "teacher-hidden-size", COUNT, &teacher_size, NULL },
     { "teacher-num-layers", COUNT, &teacher_layers, NULL },
-    { "use-moe", SWITCH, &use_moe, NULL },
+    { "use-moe", SWITCH, &use_moe, NULL }, /* MiniMind2's; MiniMind-3 has one for each model */
+    { "student-use-moe", SWITCH, &student_moe, NULL },
+    { "teacher-use-moe", SWITCH, &teacher_moe, NULL },
     { NULL, 0, NULL, NULL },
 };
 
 static mm_model *load_teacher(void)
 {
     mm_model *model = load_model(teacher);
-    expect_shape(model, "--from-teacher-weight", teacher_size, teacher_layers, NAN);
+    expect_shape(model, "--from-teacher-weight", teacher_size, teacher_layers, teacher_moe);
     return model;
 }
 
@@ -47,9 +50,11 @@ static void check_options(void)
     const char *of_student = student_size > 0   ? "student-hidden-size" :
                              student_layers > 0 ? "student-num-layers" :
                              use_moe > 0        ? "use-moe" :
+                             student_moe > 0    ? "student-use-moe" :
                                                   NULL;
     const char *of_teacher = teacher_size > 0   ? "teacher-hidden-size" :
                              teacher_layers > 0 ? "teacher-num-layers" :
+                             teacher_moe > 0    ? "teacher-use-moe" :
                                                   NULL;
     if (write_cache && teacher_cache)
         fail("one file is written or another one read, not both: --write-cache and --", "teacher-cache");
@@ -85,7 +90,8 @@ int main(int argc, char **argv)
         mm_model_free(wise);
     } else {
         mm_model *model = load_model(o.from_weight);
-        expect_shape(model, "--from-student-weight", student_size, student_layers, use_moe);
+        expect_shape(model, "--from-student-weight", student_size, student_layers,
+                     isnan(student_moe) ? use_moe : student_moe);
         mm_trainer_options options = trainer_options(tokenizer, kind, MM_ROWS_PAD3);
         mm_distill_options distill = MM_DISTILL_OPTIONS_INIT;
         distill.alpha = alpha;

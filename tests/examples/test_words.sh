@@ -313,9 +313,13 @@ distill_takes_what_is_so() {
         distill_not "takes no --teacher-num-layers" --teacher-num-layers 1 --teacher-cache "$work/words.cache" &&
         distill_not "not both: --write-cache and --teacher-cache" --write-cache "$work/a" --teacher-cache "$work/b" &&
         distill_not "takes no --comm" --write-cache "$work/words.cache" --comm "local:$work/alone" --world-size 1 &&
+        distill_not "--from-student-weight has no experts" --student_use_moe 1 &&
+        distill_not "--from-teacher-weight has no experts" --teacher_use_moe 1 &&
+        distill_not "takes no --student-use-moe" --student-use-moe 1 --write-cache "$work/words.cache" &&
+        distill_not "takes no --teacher-use-moe" --teacher-use-moe 1 --teacher-cache "$work/words.cache" &&
         distill_not "has a --top-k" --top-k 8 && "$bin/distill" --from-student-weight "$model" --from-teacher-weight "$model" \
         --student-hidden-size 32 --student-num-layers 1 --teacher-hidden-size 32 --teacher-num-layers 1 --use-moe 0 --threads 1 \
-        --max-steps 1 --data-path "$work/chat.jsonl" --save-dir "$work/taught" --template minimind2
+        --student_use_moe 0 --teacher_use_moe 0 --max-steps 1 --data-path "$work/chat.jsonl" --save-dir "$work/taught" --template minimind2
 }
 
 # No half of a token is made.
