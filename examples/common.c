@@ -137,8 +137,10 @@ static int holds_a_model(const char *directory)
 /* A NAME is one of --save-dir, or else a directory, whatever other files have that name. */
 static const char *directory_of(const char *where)
 {
-    const char *saved = place_of(where);
-    return holds_a_model(where) && !holds_a_model(saved) ? where : saved;
+    const char *saved = place_of(where), *found = holds_a_model(where) && !holds_a_model(saved) ? where : saved;
+    if (!holds_a_model(found)) /* else a tokenizer would be looked for in a file of weights */
+        fail("no directory of a model, which has a config.json (docs/guide.md makes one of a .pth): ", found);
+    return found;
 }
 
 mm_model *load_model(const char *where)

@@ -286,6 +286,15 @@ has_experts_as_told() {
         refuses "--from-weight has experts.*--use-moe 0" pretrain "$@" --from-weight pretrain --use_moe 0 --save-weight none
 }
 
+# MiniMind's own weights are a file of PyTorch's, which begins like a zip's: it is no tokenizer.json gone wrong.
+names_weights_of_pytorch() {
+    mkdir -p "$work/pth" && printf 'PK\003\004' >"$work/pth/full_sft_512.pth" || return 1
+    for name in full_sft_512.pth full_sft_512 none; do
+        refuses "no directory of a model.*pth/$name$" sft --save-dir "$work/pth" --from-weight $name --data-path "$work/chat.jsonl" || return 1
+    done
+    refuses "no directory of a model.*pth/no$" dpo --save-dir "$work/pth" --from-weight "$model" --reference no --data-path "$work/chat.jsonl"
+}
+
 # Of another family, whose config has no word for experts: it is fine-tuned and pretrained further all the same.
 takes_other_families() {
     # shellcheck disable=SC2086
@@ -481,6 +490,7 @@ check "rl makes its directory, and those above it" makes_its_work_directory
 check "evaluate refuses options that would not count" evaluates_by_options_that_count
 check "what is saved has a name of its own" names_what_it_saves
 check "a model that is there has the shape that it is said to have" expects_its_shape
+check "weights of PyTorch's are no directory of a model" names_weights_of_pytorch
 check "--use-moe 0 means a model without experts" has_experts_as_told
 check "a model of a family that knows no experts is learnt further" takes_other_families
 check "distill's models have the shapes that they are said to have, and a cache is asked what it knows" distill_takes_what_is_so
