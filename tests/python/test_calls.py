@@ -702,6 +702,11 @@ class Closing(Running):
         trainer.close()
         self.assertEqual(held(), before)
 
+    def test_a_trainer_while_it_runs(self):
+        trainer = self.trainer(epochs=1, on_step=lambda progress: trainer.close())
+        self.assertEqual(trainer.run().step, 6)
+        self.assertTrue(trainer.closed)
+
     def test_handles_in_another_thread_while_what_they_lend_is_read(self):
         model = tiny_model()
         adapter, dataset = minimind.Adapter(model), minimind.Dataset(self.put_rows("rows.jsonl", ROWS))

@@ -127,7 +127,7 @@ class Trainer(Handle):
         native = self._native
         with Alone(native, *native.keep[:2]), self._caught:
             lib.mm_trainer_run(native._as_parameter_)
-        return self.progress()
+        return self._stands(native)   # on_step or another thread may have closed it
 
     def resume(self, where: str | os.PathLike[str]) -> None:
         """Go back to a checkpoint, or to the latest one of an output directory."""
@@ -141,7 +141,10 @@ class Trainer(Handle):
 
     def progress(self) -> Progress:
         """Where the run stands. From any thread."""
-        out, native = struct(_ffi.mm_train_progress), self._native   # whose readings are lent until the next thread asks
+        return self._stands(self._native)
+
+    def _stands(self, native: Any) -> Progress:
+        out = struct(_ffi.mm_train_progress)   # whose readings are lent until the next thread asks
         with self._reading:
             lib.mm_trainer_progress(native, ctypes.byref(out))
             return _progress(out)
