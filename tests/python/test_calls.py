@@ -192,6 +192,19 @@ class Signals(Running):
         with self.trainer(epochs=100000) as trainer, self.interrupted(signal.SIGUSR1, TimeoutError):
             trainer.run()
 
+    def test_one_while_a_remark_is_told_is_raised_by_the_call(self):
+        self.alarms()
+        self.addCleanup(minimind.set_log, None)
+        minimind.set_log(lambda level, message: os.kill(os.getpid(), signal.SIGALRM))
+        bad = self.put("bad.jsonl", "no JSON\n" + '{"text": "a", "question": "a", "answer": "b"}\n' * 2)
+        kinds = {"batch": 4, "max_length": 16, "skip_bad_lines": True}
+        loader = minimind.Loader(minimind.Dataset(bad), self.tokenizer, **kinds)
+        asked = minimind.Loader(minimind.Dataset(bad), self.tokenizer, kind=minimind.MM_ROW_PROMPT,
+                                template_name="minillm", **kinds)
+        with minimind.Context(tiny_model(), max_batch=4, max_length=16, outputs=minimind.MM_OUT_LOSS) as context:
+            for call in (loader.next_batch, asked.next_prompts, lambda: minimind.evaluate.loss(context, loader)):
+                self.assertRaises(TimeoutError, call)
+
     def test_calls_within_calls_give_way_too_and_handlers_are_theirs_again(self):
         inner = minimind.Context(tiny_model(), max_length=64, threads=1)
         before = signal.getsignal(signal.SIGINT)

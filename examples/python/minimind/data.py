@@ -10,6 +10,7 @@ import numpy as np
 
 from . import _ffi
 from ._arrays import copied
+from ._caught import Caught
 from ._library import Alone, Handle, array_of, as_dict, bytes_at, create, fill_bytes, lib, path, struct
 from .context import Batch
 from .tokenizer import Tokenizer
@@ -82,7 +83,7 @@ class Loader(Handle):
     def next_batch(self) -> Batch | None:
         """The next batch, a copy; None at the end of the epoch."""
         batch, native = struct(_ffi.mm_batch), self._native
-        with Alone(native):   # the next call would write over what is copied
+        with Alone(native), Caught():   # the next call would write over what is copied; bad lines may be told to a log
             lib.mm_loader_next(native._as_parameter_, ctypes.byref(batch))
             if batch.batch == 0:
                 return None
@@ -96,7 +97,7 @@ class Loader(Handle):
     def next_prompts(self) -> tuple[list[Prompt], bool]:
         """Of a loader of prompts: the next ones, and whether the epoch is over."""
         out, native = struct(_ffi.mm_prompts), self._native
-        with Alone(native):
+        with Alone(native), Caught():
             lib.mm_loader_next_prompts(native._as_parameter_, ctypes.byref(out))
             return [self._prompt(out, i) for i in range(out.count)], bool(out.at_end)
 

@@ -21,7 +21,8 @@ class Evaluation(SimpleNamespace):
 def loss(context: Context, loader: Loader, max_batches: int = 0) -> Evaluation:
     """The mean loss over an epoch of a loader's rows, which then stands where it stood."""
     out = struct(_ffi.mm_evaluation)
-    lib.mm_evaluate_loss(context._native, loader._native, max_batches, ctypes.byref(out))
+    with Caught():   # bad lines may be told to a log
+        lib.mm_evaluate_loss(context._native, loader._native, max_batches, ctypes.byref(out))
     return Evaluation(**as_dict(out))
 
 

@@ -36,7 +36,7 @@ def memory_reset_peak() -> None:
 
 def set_log(log: Callable[[int, str], Any] | None, level: int = _ffi.MM_LOG_INFO) -> None:
     """Say where the library's remarks go: log(level, message), from any thread; None for silence. Not while any other
-    call runs."""
+    call runs. What `log` itself raises goes to sys.unraisablehook, and the call goes on."""
     global _log
 
     def told(user: Any, severity: int, message: bytes) -> None:
