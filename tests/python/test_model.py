@@ -229,6 +229,16 @@ class Contexts(Case):
             self.assertEqual(output.loss_count, 13)
             self.assertAlmostEqual(output.loss, -picked[targets >= 0].mean(), places=5)
 
+    def test_what_is_given_beside_a_batch_counts_more_than_its_own(self):
+        own, one = minimind.Batch(IDS, IDS), np.full(IDS.shape, -100)
+        one[0, 0] = 5
+        with training(tiny_model()) as context:
+            self.assertEqual(context.forward(own).loss_count, IDS.size)
+            self.assertEqual(context.forward(own, one).loss_count, 1)
+            logits = context.forward(own).logits.copy()
+            apart = context.forward(own, document_ids=np.arange(8) // 4 * np.ones((2, 1), int)).logits
+            self.assertFalse(np.array_equal(logits, apart))
+
     def test_products_may_be_of_fewer_bits(self):
         model = tiny_model()
         losses = []

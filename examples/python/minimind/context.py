@@ -137,9 +137,12 @@ class Context(Handle):
     def forward(self, ids: IntArray | Batch, targets: IntArray | None = None, *, train: bool = False, outputs: int = 0,
                 attention_mask: IntArray | None = None, position_ids: IntArray | None = None,
                 document_ids: IntArray | None = None, cache: Cache | None = None, seed: int = 0) -> Output:
-        """Run the network over ids [B, T] (or [T], one sequence), or a loader's batch."""
+        """Run the network over ids [B, T] (or [T], one sequence), or a loader's batch, whose targets and document_ids are
+        taken where none are given."""
         if isinstance(ids, Batch):
-            ids, targets, document_ids = ids.ids, ids.targets, ids.document_ids
+            targets = ids.targets if targets is None else targets
+            document_ids = ids.document_ids if document_ids is None else document_ids
+            ids = ids.ids
         tokens = np.atleast_2d(integers(ids, "ids"))
         if tokens.ndim != 2:
             raise ValueError(f"ids has shape {tokens.shape}; [B, T] is needed")
