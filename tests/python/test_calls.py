@@ -836,6 +836,29 @@ class Arguments(Running):
         for wrong in ("x" * 100, 7, bytearray(100), None):
             self.assertRaisesRegex(TypeError, "data: bytes is needed, not ", minimind.Model.from_bytes, tiny_config(), wrong)
 
+    def test_an_array_is_as_large_as_it_must_be_when_c_reads_it(self):
+        """Its shape was held against a cache, or a pass to go back over, that another call then replaced."""
+        class Late:
+            def __init__(self, array, meanwhile):
+                self.array, self.meanwhile = array, meanwhile
+
+            def __array__(self, *_, **__):
+                self.meanwhile()
+                return self.array
+
+        model = tiny_model()
+        cache = minimind.Cache(model, 1, 64)
+        with minimind.Context(model, train=True, max_length=32, max_batch=2, outputs=minimind.MM_OUT_LOGPROBS) as context, \
+                minimind.Context(model, max_length=32) as other:
+            mask = Late(np.ones((1, 2), int), lambda: other.forward([[1] * 30], cache=cache))
+            with self.assertRaisesRegex(ValueError, "shape"):
+                other.forward([[1, 2]], cache=cache, attention_mask=mask)
+            long = np.ones((2, 32), int)
+            context.forward([[1, 2]], [[1, 2]], train=True)
+            with self.assertRaisesRegex(ValueError, "shape"):
+                context.backward(d_logprobs=Late(np.zeros((1, 2)), lambda: context.forward(long, long, train=True)))
+            context.backward(d_logprobs=np.zeros((2, 32)))
+
     def test_handles_are_no_values(self):
         model = tiny_model()
         for wrong in (copy.copy, copy.deepcopy, pickle.dumps):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Iterator, Sequence
 import numpy as np
 
 from . import _ffi
-from ._arrays import IntArray, floats, integers, pointer, show
+from ._arrays import IntArray, floats, integers, pointer, shaped, show
 from ._library import Alone, Handle, create, lib, struct
 from .adapter import Adapter, AdapterWeights, chosen
 from .errors import StateError
@@ -147,20 +147,21 @@ class Context(Handle):
         if tokens.ndim != 2:
             raise ValueError(f"ids has shape {tokens.shape}; [B, T] is needed")
         rows, length = tokens.shape
-        past = max(0, cache.length(0)) if cache is not None else 0
         arrays = {"ids": tokens}
-        for name, values, columns in (("targets", targets, length), ("attention_mask", attention_mask, past + length),
-                                      ("position_ids", position_ids, length), ("document_ids", document_ids, length)):
+        for name, values in (("targets", targets), ("attention_mask", attention_mask), ("position_ids", position_ids),
+                             ("document_ids", document_ids)):
             if values is not None:
                 arrays[name] = np.atleast_2d(integers(values, name))
-                integers(arrays[name], name, (rows, columns))
         batch = struct(_ffi.mm_batch, batch=rows, length=length, mode=_ffi.MM_TRAIN if train else _ffi.MM_EVAL,
                        outputs=outputs, seed=seed, cache=cache, **{name: pointer(array) for name, array in arrays.items()})
         out, native = struct(_ffi.mm_output), self._native
-        self._shape = None
-        with Alone(cache):
-            lib.mm_forward(native, ctypes.byref(batch), ctypes.byref(out))
-        self._shape = rows, length
+        with Alone(native, cache):   # from here on nobody makes the cache longer, or another pass
+            past = max(0, lib.mm_cache_length.__wrapped__(cache._native, 0)) if cache is not None else 0
+            for name, array in arrays.items():
+                shaped(array, name, (rows, past + length if name == "attention_mask" else length))
+            self._shape = None
+            lib.mm_forward(native._as_parameter_, ctypes.byref(batch), ctypes.byref(out))
+            self._shape = rows, length
         return Output(out.loss, out.loss_sum, out.loss_count, out.aux_loss, show(out.logprobs, native),
                       show(out.last_logits, native), show(out.logits, native), show(out.hidden, native))
 
@@ -170,16 +171,20 @@ class Context(Handle):
         own, in the shapes of the outputs they belong to."""
         arrays = {"d_logits": d_logits, "d_logprobs": d_logprobs, "d_hidden": d_hidden}
         given = {name: values for name, values in arrays.items() if values is not None}
-        if given and self._shape is None:
-            raise StateError("there is no forward pass to go back over")
         tail: dict[str, tuple[int, ...]] = {"d_logprobs": ()}
         if given:
             config = self.model.config
             tail.update(d_logits=(config["vocab_size"],), d_hidden=(config["hidden_size"],))
-        held = {name: floats(values, name, (*self._shape, *tail[name])) for name, values in given.items()}
+        held = {name: floats(values, name) for name, values in given.items()}
         options = struct(_ffi.mm_backward_options, loss_scale=loss_scale, aux_scale=aux_scale, normalizer=normalizer,
                          **{name: pointer(array) for name, array in held.items()})
-        lib.mm_backward(self._native, ctypes.byref(options))
+        native = self._native
+        with Alone(native):   # from here on nobody makes another pass
+            if given and self._shape is None:
+                raise StateError("there is no forward pass to go back over")
+            for name, array in held.items():
+                shaped(array, name, (*self._shape, *tail[name]))
+            lib.mm_backward(native._as_parameter_, ctypes.byref(options))
 
     @property
     def gradients(self) -> Gradients:
