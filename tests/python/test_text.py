@@ -152,6 +152,23 @@ class Generation(Case):
             with self.assertRaises(ZeroDivisionError):
                 context.generate([[65]], stop_ids=[], on_token=lambda *_: 1 / 0)
 
+    def test_an_exception_leaves_a_cache_where_it_stood(self):
+        def stumble(sequence, token, logprob):
+            told.append(token)
+            if len(told) == 5:
+                raise LookupError(sequence)
+
+        for close in (False, True):
+            told, cache = [], minimind.Cache(self.model, 2, 32)
+            with minimind.Context(self.model, max_batch=2, max_length=32) as context:
+                context.generate([[65, 66], [67]], max_new_tokens=2, stop_ids=[], cache=cache)
+                stood, watched = [cache.length(i) for i in (0, 1)], cache._native
+                with self.assertRaises(LookupError):
+                    context.generate([[65], [66]], stop_ids=[], cache=cache,
+                                     on_token=lambda *one: close and cache.close() or stumble(*one))
+                cache = minimind.Cache._wrap(watched)
+                self.assertEqual(([cache.length(i) for i in (0, 1)], stood), ([3, 2], [3, 2]))
+
     def test_a_loop_that_is_left_ends_its_thread(self):
         before = threading.active_count()
         for piece in self.model.generate("a", max_new_tokens=100, stop_ids=[], temperature=2.0):

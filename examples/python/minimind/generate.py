@@ -71,7 +71,8 @@ def generate(context: Context, prompts: Sequence[IntArray], *, max_new_tokens: i
     """Continue prompts of ids, each as if it were alone.
 
     `stop_ids` replace the config's eos; an empty list stops at nothing. `on_token(sequence, id, logprob)` may return
-    True to end its sequence; an exception of its ends all and is passed on. `sampling`: the fields of mm_sampling."""
+    True to end its sequence; an exception of its, or of a signal's handler, ends all and is passed on, and a `cache` then
+    stands where it stood. `sampling`: the fields of mm_sampling."""
     if len(prompts) == 0:
         raise ValueError("prompts: none given")
     rows = [integers(prompt, f"prompts[{i}]").ravel() for i, prompt in enumerate(prompts)]
@@ -94,10 +95,18 @@ def generate(context: Context, prompts: Sequence[IntArray], *, max_new_tokens: i
         options.stop_count = stops.size
         stops = stops if stops.size else np.zeros(1, dtype=np.int32)
         options.stop_ids = pointer(stops)
-    result, native = struct(_ffi.mm_generate_result), context._native
-    with Alone(native, cache), caught:   # what the result shows is the context's
-        lib.mm_generate(native._as_parameter_, ctypes.byref(options), ctypes.byref(result))
-        return [_sequence(result, i) for i in range(count)]
+    result, native, held = struct(_ffi.mm_generate_result), context._native, None if cache is None else cache._native
+    with Alone(native, held):   # what the result shows is the context's
+        stood = [lib.mm_cache_length.__wrapped__(held, i) for i in range(count)] if held is not None else []
+        try:
+            with caught:
+                lib.mm_generate(native._as_parameter_, ctypes.byref(options), ctypes.byref(result))
+                return [_sequence(result, i) for i in range(count)]
+        except BaseException:   # where C failed, it has cut the cache back itself
+            for i, length in enumerate(stood):
+                if length >= 0:
+                    lib.mm_cache_truncate.__wrapped__(held, i, length)
+            raise
 
 
 def _sequence(result: Any, i: int) -> Generated:
