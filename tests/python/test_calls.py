@@ -130,6 +130,20 @@ class Exceptions(Running):
         self.assertRaises(KeyboardInterrupt, create, _ffi.mm_config, interrupted, lib.mm_config_free, b"minimind2-small")
         self.assertEqual(held(), before)
 
+    def test_one_while_the_table_of_keys_is_read_leaves_no_half_of_it(self):
+        """Nor does another thread see half of it, to which all other keys were unknown."""
+        def interrupted(i, row):
+            if i == 3:
+                raise KeyboardInterrupt
+            self.assertRaises(KeyError, minimind.config._keys.__getitem__, "model_type")
+            return get(i, row)
+
+        get = lib.mm_config_key_get
+        with unittest.mock.patch.dict(minimind.config._keys, clear=True):
+            with unittest.mock.patch.object(lib, "mm_config_key_get", interrupted), self.assertRaises(KeyboardInterrupt):
+                minimind.config_keys()
+            self.assertEqual(len(minimind.config_keys()), lib.mm_config_key_count())
+
 
 class Signals(Running):
     """They come from another thread while C runs, and their handlers run where a callback begins."""

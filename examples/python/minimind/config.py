@@ -42,11 +42,13 @@ _keys: dict[str, Key] = {}
 def config_keys() -> dict[str, Key]:
     """Every key that a Config knows, by name."""
     if not _keys:
+        made = {}
         for i in range(lib.mm_config_key_count()):
             row = struct(_ffi.mm_config_key)
             lib.mm_config_key_get(i, ctypes.byref(row))
             name = row.name.decode()
-            _keys[name] = Key(name, _TYPES[row.type], row.description.decode(), row.minimum, row.maximum)
+            made[name] = Key(name, _TYPES[row.type], row.description.decode(), row.minimum, row.maximum)
+        _keys.update(made)   # at once: other threads run while C does
     return _keys
 
 
