@@ -371,6 +371,15 @@ class OneAtATime(Running):
                 context.generate([[1, 2], [3]], max_new_tokens=5, stop_ids=[], on_token=again)
             self.assertEqual(len(context.generate([[1, 2], [3]], max_new_tokens=5, stop_ids=[])), 2)   # and goes on
 
+    def test_gradients_of_a_context_in_use_are_not_all_frozen(self):
+        def ask(*told):
+            self.assertRaisesRegex(minimind.StateError, "in use", lambda: context.gradients)
+
+        with minimind.Context(tiny_model(), train=True, trainable="*norm*", max_length=8, threads=1,
+                              outputs=minimind.MM_OUT_LAST_LOGITS) as context:
+            context.generate([[1]], max_new_tokens=2, stop_ids=[], on_token=ask)
+            self.assertEqual(len(context.gradients), 5)
+
     def test_a_context_and_its_cache_refuse_another_thread(self):
         model, began, refused = tiny_model(), threading.Event(), []
         with minimind.Context(model, max_length=64, threads=1) as one, minimind.Context(model, max_length=64) as other, \

@@ -55,13 +55,18 @@ class Gradients(Mapping[str, np.ndarray]):
         adapter = context._adapter
         names = context.model.weights if adapter is None else AdapterWeights(adapter)
         self._index = {name: i for i, name in enumerate(names)}
-        self._held = [name for name in self._index if context._trainable is None or self._learns(name)]
+        self._held = list(self._index)
+        if context._trainable is not None:
+            native = context._native
+            with Alone(native):   # what is in use would pass for frozen
+                self._held = [name for name in self._index if self._learns(native, name)]
 
-    def _learns(self, name: str) -> bool:
+    def _learns(self, native: Any, name: str) -> bool:
         try:
-            return self[name] is not None
+            lib.mm_grad(native._as_parameter_, self._index[name], ctypes.byref(_ffi.mm_view()))
         except StateError:
             return False
+        return True
 
     def __getitem__(self, name: str) -> np.ndarray:
         view, native = _ffi.mm_view(), self._context._native
