@@ -57,6 +57,20 @@ static int64_t next_target(const mmi_layout *layout, int64_t index, const char *
     return index;
 }
 
+/* Whether a pattern is a projection's whole name. A file alone lists thousands, so only the layer named is searched. */
+static bool is_projection_name(const mmi_layout *layout, mmi_pattern pattern)
+{
+    char name[MMI_NAME_SIZE];
+    mmi_tensor tensor;
+    if (pattern.length > sizeof name - sizeof WEIGHT)
+        return false;
+    snprintf(name, sizeof name, "%.*s" WEIGHT, (int)pattern.length, pattern.text);
+    int64_t index = mmi_name_find(layout, name);
+    if (index >= 0)
+        mmi_layout_tensor(layout, index, &tensor);
+    return index >= 0 && mmi_layout_is_projection(&tensor);
+}
+
 /* Every pattern is to mean something, or it was a slip. */
 static mm_status check_targets(const mmi_layout *layout, const char *targets)
 {
@@ -68,7 +82,7 @@ static mm_status check_targets(const mmi_layout *layout, const char *targets)
     }
     const char *list = targets;
     for (mmi_pattern p; mmi_pattern_next(&p, &list);) {
-        bool means = false;
+        bool means = is_projection_name(layout, p);
         for (int64_t i = 0; i < layout->count && !means; i++) {
             char name[MMI_NAME_SIZE];
             mmi_layout_tensor(layout, i, &tensor);

@@ -43,7 +43,14 @@ static bool means_whole(mmi_pattern p, const char *name)
 
 bool mmi_pattern_means(mmi_pattern pattern, const char *name)
 {
-    while (name && pattern.length > 0) {
+    if (pattern.length == 0)
+        return false;
+    if (!memchr(pattern.text, '*', pattern.length)) { /* lists of thousands of plain names are asked about as many */
+        size_t length = strlen(name), end = length - pattern.length;
+        return length >= pattern.length && (end == 0 || name[end - 1] == '.') &&
+               memcmp(name + end, pattern.text, pattern.length) == 0;
+    }
+    while (name) {
         if (means_whole(pattern, name))
             return true;
         name = strchr(name, '.');
