@@ -60,12 +60,8 @@ static int64_t next_target(const mmi_layout *layout, int64_t index, const char *
 /* Whether a pattern is a projection's whole name. A file alone lists thousands, so only the layer named is searched. */
 static bool is_projection_name(const mmi_layout *layout, mmi_pattern pattern)
 {
-    char name[MMI_NAME_SIZE];
     mmi_tensor tensor;
-    if (pattern.length > sizeof name - sizeof WEIGHT)
-        return false;
-    snprintf(name, sizeof name, "%.*s" WEIGHT, (int)pattern.length, pattern.text);
-    int64_t index = mmi_name_find(layout, name);
+    int64_t index = mmi_name_find_joined(layout, pattern.text, pattern.length, WEIGHT);
     if (index >= 0)
         mmi_layout_tensor(layout, index, &tensor);
     return index >= 0 && mmi_layout_is_projection(&tensor);

@@ -53,6 +53,15 @@ int64_t mmi_name_find(const mmi_layout *layout, const char *name)
     return index >= 0 ? index : search(layout, name, end, layout->count);
 }
 
+int64_t mmi_name_find_joined(const mmi_layout *layout, const char *text, size_t length, const char *ending)
+{
+    char name[MMI_NAME_SIZE];
+    if (length >= sizeof name - strlen(ending))
+        return -1;
+    snprintf(name, sizeof name, "%.*s%s", (int)length, text, ending);
+    return mmi_name_find(layout, name);
+}
+
 /* A network's matrix, "w_gate.weight". An `expert` that is plain has "linear1" and "linear2". */
 static bool translate_matrix(char *out, size_t size, const char *prefix, const char *rest, bool expert)
 {

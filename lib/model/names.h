@@ -16,6 +16,9 @@
 /* Index of the tensor with this name; -1 when there is none. */
 int64_t mmi_name_find(const mmi_layout *layout, const char *name);
 
+/* The same of a name in two parts, of which the first has `length` bytes. */
+int64_t mmi_name_find_joined(const mmi_layout *layout, const char *text, size_t length, const char *ending);
+
 /* A name as Mini-LLM writes it, turned into ours. False when it is none of that kind: `out` is then untouched. */
 bool mmi_name_translate(char *out, size_t size, const char *name);
 
