@@ -87,6 +87,8 @@ static mm_status build(mm_loader *l)
         depth = 16;
     if (depth > 4096)
         depth = 4096;
+    if (o->workers == 0) /* none is made ahead */
+        depth = 2;
     if (status == MM_OK)
         status = mmi_stream_create(&l->stream, &l->recipe, l->dataset, mmi_fill_places(l), o->workers, depth);
     return status;

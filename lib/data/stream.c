@@ -178,11 +178,19 @@ void mmi_stream_seek(mmi_stream *s, int64_t epoch, int64_t place)
     mmi_monitor_leave(s->monitor);
 }
 
+/* Long rows leave no room behind: each slot would have one, beside the rows that are ready. */
+static void give_back(mmi_stream *s, slot *lent)
+{
+    s->ids -= ids_of(lent);
+    if (lent->sample.side[0].id_room + lent->sample.side[1].id_room > MOST_IDS / (size_t)s->depth)
+        mmi_sample_free(&lent->sample);
+}
+
 /* Inside the lock: give the lent row back, and wait until the next one is ready. */
 static slot *wait_for_next(mmi_stream *s)
 {
     if (s->taken > 0)
-        s->ids -= ids_of(&s->slots[(s->taken - 1) % s->depth]);
+        give_back(s, &s->slots[(s->taken - 1) % s->depth]);
     slot *next = &s->slots[s->taken++ % s->depth];
     mmi_monitor_wake(s->monitor);
     while (s->claimed < s->taken || !next->ready)

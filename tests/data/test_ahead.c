@@ -402,6 +402,37 @@ START_TEST(every_failing_allocation_is_survived)
 }
 END_TEST
 
+/* 300 rows of 65000 ids: 256 KiB each, and 514 slots that could hold one. */
+START_TEST(long_rows_leave_no_memory_behind)
+{
+    enum { ROWS = 300, IDS = 65000, LINE = IDS + 13 };
+    char *bytes = malloc((size_t)ROWS * LINE), *to = bytes;
+    mm_memory_usage before = MM_MEMORY_USAGE_INIT, after = MM_MEMORY_USAGE_INIT;
+    ck_assert_ptr_nonnull(bytes);
+    for (int i = 0; i < ROWS; i++, to += LINE) {
+        memcpy(to, "{\"text\": \"", 10);
+        memset(to + 10, 'a', IDS);
+        memcpy(to + 10 + IDS, "\"}\n", 3);
+    }
+    mm_dataset_free(dataset);
+    dataset = NULL;
+    ck_ok(mm_dataset_open(put_file(scratch_directory(), "rows.jsonl", bytes, (size_t)ROWS * LINE), &dataset));
+    mm_loader_options o = options_of(MM_ROWS_PACK, _i);
+    o.batch = 256;
+    mm_loader *loader = create(&o);
+    mm_memory_get_usage(&before);
+    mm_batch b = MM_BATCH_INIT;
+    do
+        ck_ok(mm_loader_next(loader, &b));
+    while (b.batch > 0);
+    mm_memory_get_usage(&after);
+    /* of the next epoch 64 MiB of ids may be ready, and one row is in the making */
+    ck_assert_uint_lt(after.current - before.current, (_i > 0 ? 68 : 2) << 20);
+    mm_loader_free(loader);
+    free(bytes);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("data/ahead");
@@ -417,6 +448,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, a_file_that_shrinks_while_it_is_read_ends_in_a_status);
     tcase_add_test(tc, stats_tell_what_was_given_and_waited_for);
     tcase_add_test(tc, every_failing_allocation_is_survived);
+    tcase_add_loop_test(tc, long_rows_leave_no_memory_behind, 0, 2);
     tcase_set_timeout(tc, 120);
     suite_add_tcase(suite, tc);
     return suite;
