@@ -64,8 +64,8 @@ mm_status mmi_trained_check(const mmi_trained *t)
     const char *list = t->patterns;
     for (mmi_pattern p; mmi_pattern_next(&p, &list);) {
         /* a whole name first: of a list of thousands only the layers named are searched */
-        bool found = mmi_name_find_joined(t->layout, p.text, p.length, "") >= 0 ||
-                     mmi_name_find_joined(t->layout, p.text, p.length, ".weight") >= 0;
+        bool found = !t->adapter && (mmi_name_find_joined(t->layout, p.text, p.length, "") >= 0 ||
+                                     mmi_name_find_joined(t->layout, p.text, p.length, ".weight") >= 0);
         for (int64_t i = 0; i < mmi_trained_count(t) && !found; i++) {
             char name[MMI_TRAINED_NAME_SIZE];
             mmi_trained_name(t, i, name);
