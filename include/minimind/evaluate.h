@@ -198,8 +198,8 @@ MM_API void mm_prompts_result_init(mm_prompts_result *result, size_t struct_size
 /**
  * Prompts whose answers must hold given strings: rows {"prompt": "…", "expect": ["…", …], "max_new_tokens": 64}, or
  * with "conversations" in place of the prompt, rendered as rows of MM_ROW_PROMPT. The likeliest token is always taken,
- * so a model that is not changed answers the same. An answer ends with the config's eos_token_id, or with <|im_end|> where the
- * config has none. A row passes when every expected string stands in its answer, byte by byte.
+ * so a model that is not changed answers the same. An answer ends with the config's eos_token_id, or with <|im_end|>
+ * where the config has none. A row passes when every expected string stands in its answer, byte by byte.
  *
  * @param context  Planned with MM_OUT_LAST_LOGITS; prompts are run max_batch at a time, and prompt and answer together
  * must fit its max_context: of a longer prompt the last part is kept.

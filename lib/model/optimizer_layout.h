@@ -1,5 +1,5 @@
-/* What an optimizer holds, and so what it costs: here, below both lib/train, which makes it, and lib/run, which estimates
- * it. */
+/* What an optimizer holds, and so what it costs: here, below both lib/train, which makes it, and lib/run, which
+ * estimates it. */
 #ifndef MMI_MODEL_OPTIMIZER_LAYOUT_H
 #define MMI_MODEL_OPTIMIZER_LAYOUT_H
 
@@ -7,8 +7,8 @@
 
 #include "model/trained.h"
 
-/* Where it holds what. First moments (Muon: momentum) of all that is trained lie in one arena; behind it, in the same order,
- * the second moments of those tensors that have one: of Muon only what AdamW updates, which lies in front. */
+/* Where it holds what. First moments (Muon: momentum) of all that is trained lie in one arena; behind it, in the same
+ * order, the second moments of those tensors that have one: of Muon only what AdamW updates, which lies in front. */
 typedef struct mmi_moments {
     size_t first, second; /* bytes of the two arenas */
     int64_t elements;     /* of Muon's largest matrix; 0: AdamW alone */

@@ -17,9 +17,9 @@
 #define MMI_TEXT_LIMIT (UINT32_MAX / 4) /* bytes of text at once, which are symbols to merge */
 
 enum {
-    MMI_TOKEN_VOCAB = 1,  /* a string of the vocabulary */
-    MMI_TOKEN_ADDED = 2,  /* an added token; many are in the vocabulary too */
-    MMI_TOKEN_SPECIAL = 4, /* an added token marked special */
+    MMI_TOKEN_VOCAB = 1,     /* a string of the vocabulary */
+    MMI_TOKEN_ADDED = 2,     /* an added token; many are in the vocabulary too */
+    MMI_TOKEN_SPECIAL = 4,   /* an added token marked special */
     MMI_TOKEN_NORMALIZED = 8 /* an added token that is looked for behind a normalizer, of which there is none */
 };
 

@@ -100,8 +100,8 @@ START_TEST(the_dtype_of_the_config_is_that_of_the_weights)
     char *text = text_of(path);
     text[strlen(text) - 2] = '\0';
     char more[4096];
-    snprintf(more, sizeof more,
-             "%s, \"torch_dtype\": \"float16\", \"dtype\": \"bfloat16\", \"other\": \"float64\" }", text);
+    snprintf(more, sizeof more, "%s, \"torch_dtype\": \"float16\", \"dtype\": \"bfloat16\", \"other\": \"float64\" }",
+             text);
     mmi_free(text);
     mm_model_free(model);
     mm_config *config = NULL;
