@@ -415,13 +415,14 @@ static void resume(void)
 }
 
 /* Ctrl-C and a request to end; a terminal that goes, and a reader of the log that goes. These two are left alone where
- * somebody ignores them, as nohup does; the last comes again with each line, so it can't end the process at once. */
+ * somebody ignores them, as nohup does; and they come again, from the shell and from the system, and with each line, so
+ * they don't end the process at once. */
 static void on_signals(void (*handler)(int))
 {
     static const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGPIPE };
     struct sigaction action = { .sa_handler = handler }, before;
     for (int i = 0; i < 4; i++) {
-        action.sa_flags = numbers[i] == SIGPIPE ? 0 : (int)SA_RESETHAND;
+        action.sa_flags = i < 2 ? (int)SA_RESETHAND : 0;
         sigaction(numbers[i], NULL, &before);
         if (i < 2 || before.sa_handler != SIG_IGN)
             sigaction(numbers[i], &action, NULL);
