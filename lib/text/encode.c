@@ -80,7 +80,7 @@ static mm_status encode_all(work *w, const char *text, size_t length, int32_t sp
         put(w, &match->id, 1);
         at = match->start + match->size;
     }
-    return encode_stretch(w, text + at, length - at);
+    return at < length ? encode_stretch(w, text + at, length - at) : MM_OK;
 }
 
 mm_status mmi_check_split(int32_t split, const char *what)
