@@ -35,7 +35,8 @@ static void unlock(void)
     atomic_store_explicit(&guard, 0, memory_order_release);
 }
 
-/* The threads that held it stayed with the parent. */
+/* The threads that held it stayed with the parent. Wherever one stood when it was left behind: as long as somebody
+ * holds OpenBLAS, the host's number is known. */
 static void forget_parents_holders(void)
 {
     const int own = (int)getpid();
@@ -50,11 +51,10 @@ void mmi_blas_enter(void)
 {
     lock();
     forget_parents_holders();
-    if (holders++ == 0) {
+    if (holders == 0)
         host_threads = openblas_get_num_threads();
-        if (host_threads != 1)
-            openblas_set_num_threads(1);
-    }
+    if (holders++ == 0 && host_threads != 1)
+        openblas_set_num_threads(1);
     unlock();
 }
 
@@ -62,8 +62,9 @@ void mmi_blas_enter(void)
 void mmi_blas_leave(void)
 {
     lock();
-    if (holders > 0 && --holders == 0 && host_threads != 1)
+    if (holders == 1 && host_threads != 1)
         openblas_set_num_threads(host_threads);
+    holders -= holders > 0;
     unlock();
 }
 
