@@ -476,7 +476,7 @@ static mm_status find_alpha(mm_adapter_options *o, const mmi_st_file *file)
     int length = snprintf(text, sizeof text, "[%s]", saved);
     status = mmi_json_parse(text, (size_t)length, file->what, &json);
     if (status == MM_OK)
-        status = take_alpha(o, mmi_json_at(json, 0), file->what);
+        status = take_alpha(o, mmi_json_size(json) == 1 ? mmi_json_at(json, 0) : NULL, file->what);
     mmi_json_free(json);
     return status;
 }

@@ -204,6 +204,7 @@ START_TEST(a_file_alone_may_say_its_alpha)
                   { "\"16\"", "lora_alpha is missing or not above 0" },
                   { "1e300", "lora_alpha is 1e+300" },
                   { "six", "lora.safetensors" },
+                  { "1, 2", "lora_alpha is missing or not above 0" },
                   { "1, 2]", "lora.safetensors" } };
     mm_adapter *adapter = adapter_of("q_proj", 3);
     rows r;
