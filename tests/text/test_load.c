@@ -1,6 +1,5 @@
 #include "text_support.h"
 
-
 static char *json; /* the small tokenizer's */
 
 static void setup(void)
@@ -401,6 +400,11 @@ START_TEST(what_is_looked_for_in_normalized_text_is_saved_as_that)
         ck_assert_uint_eq(t->tokens[id].kind & MMI_TOKEN_NORMALIZED, id == 0 ? MMI_TOKEN_NORMALIZED : 0);
         ck_assert_uint_eq(again->tokens[id].kind, t->tokens[id].kind);
     }
+    mm_tokenizer_free(again);
+    again = NULL;
+    write_text(directory, "tokenizer_config.json",
+               "{\"added_tokens_decoder\": {\"0\": {\"content\": \"<|endoftext|>\", \"special\": true}}}");
+    ck_ok(mm_tokenizer_load(directory, &again)); /* one says nothing of it */
     mm_tokenizer_free(again);
     mm_tokenizer_free(t);
     free(text);
