@@ -8,9 +8,9 @@
 #include "base/options.h"
 #include "data/sample.h"
 #include "run/context.h"
-#include "train/report.h"
 #include "train/ids.h"
 #include "train/likelihood.h"
+#include "train/report.h"
 
 #define REPORTED 8 /* answers that a report shows */
 

@@ -335,6 +335,10 @@ START_TEST(hundreds_of_whole_names_mean_what_as_many_patterns_do)
     mm_memory whole = estimate_with(config, ""), starred = estimate_with(config, "*");
     ck_assert_int_gt(whole.gradients, 0);
     ck_assert_int_eq(whole.gradients, starred.gradients);
+    mm_workload w = workload(MM_TRAIN, 1, 8);
+    w.trainable = "model.layers.5.mlp.experts.7.down_proj,model.layers.5.mlp.experts.8.down_proj";
+    ck_status(mm_estimate_memory(config, &w, &whole), MM_ERR_ARG);
+    ck_error_mentions("experts.8.down_proj\", which means no tensor");
     mm_config_free(config);
 }
 END_TEST
