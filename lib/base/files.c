@@ -22,6 +22,11 @@
 
 #define BUFFER_SIZE ((size_t)1 << 16)
 
+/* Files of more than BUFFER_SIZE are written so many bytes at a time, from multiples of it: a file system that has
+ * large folios keeps them in as large pages, and weights that are mapped from these are there sooner (measured where
+ * this runs as a guest: 103 MB in 4 ms instead of 27). */
+#define LARGE_BUFFER_SIZE ((size_t)2 << 20)
+
 mm_status mmi_fail_errno(const char *path, const char *verb)
 {
     int error = errno;
@@ -370,6 +375,7 @@ mm_status mmi_writer_open(mmi_writer *w, const char *path)
     size_t room = strlen(path) + 48;
     w->temporary = mmi_alloc(room, 1);
     w->buffer = mmi_alloc(BUFFER_SIZE, 1);
+    w->room = BUFFER_SIZE;
     if (!w->path || !w->temporary || !w->buffer) {
         writer_release(w);
         return w->status = mmi_fail_memory(BUFFER_SIZE, path);
@@ -409,22 +415,41 @@ static void writer_flush(mmi_writer *w, const unsigned char *data, size_t size)
         w->status = write_all(w->fd, w->path, data, size);
 }
 
+/* Without memory for it the file is written in smaller pieces. */
+static void writer_grow(mmi_writer *w)
+{
+    unsigned char *larger = mmi_realloc(w->buffer, LARGE_BUFFER_SIZE, 1);
+    if (!larger)
+        return;
+    w->buffer = larger;
+    w->room = LARGE_BUFFER_SIZE;
+}
+
 mm_status mmi_writer_put(mmi_writer *w, const void *data, size_t size)
 {
     if (!w->open)
         return w->status;
     w->written += size;
-    if (size >= BUFFER_SIZE - w->filled) {
-        writer_flush(w, w->buffer, w->filled);
-        w->filled = 0;
-        if (size >= BUFFER_SIZE) {
-            writer_flush(w, data, size);
-            return w->status;
+    if (size >= w->room - w->filled && w->room < LARGE_BUFFER_SIZE)
+        writer_grow(w);
+    const unsigned char *from = data; /* may be NULL for nothing */
+    while (size > 0) {
+        size_t whole = size - size % w->room, part = w->room - w->filled;
+        if (w->filled == 0 && whole > 0) {
+            part = whole;
+            writer_flush(w, from, part);
+        } else {
+            part = part < size ? part : size;
+            memcpy(w->buffer + w->filled, from, part);
+            w->filled += part;
         }
+        if (w->filled == w->room) {
+            writer_flush(w, w->buffer, w->filled);
+            w->filled = 0;
+        }
+        from += part;
+        size -= part;
     }
-    if (size > 0) /* `data` may be NULL for nothing */
-        memcpy(w->buffer + w->filled, data, size);
-    w->filled += size;
     return w->status;
 }
 

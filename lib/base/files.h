@@ -88,8 +88,8 @@ typedef struct mmi_writer {
     int fd;
     char *path, *temporary;
     unsigned char *buffer;
-    size_t filled;
-    uint64_t written; /* bytes so far */
+    size_t filled, room; /* of the buffer */
+    uint64_t written;    /* bytes so far */
     mm_status status;
     bool open;
 } mmi_writer;

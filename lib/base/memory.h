@@ -25,6 +25,11 @@ void mmi_free(void *memory);
 char *mmi_strndup(const char *text, size_t length);
 char *mmi_strdup(const char *text);
 
+/* Weights are read from end to end again and again: with large pages the processor looks up far fewer addresses
+ * (measured where this runs as a guest: 16 GB/s became 23). Memory of 4 MiB or more is asked for so already; this is
+ * for what is mapped. A wish; nothing depends on it. */
+void mmi_ask_for_large_pages(const void *memory, size_t size);
+
 /* MM_ERR_MEMORY with a message that says how much was wanted for what. */
 mm_status mmi_fail_memory(size_t bytes, const char *what);
 

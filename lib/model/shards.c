@@ -20,6 +20,8 @@ static mm_status open_one(mmi_st_file *out, const char *directory, const char *n
     if (!path)
         return mmi_fail_memory(strlen(directory) + strlen(name) + 2, "a path");
     mm_status status = map ? mmi_st_open(path, out) : mmi_st_open_unmapped(path, out);
+    if (status == MM_OK && map)
+        mmi_ask_for_large_pages(out->mapping.data, out->mapping.size);
     mmi_free(path);
     return status;
 }

@@ -1,5 +1,5 @@
 /* Files: read whole, mapped or in parts; written so that a reader sees the old or the new one; a full disk. */
-#define _XOPEN_SOURCE 700
+#define _GNU_SOURCE /* syscall */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +18,27 @@
 #include "support.h"
 
 static char path[640], directory[320];
+
+enum { LARGE = 2 << 20, MOST_WRITES = 16 };
+
+static struct {
+    bool watched;
+    int count;
+    struct {
+        off_t from;
+        size_t size;
+    } at[MOST_WRITES];
+} writes;
+
+/* Stands before the C library's. */
+ssize_t write(int fd, const void *data, size_t size)
+{
+    if (writes.watched && writes.count < MOST_WRITES) {
+        writes.at[writes.count].from = lseek(fd, 0, SEEK_CUR);
+        writes.at[writes.count++].size = size;
+    }
+    return syscall(SYS_write, fd, data, size);
+}
 
 static void in_scratch(const char *name)
 {
@@ -79,7 +101,7 @@ END_TEST
 
 START_TEST(what_was_written_is_read_back_whatever_its_size)
 {
-    static const size_t sizes[] = { 0, 1, 100, 65535, 65536, 65537, 300000 };
+    static const size_t sizes[] = { 0, 1, 100, 65535, 65536, 65537, 300000, LARGE - 1, LARGE, LARGE + 1 };
     in_scratch("data");
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         unsigned char *data = mmi_alloc(sizes[i], 1);
@@ -112,6 +134,52 @@ START_TEST(many_small_pieces_make_the_same_file)
     ck_assert(!mmi_file_exists(path));
     ck_ok(mmi_writer_commit(&w));
     assert_holds(path, data, sizeof data);
+}
+END_TEST
+
+/* As file systems keep in large pages what is written so. */
+START_TEST(a_large_file_is_written_in_large_pieces_from_multiples_of_them)
+{
+    static unsigned char data[9 * LARGE / 2 + 123];
+    static const size_t pieces[] = { 8, 65528, 1, 70000, LARGE / 2, 5 * LARGE / 2, 12345, 1 };
+    in_scratch("large");
+    for (size_t i = 0; i < sizeof data; i++)
+        data[i] = (unsigned char)(i ^ i >> 8 ^ i >> 16);
+    for (int poor = 0; poor < 2; poor++) { /* without memory for them in smaller ones */
+        mmi_writer w;
+        ck_ok(mmi_writer_open(&w, path));
+        writes.count = 0;
+        writes.watched = true;
+        mmi_memory_fail_at(poor, true);
+        size_t at = 0;
+        for (size_t i = 0; at < sizeof data; i++) {
+            size_t n = pieces[i % (sizeof pieces / sizeof *pieces)];
+            n = n < sizeof data - at ? n : sizeof data - at;
+            ck_ok(mmi_writer_put(&w, data + at, n));
+            at += n;
+        }
+        mmi_memory_fail_at(0, false);
+        ck_ok(mmi_writer_commit(&w));
+        writes.watched = false;
+        assert_holds(path, data, sizeof data);
+        ck_assert_uint_eq(writes.at[0].size, poor ? 65536 : LARGE);
+        for (int i = 0; i < writes.count && !poor; i++) {
+            ck_assert_int_eq(writes.at[i].from % LARGE, 0);
+            ck_assert(writes.at[i].size % LARGE == 0 || i == writes.count - 1);
+        }
+    }
+}
+END_TEST
+
+START_TEST(a_small_file_takes_little_memory)
+{
+    in_scratch("small");
+    mm_memory_usage before = MM_MEMORY_USAGE_INIT, after = MM_MEMORY_USAGE_INIT;
+    mm_memory_reset_peak();
+    ck_ok(mm_memory_get_usage(&before));
+    ck_ok(mmi_write_file(path, "small", 5));
+    ck_ok(mm_memory_get_usage(&after));
+    ck_assert_uint_lt(after.peak - before.current, 70000);
 }
 END_TEST
 
@@ -258,8 +326,8 @@ END_TEST
 START_TEST(an_error_sticks_to_its_writer)
 {
     in_scratch("sticks");
-    static char data[70000];
-    limit_file_size(100000);
+    static char data[LARGE];
+    limit_file_size(LARGE);
     mmi_writer w;
     ck_ok(mmi_writer_open(&w, path));
     ck_ok(mmi_writer_put(&w, data, sizeof data));
@@ -558,6 +626,8 @@ static Suite *make_suite(void)
     tcase_add_test(c, a_path_is_resolved_where_something_is);
     tcase_add_test(c, what_was_written_is_read_back_whatever_its_size);
     tcase_add_test(c, many_small_pieces_make_the_same_file);
+    tcase_add_test(c, a_large_file_is_written_in_large_pieces_from_multiples_of_them);
+    tcase_add_test(c, a_small_file_takes_little_memory);
     tcase_add_test(c, an_abandoned_file_leaves_the_old_one);
     tcase_add_test(c, two_writers_of_one_file_do_not_meet);
     tcase_add_test(c, a_name_of_any_length_that_the_file_system_takes_can_be_written_to);
