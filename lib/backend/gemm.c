@@ -12,7 +12,6 @@
 #define ONE_PIECE (1 << 16) /* fewer numbers are not cut */
 #define BYTES_PER_PIECE (1 << 18)
 #define PIECES_AT_ONCE 8
-#define ALONE (1 << 17) /* up to so many are read before another thread has woken */
 
 /* A slice is large enough to keep a thread busy, and there are enough of them for several threads. */
 #define SLICE_ROWS 512
@@ -126,7 +125,7 @@ static void gemv(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const float
     rows r = { x, X, W, Y, NULL, M, N, K, ldx, ldw, ldy, mmi_rows_per_piece(N, K, dtype), dtype };
     if (M == 1)
         r.step = round_up(mmi_rows_per_run(x, N, K, dtype), 8);
-    if (N > 0 && N * K <= ALONE)
+    if (N > 0 && N * K <= READ_ALONE)
         r.step = N;
     mmi_pool_run(x->pool, mmi_pieces(N, r.step), multiply_rows, &r);
 }

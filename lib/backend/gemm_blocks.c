@@ -89,6 +89,13 @@ static void multiply_slice(void *arg, int64_t piece, int worker)
         multiply_blocks(b, i, i_end, j, j_end);
 }
 
+/* Whether one thread does so few products with so small a matrix before others have taken, and given back, what they
+ * need for theirs. */
+static bool worth_one_thread(const mmi_exec *x, int64_t rows, int64_t N, int64_t K)
+{
+    return N * K <= READ_ALONE && rows * N * K <= x->k.blocks_worth;
+}
+
 /* With some rows a small matrix is worth more than one thread, too. */
 static void multiply_by_runs(blocks *b)
 {
@@ -168,6 +175,7 @@ void mmi_gemm_pair(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const uns
 {
     if (N <= 0)
         return;
+    const bool alone = worth_one_thread(x, M, 2 * N, K);
     pair p = { .then = then, .arg = arg };
     for (int i = 0; i < 2; i++)
         p.b[i] = (blocks){ .x = x,
@@ -177,7 +185,7 @@ void mmi_gemm_pair(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const uns
                            .rows = M,
                            .N = N,
                            .K = K,
-                           .run_cols = even_columns(N, mmi_pool_threads(x->pool)),
+                           .run_cols = alone ? N : even_columns(N, mmi_pool_threads(x->pool)),
                            .ldy = ldy,
                            .dtype = dtype };
     mmi_pool_run_neighbours(x->pool, mmi_pieces(N, p.b[0].run_cols), multiply_pair, &p);
@@ -217,7 +225,9 @@ void mmi_product_of_blocks(const mmi_exec *x, int64_t M, int64_t N, int64_t K, m
                      .dtype = dtype };
         if (!X.quantized)
             quantize(&b, panel);
-        if (count < MANY_BLOCK_ROWS)
+        if (worth_one_thread(x, count, N, K))
+            multiply_blocks(&b, 0, count, 0, N);
+        else if (count < MANY_BLOCK_ROWS)
             multiply_by_runs(&b);
         else
             multiply_by_slices(&b);

@@ -86,6 +86,9 @@ static inline void cut_finish(cut *c, int64_t K, int64_t step_rows, int64_t step
     c->part_cols = by_cols ? part(c->cols, c->parts, step_cols) : c->cols;
 }
 
+/* A matrix of up to so many numbers has been read before another thread has woken. */
+#define READ_ALONE (1 << 17)
+
 /* One large product. */
 typedef struct product {
     const mmi_exec *x;

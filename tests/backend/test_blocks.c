@@ -449,11 +449,13 @@ START_TEST(a_nan_in_either_reaches_its_row_or_column_and_no_other)
 }
 END_TEST
 
-/* y = x · wᵀ on a path with some threads, scratch as large as promised. */
+/* y = x · wᵀ on a path with some threads, scratch as large as promised; cut for several however small it is. */
 static void weight_product(float *y, const mmi_path *path, int threads, int64_t M, int64_t N, int64_t K, const float *x,
                            const void *w, int32_t dtype, float *panel)
 {
     mmi_exec e = exec_create(path, threads, mmi_gemm_blocks_scratch(K));
+    if (threads > 1)
+        e.k.blocks_worth = 0;
     mmi_gemm_weight(&e, M, N, K, mmi_operand_of(x, K), w, dtype, panel, y, N);
     exec_free(&e);
 }
@@ -593,6 +595,7 @@ START_TEST(rows_that_are_quantized_by_whoever_makes_them_meet_the_same_weights)
         EACH_PATH (path)
             for (int64_t M = 1; M <= MOST; M += M < 4 ? 1 : 33) {
                 mmi_exec e = exec_create(path, 2, mmi_gemm_blocks_scratch(K));
+                e.k.blocks_worth = 0;
                 mmi_quantizing q = mmi_quantizing_of(&e, M, N, K, dtype, p.panel, 64);
                 expect((q.rows != NULL) == !mmi_rounds_blocks(&e.k, M), "%s: %lld rows", e.k.name, (long long)M);
                 for (int64_t i = 0; i < M; i++) {
@@ -673,6 +676,8 @@ START_TEST(a_pair_of_products_shows_each_column_once_when_both_have_it)
                 for (int threads = 1; threads <= 13; threads += threads < 3 ? 1 : 5)
                     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
                         mmi_exec e = exec_create(path, threads, FOR_PRODUCTS);
+                        if (threads > 1)
+                            e.k.blocks_worth = 0;
                         const unsigned char *x = quantized(&e.k, 6, p.x, rows[r], K);
                         shown s = { .y = { both, both + N }, .p = &p, .M = rows[r], .ld = ld };
                         float *const y[2] = { both, both + N };
@@ -696,6 +701,64 @@ START_TEST(a_pair_of_products_shows_each_column_once_when_both_have_it)
 }
 END_TEST
 
+static void count_shared(void *user, int64_t pieces, mmi_piece_fn piece, void *arg)
+{
+    *(int *)user += pieces > 1;
+    for (int64_t i = 0; i < pieces; i++)
+        piece(arg, i, 0);
+}
+
+static void pass_by(void *arg, int64_t first, int64_t last)
+{
+    (void)arg, (void)first, (void)last;
+}
+
+/* How many jobs a product, or a pair of such, gives to more than one thread. */
+static int shared_jobs(const mmi_path *path, int64_t M, int64_t N, int64_t K, int32_t dtype, bool pair)
+{
+    int jobs = 0;
+    mmi_exec e = exec_create(path, 1, FOR_PRODUCTS);
+    mmi_pool_free(e.pool);
+    ck_ok(mmi_pool_create_on(count_shared, &jobs, 2, &e.pool));
+    void *w = calloc(1, mmi_dtype_bytes(dtype, N * K)), *x = calloc(1, (size_t)(M * mmi_quantized_row(K)));
+    float *y = malloc((size_t)(2 * M * N) * sizeof *y);
+    ck_assert(w && x && y);
+    if (pair)
+        mmi_gemm_pair(&e, M, N, K, x, (const void *const[2]){ w, w }, dtype, (float *const[2]){ y, y + N }, 2 * N,
+                      pass_by, NULL);
+    else
+        mmi_gemm_weight(&e, M, N, K, (mmi_operand){ NULL, K, x }, w, dtype, NULL, y, N);
+    free(w);
+    free(x);
+    free(y);
+    exec_free(&e);
+    return jobs;
+}
+
+/* Up to 131 072 numbers of weights, and as many products as a kernel does in about the time of handing them over. */
+START_TEST(small_products_stay_with_one_thread)
+{
+    EACH_PATH (path) {
+        mmi_kernels k;
+        mmi_kernels_init(&k, path->cpu);
+        EACH_DTYPE (dtype) {
+            ck_assert_int_eq(shared_jobs(path, 1, 256, 512, dtype, false), 0);
+            ck_assert_int_gt(shared_jobs(path, 1, 272, 512, dtype, false), 0);
+            ck_assert_int_eq(shared_jobs(path, 4, 32, 512, dtype, true), 0);
+            for (int pair = 0; pair < 2; pair++) {
+                const int64_t N = 64, K = 512 >> pair, rows = k.blocks_worth / (64 * 512);
+                if (mmi_rounds_blocks(&k, rows + 1))
+                    continue;
+                expect(shared_jobs(path, rows, N, K, dtype, pair) == 0, "%s: %lld rows are shared", path->name,
+                       (long long)rows);
+                expect(shared_jobs(path, rows + 1, N, K, dtype, pair) > 0, "%s: %lld rows are not shared", path->name,
+                       (long long)rows + 1);
+            }
+        }
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("backend/blocks");
@@ -706,6 +769,7 @@ int main(void)
     tcase_add_test(tests, rows_that_are_quantized_by_whoever_makes_them_meet_the_same_weights);
     tcase_add_test(tests, rows_are_quantized_ahead_only_for_weights_in_blocks_and_where_there_is_room);
     tcase_add_test(tests, a_pair_of_products_shows_each_column_once_when_both_have_it);
+    tcase_add_test(tests, small_products_stay_with_one_thread);
     tcase_add_test(tests, strips_lie_as_their_header_says);
     tcase_add_test(tests, blocks_lie_as_gguf_has_them);
     tcase_add_test(tests, what_comes_back_is_within_half_a_step);

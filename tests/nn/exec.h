@@ -28,6 +28,7 @@ static inline bool brings_blocks_only(const mmi_path *path, const mmi_path *befo
     had.quantize = k.quantize;
     had.gemm_blocks = k.gemm_blocks;
     had.slice_blocks = k.slice_blocks;
+    had.blocks_worth = k.blocks_worth;
     return path->blas == before->blas && memcmp(&k, &had, sizeof k) == 0;
 }
 
