@@ -830,9 +830,26 @@ class Arguments(Running):
         minimind.Report(directory, title=b"bytes").close()
         self.assertEqual(minimind.Adapter(model, targets=b"q_proj").options["targets"], "q_proj")
         for wrong in (lambda: chat.add(7, "a"), lambda: self.tokenizer.find(7), lambda: minimind.Config(7),
-                      lambda: minimind.Report(directory).fact(7, "a"),
-                      lambda: minimind.Tokenizer.train(["a"], special_tokens=[7])):
+                      lambda: minimind.Report(directory).fact(7, "a")):
             self.assertRaisesRegex(TypeError, "a text: a str is needed, not 7, of type int", wrong)
+        self.assertRaisesRegex(TypeError, "special_tokens: a str is needed, not 7, of type int", minimind.Tokenizer.train,
+                               ["a"], special_tokens=[7])
+
+    def test_one_text_is_not_several(self):
+        """It was taken for its characters."""
+        train, report = minimind.Tokenizer.train, minimind.Report(self.directory / "report")
+        for wrong in ("abc", b"abc", bytearray(b"abc"), memoryview(b"abc")):
+            with self.subTest(wrong=wrong):
+                self.assertRaisesRegex(TypeError, "^texts: a list of str is needed, not ", train, wrong)
+                self.assertRaisesRegex(TypeError, "^special_tokens: a list of str ", train, ["abc"], special_tokens=wrong)
+                with minimind.Context(tiny_model(), max_length=64, threads=1) as context:
+                    self.assertRaisesRegex(TypeError, "^prompts: a list of str ", report.samples, 1, context, self.tokenizer,
+                                           wrong)
+        self.assertRaisesRegex(TypeError, "^texts: a str or bytes is needed, not 7, of type int", train, ["abc", 7])
+        made = [train(texts, 262, special_tokens=names) for texts, names in (
+            (["low lower lowest"] * 20, ("<s>", "</s>")), ((b"low lower lowest" for _ in range(20)), {"<s>": 1, "</s>": 2}))]
+        self.assertEqual([one.encode("lowest").tolist() for one in made], [made[0].encode("lowest").tolist()] * 2)
+        self.assertEqual([one.find("</s>") for one in made], [1, 1])
 
     def test_a_text_is_no_number_and_the_option_is_named(self):
         model, context = tiny_model(), minimind.Context(tiny_model(), max_length=64, threads=1)

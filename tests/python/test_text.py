@@ -48,7 +48,7 @@ class Tokenizers(Case):
         self.assertRaisesRegex(KeyError, "from texts", minimind.Tokenizer.train, texts())
         self.assertRaises(ZeroDivisionError, minimind.Tokenizer.train, ["abab"] * 9, on_progress=lambda *_: 1 / 0)
         self.assertRaises(minimind.CancelledError, minimind.Tokenizer.train, ["abab"] * 9, on_progress=lambda *_: True)
-        self.assertRaises(AttributeError, minimind.Tokenizer.train, [3])
+        self.assertRaises(TypeError, minimind.Tokenizer.train, [3])
 
     def test_a_decoder_never_gives_half_a_character(self):
         tokenizer = byte_tokenizer()

@@ -9,7 +9,7 @@ import pathlib
 import reprlib
 import threading
 import weakref
-from typing import Any, Callable, Iterator, Sequence
+from typing import Any, Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -334,6 +334,19 @@ def text(value: str | bytes, name: str = "a text") -> bytes:
     if b"\0" in data:
         raise ValueError(f"NUL in {value!r}")
     return data
+
+
+def texts_of(values: Iterable[str | bytes], name: str) -> Iterable[str | bytes]:
+    """Several texts. One by itself would be taken for its characters."""
+    if isinstance(values, (str, bytes, bytearray, memoryview)):
+        raise unfit(name, "a list of str", values)
+    return values
+
+
+def c_strings(values: Iterable[str | bytes], name: str) -> tuple[Any, int]:
+    """C strings in an array, and how many."""
+    given = [text(value, name) for value in texts_of(values, name)]
+    return (ctypes.c_char_p * max(1, len(given)))(*given), len(given)
 
 
 def document(value: str | bytes, name: str) -> bytes:

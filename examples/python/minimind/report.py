@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Mapping, Sequence
 import numpy as np
 
 from . import _ffi
-from ._library import Handle, create, lib, path, struct, text
+from ._library import Handle, c_strings, create, lib, path, struct, text
 
 if TYPE_CHECKING:
     from .context import Context
@@ -44,7 +44,7 @@ class Report(Handle):
             else:
                 scalars[name] = float(value)
         if scalars:
-            names = (ctypes.c_char_p * len(scalars))(*map(text, scalars))
+            names, _ = c_strings(scalars, "names")
             numbers = (ctypes.c_double * len(scalars))(*scalars.values())
             lib.mm_report_scalars(self._native, step, names, numbers, len(scalars))
 
@@ -56,8 +56,8 @@ class Report(Handle):
                 sampling: Mapping[str, Any] | None = None, **options: Any) -> None:
         """Let the model go on with prompts and add what it writes. `sampling`: the fields of mm_sampling; none takes the
         likeliest token. `options`: the fields of mm_samples_options."""
-        given = (ctypes.c_char_p * len(prompts))(*map(text, prompts))
-        wanted = struct(_ffi.mm_samples_options, prompts=given, count=len(prompts), **options)
+        given, count = c_strings(prompts, "prompts")
+        wanted = struct(_ffi.mm_samples_options, prompts=given, count=count, **options)
         if sampling is not None:
             drawn = struct(_ffi.mm_sampling, **sampling)
             wanted.sampling = ctypes.pointer(drawn)

@@ -10,7 +10,8 @@ import numpy as np
 from . import _ffi
 from ._arrays import IntArray, integers, pointer
 from ._caught import Caught
-from ._library import Alone, Handle, bytes_at, create, document, fill, fill_bytes, lib, path, struct, text
+from ._library import (Alone, Handle, bytes_at, c_strings, create, document, fill, fill_bytes, lib, path, struct, text,
+                       texts_of)
 
 
 class Tokenizer(Handle):
@@ -27,15 +28,16 @@ class Tokenizer(Handle):
         return cls._wrap(create(_ffi.mm_tokenizer, lib.mm_tokenizer_load_memory, lib.mm_tokenizer_free, data, len(data)))
 
     @classmethod
-    def train(cls, texts: Iterable[str], vocab_size: int = 6400, *, special_tokens: list[str] | None = None,
+    def train(cls, texts: Iterable[str | bytes], vocab_size: int = 6400, *,
+              special_tokens: Iterable[str | bytes] | None = None,
               min_frequency: int = 1, on_progress: Callable[[int, int], Any] | None = None) -> Tokenizer:
         """Learn from texts. `on_progress(done, total)` may return True to give up with CancelledError; an exception of
         `texts` or `on_progress` ends the training and is passed on."""
-        iterator, caught, piece = iter(texts), Caught(), [b""]
+        iterator, caught, piece = iter(texts_of(texts, "texts")), Caught(), [b""]
 
         def next_text(user: Any, out: Any, length: Any) -> int:
             try:
-                piece[0] = next(iterator).encode("utf-8")   # lent to C until the next call
+                piece[0] = document(next(iterator), "texts")   # lent to C until the next call
             except StopIteration:
                 return 0
             out[0], length[0] = piece[0], len(piece[0])
@@ -48,8 +50,7 @@ class Tokenizer(Handle):
                          next_text=caught.callback(_ffi.mm_text_fn, next_text, failed=-1),
                          on_progress=caught.callback(_ffi.mm_progress_fn, progress))
         if special_tokens is not None:
-            names = (ctypes.c_char_p * max(1, len(special_tokens)))(*[text(name) for name in special_tokens])
-            options.special_tokens, options.special_count = names, len(special_tokens)
+            options.special_tokens, options.special_count = c_strings(special_tokens, "special_tokens")
         with caught:
             return cls._wrap(create(_ffi.mm_tokenizer, lib.mm_tokenizer_train, lib.mm_tokenizer_free, ctypes.byref(options)))
 
