@@ -835,6 +835,17 @@ class Arguments(Running):
         self.assertRaisesRegex(TypeError, "special_tokens: a str is needed, not 7, of type int", minimind.Tokenizer.train,
                                ["a"], special_tokens=[7])
 
+    def test_a_text_of_another_kind_is_named_and_bytes_are_text(self):
+        with minimind.Context(tiny_model(), max_length=64, outputs=minimind.MM_OUT_LOGPROBS, threads=1) as context:
+            for name, call in {
+                    "content": lambda given: minimind.Chat().add("user", given),
+                    "content ": self.tokenizer.encode,
+                    "reply": minimind.Chat.parse,
+                    "text": lambda given: minimind.evaluate.text(context, self.tokenizer, given)}.items():
+                with self.subTest(name):
+                    self.assertRaisesRegex(TypeError, f"^{name.strip()}: a str or bytes is needed, not 7, of type int", call, 7)
+                    self.assertEqual(repr(call("abc é")), repr(call("abc é".encode("utf-8"))))
+
     def test_one_text_is_not_several(self):
         """It was taken for its characters."""
         train, report = minimind.Tokenizer.train, minimind.Report(self.directory / "report")

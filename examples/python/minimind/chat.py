@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import _ffi
-from ._library import Handle, bytes_at, create, field_bytes, fill, fill_bytes, lib, struct, text
+from ._library import Handle, bytes_at, create, document, field_bytes, fill, fill_bytes, lib, struct, text
 from .tokenizer import Tokenizer
 
 
@@ -47,9 +47,9 @@ class Chat(Handle):
     def __init__(self) -> None:
         self._handle = create(_ffi.mm_chat, lib.mm_chat_create, lib.mm_chat_free)
 
-    def add(self, role: str, content: str) -> None:
+    def add(self, role: str, content: str | bytes) -> None:
         """Add a message of "system", "user", "assistant" or "tool"."""
-        data = content.encode("utf-8")
+        data = document(content, "content")
         lib.mm_chat_add(self._native, text(role), data, len(data))
 
     def add_message(self, message: dict[str, Any] | list[dict[str, Any]]) -> None:
@@ -92,9 +92,9 @@ class Chat(Handle):
         return np.frombuffer(ids, dtype=np.int32, count=count)
 
     @staticmethod
-    def parse(reply: str, in_thought: bool = False) -> Reply:
+    def parse(reply: str | bytes, in_thought: bool = False) -> Reply:
         """Take a reply apart; `in_thought` if the prompt ended within an open think block."""
-        data = reply.encode("utf-8")
+        data = document(reply, "reply")
         native = create(_ffi.mm_chat_reply, lib.mm_chat_parse, lib.mm_chat_reply_free, data, len(data), in_thought)
         calls = [_call(native, i) for i in range(lib.mm_chat_reply_call_count(native))]
         return Reply(_text(lib.mm_chat_reply_content, native) or "", _text(lib.mm_chat_reply_reasoning, native), calls,

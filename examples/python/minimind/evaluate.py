@@ -7,7 +7,7 @@ from typing import Any, Callable
 
 from . import _ffi
 from ._caught import Caught
-from ._library import Alone, as_dict, field_bytes, lib, struct
+from ._library import Alone, as_dict, document, field_bytes, lib, struct
 from .context import Context
 from .data import Dataset, Loader
 from .report import Report
@@ -26,9 +26,9 @@ def loss(context: Context, loader: Loader, max_batches: int = 0) -> Evaluation:
     return Evaluation(**as_dict(out))
 
 
-def text(context: Context, tokenizer: Tokenizer, text: str, **options: Any) -> Evaluation:
+def text(context: Context, tokenizer: Tokenizer, text: str | bytes, **options: Any) -> Evaluation:
     """The mean loss over one text, in windows of the context's max_length. `options`: overlap, bos_id."""
-    out, wanted, data = struct(_ffi.mm_evaluation), struct(_ffi.mm_evaluate_text_options, **options), text.encode("utf-8")
+    out, wanted, data = struct(_ffi.mm_evaluation), struct(_ffi.mm_evaluate_text_options, **options), document(text, "text")
     lib.mm_evaluate_text(context._native, tokenizer._native, data, len(data), ctypes.byref(wanted), ctypes.byref(out))
     return Evaluation(**as_dict(out))
 

@@ -72,9 +72,9 @@ class Tokenizer(Handle):
         """Whether an id is an added token marked special."""
         return bool(lib.mm_tokenizer_is_special(self._native, token))
 
-    def encode(self, content: str, split: int = _ffi.MM_SPLIT_ALL) -> np.ndarray:
+    def encode(self, content: str | bytes, split: int = _ffi.MM_SPLIT_ALL) -> np.ndarray:
         """Text to ids, int32; MM_SPLIT_NO_SPECIAL is for text from outside. No bos or eos is added."""
-        data = content.encode("utf-8")
+        data = document(content, "content")
         ids, count = fill(lib.mm_encode, self._native, data, len(data), split, kind=ctypes.c_int32)
         return np.frombuffer(ids, dtype=np.int32, count=count)
 
