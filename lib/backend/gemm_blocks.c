@@ -89,8 +89,8 @@ static void multiply_slice(void *arg, int64_t piece, int worker)
         multiply_blocks(b, i, i_end, j, j_end);
 }
 
-/* Whether one thread does so few products with so small a matrix before others have taken, and given back, what they
- * need for theirs. */
+/* Whether one thread is done with so few products before another has fetched what it needs and handed back what it
+ * made. */
 static bool worth_one_thread(const mmi_exec *x, int64_t rows, int64_t N, int64_t K)
 {
     return N * K <= READ_ALONE && rows * N * K <= x->k.blocks_worth;
@@ -125,12 +125,12 @@ static void multiply_by_slices(blocks *b)
 
 /* The caller is worker 0, and nothing here uses scratch otherwise: its own holds what few rows become, and `panel` what
  * many do. */
-static void quantize(blocks *b, float *panel)
+static void quantize(blocks *b, float *panel, bool alone)
 {
     const bool few = b->rows <= FEW_BLOCK_ROWS;
     b->room = (unsigned char *)(few ? mmi_exec_scratch(b->x, 0) : panel);
     b->quantized = b->room;
-    b->quantize_rows = few ? b->rows : mmi_pieces(QUANTIZED_PER_PIECE, b->K > 0 ? b->K : 1);
+    b->quantize_rows = few || alone ? b->rows : mmi_pieces(QUANTIZED_PER_PIECE, b->K > 0 ? b->K : 1);
     mmi_pool_run(b->x->pool, mmi_pieces(b->rows, b->quantize_rows), quantize_rows, b);
 }
 
@@ -223,9 +223,10 @@ void mmi_product_of_blocks(const mmi_exec *x, int64_t M, int64_t N, int64_t K, m
                      .ldx = X.ld,
                      .ldy = ldy,
                      .dtype = dtype };
+        const bool alone = worth_one_thread(x, count, N, K);
         if (!X.quantized)
-            quantize(&b, panel);
-        if (worth_one_thread(x, count, N, K))
+            quantize(&b, panel, alone);
+        if (alone)
             multiply_blocks(&b, 0, count, 0, N);
         else if (count < MANY_BLOCK_ROWS)
             multiply_by_runs(&b);

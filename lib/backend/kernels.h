@@ -182,7 +182,7 @@ typedef struct mmi_kernels {
     int64_t few_rows;        /* measured: up to so many meet W as it lies, in float32 and in two bytes alike */
     int64_t round_blocks;    /* measured: so many rows meet blocks faster as bf16 numbers; 0: none do */
     int64_t slice_blocks;    /* measured: many rows meet blocks fastest so many bytes of them at a time; 0: any */
-    int64_t blocks_worth;    /* measured: so many products with blocks are worth another thread */
+    int64_t blocks_worth;    /* more products than that with a small matrix in blocks are worth another thread */
     int32_t round_attention; /* measured: attention's products are faster rounded to bf16 */
     int64_t attention_worth; /* measured: so many products of queries with keys are worth another thread */
 } mmi_kernels;

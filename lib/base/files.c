@@ -22,9 +22,9 @@
 
 #define BUFFER_SIZE ((size_t)1 << 16)
 
-/* Files of more than BUFFER_SIZE are written so many bytes at a time, from multiples of it: a file system that has
- * large folios keeps them in as large pages, and weights that are mapped from these are there sooner (measured where
- * this runs as a guest: 103 MB in 4 ms instead of 27). */
+/* Files of BUFFER_SIZE and more are written in multiples of so many bytes: a file system that has large folios keeps
+ * them in as large pages, and weights that are mapped from these are there sooner (measured where this runs as a guest:
+ * 103 MB in 4 ms instead of 27). */
 #define LARGE_BUFFER_SIZE ((size_t)2 << 20)
 
 mm_status mmi_fail_errno(const char *path, const char *verb)
@@ -415,7 +415,7 @@ static void writer_flush(mmi_writer *w, const unsigned char *data, size_t size)
         w->status = write_all(w->fd, w->path, data, size);
 }
 
-/* Without memory for it the file is written in smaller pieces. */
+/* Before anything is written. Without memory for it the file is written in smaller pieces. */
 static void writer_grow(mmi_writer *w)
 {
     unsigned char *larger = mmi_realloc(w->buffer, LARGE_BUFFER_SIZE, 1);
@@ -429,9 +429,9 @@ mm_status mmi_writer_put(mmi_writer *w, const void *data, size_t size)
 {
     if (!w->open)
         return w->status;
-    w->written += size;
-    if (size >= w->room - w->filled && w->room < LARGE_BUFFER_SIZE)
+    if (size >= w->room - w->filled && w->room < LARGE_BUFFER_SIZE && w->written == w->filled)
         writer_grow(w);
+    w->written += size;
     const unsigned char *from = data; /* may be NULL for nothing */
     while (size > 0) {
         size_t whole = size - size % w->room, part = w->room - w->filled;

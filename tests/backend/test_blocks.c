@@ -710,24 +710,30 @@ static void count_shared(void *user, int64_t pieces, mmi_piece_fn piece, void *a
 
 static void pass_by(void *arg, int64_t first, int64_t last)
 {
-    (void)arg, (void)first, (void)last;
+    (void)arg;
+    (void)first;
+    (void)last;
 }
 
-/* How many jobs a product, or a pair of such, gives to more than one thread. */
-static int shared_jobs(const mmi_path *path, int64_t M, int64_t N, int64_t K, int32_t dtype, bool pair)
+/* How many jobs a product with all zeros, or a pair of such, gives to more than one thread. */
+typedef enum { OF_NUMBERS, OF_QUANTIZED, PAIR } kind_of_product;
+static int shared_jobs(const mmi_path *path, int64_t M, int64_t N, int64_t K, int32_t dtype, kind_of_product kind)
 {
     int jobs = 0;
-    mmi_exec e = exec_create(path, 1, FOR_PRODUCTS);
+    mmi_exec e = exec_create(path, 1, mmi_gemm_blocks_scratch(K));
     mmi_pool_free(e.pool);
     ck_ok(mmi_pool_create_on(count_shared, &jobs, 2, &e.pool));
     void *w = calloc(1, mmi_dtype_bytes(dtype, N * K)), *x = calloc(1, (size_t)(M * mmi_quantized_row(K)));
-    float *y = malloc((size_t)(2 * M * N) * sizeof *y);
-    ck_assert(w && x && y);
-    if (pair)
+    float *y = malloc((size_t)(2 * M * N) * sizeof *y), *numbers = calloc((size_t)(M * K), sizeof *numbers);
+    float *panel = malloc((size_t)(N * K) * sizeof *panel);
+    ck_assert(w && x && y && numbers && panel);
+    if (kind == PAIR)
         mmi_gemm_pair(&e, M, N, K, x, (const void *const[2]){ w, w }, dtype, (float *const[2]){ y, y + N }, 2 * N,
                       pass_by, NULL);
     else
-        mmi_gemm_weight(&e, M, N, K, (mmi_operand){ NULL, K, x }, w, dtype, NULL, y, N);
+        mmi_gemm_weight(&e, M, N, K, (mmi_operand){ numbers, K, kind == OF_QUANTIZED ? x : NULL }, w, dtype, panel, y, N);
+    free(numbers);
+    free(panel);
     free(w);
     free(x);
     free(y);
@@ -742,16 +748,15 @@ START_TEST(small_products_stay_with_one_thread)
         mmi_kernels k;
         mmi_kernels_init(&k, path->cpu);
         EACH_DTYPE (dtype) {
-            ck_assert_int_eq(shared_jobs(path, 1, 256, 512, dtype, false), 0);
-            ck_assert_int_gt(shared_jobs(path, 1, 272, 512, dtype, false), 0);
-            ck_assert_int_eq(shared_jobs(path, 4, 32, 512, dtype, true), 0);
-            for (int pair = 0; pair < 2; pair++) {
-                const int64_t N = 64, K = 512 >> pair, rows = k.blocks_worth / (64 * 512);
-                if (mmi_rounds_blocks(&k, rows + 1))
-                    continue;
-                expect(shared_jobs(path, rows, N, K, dtype, pair) == 0, "%s: %lld rows are shared", path->name,
+            ck_assert_int_eq(shared_jobs(path, 1, 256, 512, dtype, OF_NUMBERS), 0);
+            ck_assert_int_gt(shared_jobs(path, 1, 272, 512, dtype, OF_NUMBERS), 0);
+            ck_assert_int_eq(shared_jobs(path, 4, 32, 512, dtype, PAIR), 0);
+            for (int kind = OF_NUMBERS; kind <= PAIR; kind++) {
+                const int64_t N = 128, K = kind == PAIR ? 256 : 512, rows = k.blocks_worth / (128 * 512);
+                ck_assert(!mmi_rounds_blocks(&k, rows + 1));
+                expect(shared_jobs(path, rows, N, K, dtype, kind) == 0, "%s: %lld rows are shared", path->name,
                        (long long)rows);
-                expect(shared_jobs(path, rows + 1, N, K, dtype, pair) > 0, "%s: %lld rows are not shared", path->name,
+                expect(shared_jobs(path, rows + 1, N, K, dtype, kind) > 0, "%s: %lld rows are not shared", path->name,
                        (long long)rows + 1);
             }
         }

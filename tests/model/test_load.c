@@ -1,7 +1,11 @@
 /* Loading models: what is accepted, what is refused and in which words, whatever the file. */
+#define _GNU_SOURCE /* madvise, syscall */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/json.h"
 #include "base/memory.h"
@@ -64,6 +68,55 @@ START_TEST(a_model_loads_the_same_copied_kept_mapped_or_from_memory)
     }
     mm_model_free(model);
     ck_assert_uint_eq(bytes_held(), 0);
+}
+END_TEST
+
+enum { LARGE_PAGE = 2 << 20 };
+
+static struct {
+    int calls;
+    uintptr_t from, to;
+} large_pages; /* that were asked for */
+
+/* Stands before the C library's. */
+int madvise(void *from, size_t size, int advice)
+{
+    if (advice == MADV_HUGEPAGE) {
+        large_pages.calls++;
+        large_pages.from = (uintptr_t)from;
+        large_pages.to = (uintptr_t)from + size;
+    }
+    return (int)syscall(SYS_madvise, from, size, advice);
+}
+
+START_TEST(mapped_weights_ask_for_the_large_pages_that_lie_within_them)
+{
+    mm_config *config = NULL;
+    mm_model *model = NULL;
+    ck_ok(mm_config_create("minillm-tiny", &config)); /* 11 MB */
+    ck_ok(mm_model_create(config, 1, &model));
+    mm_config_free(config);
+    const char *directory = scratch_directory();
+    ck_ok(mm_model_save(model, directory));
+    mm_model_free(model);
+    large_pages.calls = 0;
+    model = load(directory, &mapped);
+    mm_view first, last;
+    ck_ok(mm_model_tensor(model, 0, &first));
+    ck_ok(mm_model_tensor(model, mm_model_tensor_count(model) - 1, &last));
+    const uintptr_t a = (uintptr_t)first.data, b = (uintptr_t)last.data;
+    ck_assert_int_eq(large_pages.calls, 1);
+    ck_assert_uint_eq(large_pages.from % LARGE_PAGE, 0);
+    ck_assert_uint_eq(large_pages.to % LARGE_PAGE, 0);
+    ck_assert_uint_lt(large_pages.from - LARGE_PAGE, a < b ? a : b);
+    ck_assert_uint_gt(large_pages.to + LARGE_PAGE, a < b ? b : a);
+    ck_assert_uint_ge(large_pages.to - large_pages.from, 8 << 20);
+    mm_model_free(model);
+
+    large_pages.calls = 0;
+    mmi_ask_for_large_pages(NULL, 0);
+    mmi_ask_for_large_pages((const char *)(uintptr_t)(LARGE_PAGE + 1), 2 * LARGE_PAGE - 2); /* no whole one */
+    ck_assert_int_eq(large_pages.calls, 0);
 }
 END_TEST
 
@@ -797,6 +850,7 @@ static Suite *make_suite(void)
     TCase *good = tcase_create("accepted");
     tcase_add_test(good, a_model_loads_the_same_copied_kept_mapped_or_from_memory);
     tcase_add_test(good, mapped_weights_cannot_be_written_but_a_copy_can);
+    tcase_add_test(good, mapped_weights_ask_for_the_large_pages_that_lie_within_them);
     tcase_add_loop_test(good, half_precision_is_widened_unless_it_is_kept_or_mapped, 0, 2);
     tcase_add_test(good, tensors_of_one_file_may_differ_in_dtype);
     tcase_add_test(good, loading_takes_no_second_copy_of_the_weights);

@@ -265,11 +265,11 @@ START_TEST(long_passes_stay_near_what_the_weights_hold)
 }
 END_TEST
 
-/* Heads of 32 numbers, so that a cache may be in blocks as well: with norms of heads, with biases, with one query for
+/* So wide that several threads share gate and up for 34 rows and more. Heads of 32 numbers, so that a cache may be in blocks as well: with norms of heads, with biases, with one query for
  * each key, and plain. */
 #define WIDE                                                                                                           \
     "\"hidden_size\":128,\"num_hidden_layers\":2,\"num_attention_heads\":4,\"vocab_size\":97,"                         \
-    "\"intermediate_size\":160,\"max_position_embeddings\":64"
+    "\"intermediate_size\":256,\"max_position_embeddings\":64"
 static const char *const company[] = {
     "{\"model_type\":\"minimind\",\"minimind_version\":3,\"num_key_value_heads\":2," WIDE "}",
     "{\"model_type\":\"llama\",\"attention_bias\":true,\"mlp_bias\":true,\"num_key_value_heads\":1," WIDE "}",

@@ -7,7 +7,9 @@
 /* Measured on Zen 3, which has 512 KiB of second-level cache. */
 #define SLICE_AVX2 (256 << 10)
 
-/* Measured on Zen 5: some eight microseconds, what it takes to hand work to a core with which no cache is shared. */
+/* Measured on Zen 5, with AVX-512, with VNNI and without, AVX-VNNI and AVX2: some eight microseconds, in which a core
+ * that shares no cache with another has given it what it needs, and taken what it made. Others, by their kernels'
+ * speed. */
 #define BLOCKS_WORTH (1 << 21)
 #define BLOCKS_WORTH_SLOWER (1 << 19)
 
