@@ -404,6 +404,8 @@ struct generation {
     std::vector<std::int32_t> stop_ids = {};
     minimind::cache *cache = nullptr;                                  /**< goes on; after an exception it stands where it stood */
     std::function<bool(std::int32_t id, float logprob)> on_token = {}; /**< true ends the sequence */
+    /** Before each token is drawn: the ids made so far and the logits, which it may change. True: nothing more is drawn. */
+    std::function<bool(const std::int32_t *ids, std::int32_t count, float *logits, std::int32_t vocab_size)> on_logits = {};
 };
 
 /** What a prompt was continued with. */
@@ -465,7 +467,7 @@ public:
     {
         static const std::int32_t none = 0;
         const std::int32_t *prompts[] = { prompt.data() }, lengths[] = { detail::count(prompt.size()) };
-        call told_to{ how.on_token, {} };
+        call told_to{ how.on_token, how.on_logits, {} };
         if (how.cache && !how.cache->get())
             throw error(MM_ERR_ARG, "the cache was moved from");
         const std::int32_t stood = how.cache ? how.cache->length() : 0;
@@ -477,10 +479,11 @@ public:
         options.cache = how.cache ? how.cache->get() : nullptr;
         options.stop_ids = !how.stops ? &none : how.stop_ids.empty() ? nullptr : how.stop_ids.data();
         options.stop_count = how.stops ? detail::count(how.stop_ids.size()) : 0;
-        if (how.on_token) {
+        options.user = &told_to;
+        if (how.on_token)
             options.on_token = told;
-            options.user = &told_to;
-        }
+        if (how.on_logits)
+            options.on_logits = changed;
         auto result = make<mm_generate_result>();
         const mm_status status = mm_generate(get(), &options, &result);
         try {
@@ -500,6 +503,7 @@ public:
 private:
     struct call {
         const std::function<bool(std::int32_t, float)> &on_token;
+        const std::function<bool(const std::int32_t *, std::int32_t, float *, std::int32_t)> &on_logits;
         detail::caught caught;
     };
 
@@ -507,6 +511,13 @@ private:
     {
         call *self = static_cast<call *>(user);
         return self->caught([&] { return self->on_token(id, logprob); });
+    }
+
+    static std::int32_t changed(void *user, std::int32_t, const std::int32_t *ids, std::int32_t count, float *logits,
+                                std::int32_t vocab_size) noexcept
+    {
+        call *self = static_cast<call *>(user);
+        return self->caught([&] { return self->on_logits(ids, count, logits, vocab_size); });
     }
 
     detail::owner<mm_context, mm_context_free> handle_;

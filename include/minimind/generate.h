@@ -108,12 +108,20 @@ MM_API void mm_sampling_init(mm_sampling *sampling, size_t struct_size);
 enum {
     MM_FINISH_LENGTH = 0,  /**< max_new_tokens were made, or the context is full */
     MM_FINISH_STOP = 1,    /**< a stop id was drawn; it is not part of the result */
-    MM_FINISH_CALLBACK = 2 /**< the callback returned non-zero; the token it saw is part of the result */
+    MM_FINISH_CALLBACK = 2 /**< a callback returned non-zero; the token that on_token saw is part of the result */
 };
 
 /** Called with each new token, in order of sequences within a step. Non-zero ends that sequence. Of the context that
  *  generates it may call mm_cancel() and what only looks at it (mm_grad(), mm_expert_load()): other calls are MM_ERR_STATE. */
 typedef int32_t (*mm_token_fn)(void *user, int32_t sequence, int32_t id, float logprob);
+
+/** Called with the logits [vocab_size] of a sequence's next token before it is drawn, which it may change: add to them what
+ *  shall come more or less often, or set them to -INFINITY for what must not come, as a grammar says. They are this sequence's
+ *  own, before penalty and temperature; log-probabilities are of what it leaves. `ids` [count] are the tokens that this call
+ *  has made for the sequence so far. In order of sequences within a step. Non-zero ends that sequence with nothing drawn.
+ *  Of the context it may call what mm_token_fn may. */
+typedef int32_t (*mm_logits_fn)(void *user, int32_t sequence, const int32_t *ids, int32_t count, float *logits,
+                                int32_t vocab_size);
 
 /** What to continue, and how. */
 typedef struct mm_generate_options {
@@ -124,13 +132,14 @@ typedef struct mm_generate_options {
     const mm_sampling *sampling;   /**< NULL for the defaults. Sequence i draws from stream i of the seed */
     mm_cache *cache;               /**< NULL, or one to continue from: then prompts hold the new tokens only */
     mm_token_fn on_token;          /**< NULL for none */
-    void *user;                    /**< handed to on_token */
+    void *user;                    /**< handed to on_token and on_logits */
     int32_t sequences;             /**< at most the context's max_batch */
     int32_t stop_count;            /**< with stop_ids; 0 and stop_ids not NULL: nothing stops */
     int32_t max_new_tokens;        /**< per sequence, at least 1 */
     int32_t cache_dtype;           /**< of the context's own cache, where `cache` is NULL: as mm_cache_create() takes it */
+    mm_logits_fn on_logits;        /**< NULL for none */
 } mm_generate_options;
-#define MM_GENERATE_OPTIONS_INIT { sizeof(mm_generate_options), NULL, NULL, NULL, NULL, NULL, NULL, NULL, 1, 0, 128, 0 }
+#define MM_GENERATE_OPTIONS_INIT { sizeof(mm_generate_options), NULL, NULL, NULL, NULL, NULL, NULL, NULL, 1, 0, 128, 0, NULL }
 
 /** Set every field of `options` to its default, of the first `struct_size` bytes. For bindings. Since: 0.1 */
 MM_API void mm_generate_options_init(mm_generate_options *options, size_t struct_size);
@@ -158,10 +167,11 @@ MM_API void mm_generate_result_init(mm_generate_result *result, size_t struct_si
  * context's max_context (the last token drawn is never fed, and so may be one more). A context planned with MM_OUT_LAST_LOGITS
  * is needed. A caller's cache then holds the prompts and all that was drawn but the last of each sequence, which has not been
  * fed yet: to go on, begin the next prompt with it. That is the last new token or, of MM_FINISH_STOP, the stop id: all new
- * tokens are in the cache then.
+ * tokens are in the cache then. So they are of a sequence that on_logits ended, for which nothing was drawn in the end.
  *
  * @return MM_OK; MM_ERR_ARG; MM_ERR_STATE, no last logits were planned, or another call runs on the context; MM_ERR_MEMORY;
- *         MM_ERR_NUMERIC, logits are not finite, or the penalty makes them so; MM_ERR_CANCELLED. On failure a caller's cache is
+ *         MM_ERR_NUMERIC, logits are not finite, or the penalty makes them so, or on_logits leaves no token, a NaN or
+ *         +INFINITY; MM_ERR_CANCELLED. On failure a caller's cache is
  *         cut back to where it stood. Since: 0.1
  */
 MM_API mm_status mm_generate(mm_context *context, const mm_generate_options *options, mm_generate_result *result);

@@ -32,6 +32,7 @@ typedef struct run {
     int32_t *stops;            /* [S] */
     float *stop_logprobs;      /* [S] */
     unsigned char *seen;       /* [S, V] */
+    float *changed;            /* [V] logits as on_logits leaves them */
     float *work;               /* [threads, 2, V] */
     mmi_candidate *candidates; /* [threads, mmi_candidates(V)] */
 } run;
@@ -106,6 +107,7 @@ static void carve_run(run *r, mmi_carve *c)
     r->stops = mmi_carve_take(c, S, sizeof *r->stops);
     r->stop_logprobs = mmi_carve_take(c, S, sizeof *r->stop_logprobs);
     r->seen = mmi_carve_take(c, S * V, 1);
+    r->changed = mmi_carve_take(c, r->o.on_logits ? V : 0, sizeof *r->changed);
     r->work = mmi_carve_take(c, threads * 2 * V, sizeof *r->work);
     r->candidates = mmi_carve_take(c, threads * mmi_candidates(V), sizeof *r->candidates);
 }
@@ -228,19 +230,48 @@ static bool stops(const run *r, int32_t id)
     return false;
 }
 
-/* A piece: draw sequence i's next token from its row of logits. */
+/* Draw sequence i's next token from logits [V]. */
+static void draw_from(run *r, int64_t i, const float *logits, int worker)
+{
+    sequence *s = &r->sequences[i];
+    const int64_t V = r->ctx->arch->V;
+    double uniform =
+        mmi_random_uniform(r->sampling.seed, MMI_STREAM(MMI_STREAM_SAMPLE, i), (uint64_t)r->cache->lengths[i]);
+    s->drawn = mmi_sample(&r->ctx->exec.k, logits, V, &r->sampling, r->seen + i * V, uniform, r->work + worker * 2 * V,
+                          r->candidates + worker * mmi_candidates(V), &s->logprob);
+}
+
+static const float *logits_of(const run *r, int64_t i)
+{
+    return r->ctx->plan.last_logits + r->sequences[i].row * r->ctx->arch->V;
+}
+
+/* A piece. */
 static void draw(void *arg, int64_t i, int worker)
 {
     run *r = arg;
-    sequence *s = &r->sequences[i];
-    const mm_context *ctx = r->ctx;
-    int64_t V = ctx->arch->V;
-    if (s->row < 0)
-        return;
-    double uniform =
-        mmi_random_uniform(r->sampling.seed, MMI_STREAM(MMI_STREAM_SAMPLE, i), (uint64_t)r->cache->lengths[i]);
-    s->drawn = mmi_sample(&ctx->exec.k, ctx->plan.last_logits + s->row * V, V, &r->sampling, r->seen + i * V, uniform,
-                          r->work + worker * 2 * V, r->candidates + worker * mmi_candidates(V), &s->logprob);
+    if (r->sequences[i].row >= 0)
+        draw_from(r, i, logits_of(r, i), worker);
+}
+
+/* One after another, each from what on_logits leaves of a copy: sequences of one prompt begin with the same row. */
+static void draw_changed(run *r)
+{
+    const int64_t V = r->ctx->arch->V;
+    for (int64_t i = 0; i < r->o.sequences; i++) {
+        sequence *s = &r->sequences[i];
+        if (s->row < 0)
+            continue;
+        memcpy(r->changed, logits_of(r, i), (size_t)V * sizeof *r->changed);
+        if (r->o.on_logits(r->o.user, (int32_t)i, r->ids + i * r->o.max_new_tokens, r->lengths[i], r->changed,
+                           (int32_t)V) == 0) {
+            draw_from(r, i, r->changed, 0);
+        } else {
+            s->row = -1;
+            s->done = true;
+            r->finish[i] = MM_FINISH_CALLBACK;
+        }
+    }
 }
 
 /* Let sequence i go on with the token it drew. */
@@ -252,8 +283,9 @@ static mm_status go_on(run *r, int64_t i)
     int32_t id = s->drawn;
     float logprob = s->logprob;
     if (id < 0)
-        return mmi_fail(MM_ERR_NUMERIC, "the logits of sequence %lld at position %lld are not finite%s", (long long)i,
+        return mmi_fail(MM_ERR_NUMERIC, "the logits of sequence %lld at position %lld are not finite%s%s", (long long)i,
                         (long long)position,
+                        r->o.on_logits ? ", or on_logits has left no token, a NaN or +INFINITY" : "",
                         r->sampling.repetition_penalty != 1 ? ", or the penalty made them so" : "");
     if (stops(r, id)) {
         s->done = true;
@@ -298,7 +330,9 @@ static mm_status generate(run *r)
         mm_status status = mmi_run_forward(r->ctx, &pass);
         for (int64_t i = 0; i < r->o.sequences && status == MM_OK; i++)
             status = join_twin(r, &r->sequences[i], i);
-        if (status == MM_OK)
+        if (status == MM_OK && r->o.on_logits)
+            draw_changed(r);
+        else if (status == MM_OK)
             mmi_pool_run(r->ctx->exec.pool, r->o.sequences, draw, r);
         for (int64_t i = 0; i < r->o.sequences && status == MM_OK; i++)
             if (r->sequences[i].row >= 0)

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <thread>
 
 namespace {
@@ -151,6 +152,17 @@ void callbacks_may_throw()
     REQUIRE(context.generate({ 65 }, how).size() == 3);
     how.on_token = [](std::int32_t, float) -> bool { throw std::out_of_range("from the callback"); };
     REQUIRE(raised([&] { context.generate({ 65 }, how); }) == "from the callback");
+    how.on_token = nullptr;
+    how.on_logits = [](const std::int32_t *ids, std::int32_t count, float *logits, std::int32_t vocab_size) {
+        const std::int32_t wanted = 40 + count;
+        REQUIRE(count == 0 || ids[count - 1] == wanted - 1);
+        for (std::int32_t i = 0; i < vocab_size; i++)
+            logits[i] = i == wanted ? 0 : -std::numeric_limits<float>::infinity();
+        return count == 3;
+    };
+    REQUIRE(context.generate({ 65 }, how) == (std::vector<std::int32_t>{ 40, 41, 42 }));
+    how.on_logits = [](const std::int32_t *, std::int32_t, float *, std::int32_t) -> bool { throw std::out_of_range("logits"); };
+    REQUIRE(raised([&] { context.generate({ 65 }, how); }) == "logits");
 }
 
 void what_is_raised_comes_first()

@@ -152,6 +152,40 @@ class Generation(Case):
             with self.assertRaises(ZeroDivisionError):
                 context.generate([[65]], stop_ids=[], on_token=lambda *_: 1 / 0)
 
+    def test_on_logits_says_what_may_come(self):
+        def spell(sequence, ids, logits):
+            kept.append((ids, logits))
+            wanted = text[sequence][:ids.size + 1]
+            self.assertEqual(list(ids), list(wanted[:ids.size]))
+            rest = np.full_like(logits, -np.inf)
+            rest[wanted[-1]] = 0
+            logits[:] = rest
+            return ids.size == len(text[sequence])
+
+        text, kept = [[72, 101, 121], [33, 34, 35, 36]], []
+        with minimind.Context(self.model, max_batch=2, max_length=32) as context:
+            made = context.generate([[65], [65]], stop_ids=[], on_logits=spell)
+            self.assertEqual([list(one.ids) for one in made], text)
+            self.assertEqual([one.finish for one in made], [minimind.MM_FINISH_CALLBACK] * 2)
+            self.assertEqual({tuple(one.logprobs) for one in made}, {(0.0,) * 3, (0.0,) * 4})
+            for wrong, kind in ((lambda *_: 1 / 0, ZeroDivisionError), (lambda s, ids, logits: logits.fill(-np.inf), minimind.NumericError),
+                                (7, TypeError)):
+                self.assertRaises(kind, context.generate, [[65]], on_logits=wrong)
+            self.assertEqual([list(one.ids) for one in context.generate([[65], [65]], stop_ids=[], on_logits=spell)], text)
+        self.assertEqual({(ids.flags.owndata, logits.flags.owndata) for ids, logits in kept}, {(True, True)})
+
+    def test_a_stream_that_on_logits_ends_leaves_all_in_the_cache(self):
+        def end(sequence, ids, logits):
+            return ids.size == wanted
+
+        free = minimind.Context(self.model, max_length=64).generate([[65, 66]], max_new_tokens=8, temperature=0, stop_ids=[])[0]
+        for wanted in (0, 1, 4):
+            cache = minimind.Cache(self.model, 1, 64)
+            told = "".join(self.model.generate([65, 66], cache=cache, temperature=0, stop_ids=[], on_logits=end))
+            self.assertEqual(told, self.model.tokenizer.decode(free.ids[:wanted]))
+            self.assertEqual(cache.length(), 2 + wanted)
+        self.assertRaises(ZeroDivisionError, list, self.model.generate([65], on_logits=lambda *_: 1 / 0))
+
     def test_an_exception_leaves_a_cache_where_it_stood(self):
         def stumble(sequence, token, logprob):
             told.append(token)

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "others.h"
 #include "run/models.h"
 
 #define NEW 12
@@ -364,6 +365,214 @@ START_TEST(a_callback_may_not_call_its_context)
 }
 END_TEST
 
+/* What to do with logits, and what was told with them. */
+typedef struct changes {
+    enum { LEAVE, FORCE, END, CUT_OFF, SPOIL, CANCEL, MEDDLE } what;
+    int32_t only;  /* sequence; -1: all */
+    int32_t at, V; /* from which of its tokens on */
+    int32_t calls[4];
+    float with; /* SPOIL */
+    mm_context *context;
+    const made *so_far; /* what each has made, as far as it goes; NULL: not known */
+} changes;
+
+static int32_t wanted_id(int32_t sequence, int32_t n, int32_t V)
+{
+    return (7 * sequence + 13 * n + 3) % V;
+}
+
+static int32_t change(void *user, int32_t sequence, const int32_t *ids, int32_t count, float *logits,
+                      int32_t vocab_size)
+{
+    changes *c = user;
+    ck_assert_int_eq(vocab_size, c->V);
+    ck_assert_int_eq(count, c->calls[sequence]++);
+    if (c->so_far)
+        ck_assert(memcmp(ids, c->so_far->ids[sequence], (size_t)count * sizeof *ids) == 0);
+    if ((c->only >= 0 && sequence != c->only) || count < c->at)
+        return 0;
+    for (int32_t i = 0; i < vocab_size && (c->what == FORCE || c->what == CUT_OFF); i++)
+        if (c->what == CUT_OFF || i != wanted_id(sequence, count, vocab_size))
+            logits[i] = -INFINITY;
+    if (c->what == SPOIL)
+        logits[vocab_size / 2] = c->with;
+    if (c->what == CANCEL)
+        mm_cancel(c->context);
+    if (c->what == MEDDLE) {
+        mm_generate_result result = MM_GENERATE_RESULT_INIT;
+        mm_generate_options o = MM_GENERATE_OPTIONS_INIT;
+        ck_status(mm_generate(c->context, &o, &result), MM_ERR_STATE);
+        ck_status(mm_context_set_adapters(c->context, NULL, NULL, 0), MM_ERR_STATE);
+    }
+    return c->what == END;
+}
+
+static changes changes_of(const mm_model *model, int what, int32_t only, int32_t at)
+{
+    return (changes){ .what = what, .only = only, .at = at, .V = vocab_of(model) };
+}
+
+static const mm_sampling drawn[] = {
+    { sizeof(mm_sampling), 5, 0, 1, 0, 1, 0 },          { sizeof(mm_sampling), 5, 1, 1, 0, 1, 0 },
+    { sizeof(mm_sampling), 5, 0.7f, 0.9f, 0, 1, 0 },    { sizeof(mm_sampling), 5, 1.5f, 1, 0.05f, 1.3f, 0 },
+    { sizeof(mm_sampling), 5, 0.9f, 0.8f, 0, 0.5f, 5 }, { sizeof(mm_sampling), 5, 1e-30f, 1, 1, 1, 2 },
+};
+enum { DRAWN = sizeof drawn / sizeof *drawn };
+
+START_TEST(only_what_on_logits_leaves_is_drawn)
+{
+    test_rng rng = { 812 };
+    mm_model *model = nth_model(1, 11);
+    prompts p = random_prompts(model, ragged, 4, &rng);
+    EACH_KERNELS (k) {
+        mm_context *context = context_on(model, MM_EVAL, 4, 24, MM_OUT_LAST_LOGITS, 2, mm_kernels_name(k));
+        for (int n = 0; n < DRAWN; n++) {
+            changes c = changes_of(model, FORCE, -1, 0);
+            mm_generate_options o = options_for(&p, 4, &drawn[n]);
+            o.on_logits = change;
+            o.user = &c;
+            made m = generate(context, &o);
+            for (int32_t i = 0; i < 4; i++) {
+                ck_assert_int_eq(c.calls[i], NEW);
+                for (int32_t t = 0; t < NEW; t++) {
+                    ck_assert_int_eq(m.ids[i][t], wanted_id(i, t, c.V));
+                    ck_assert(m.logprobs[i][t] == 0); /* it was certain */
+                }
+            }
+        }
+        mm_context_free(context);
+    }
+    mm_model_free(model);
+}
+END_TEST
+
+/* Also of several sequences that begin with one prompt, which is read once. */
+START_TEST(logits_that_are_left_alone_change_nothing_and_one_sequences_are_not_anothers)
+{
+    test_rng rng = { 813 };
+    mm_model *model = nth_model(1, 11);
+    prompts p = random_prompts(model, ragged, 4, &rng);
+    p.ids[1] = p.ids[2] = p.ids[0];
+    p.lengths[1] = p.lengths[2] = p.lengths[0];
+    mm_context *context = context_of(model, MM_EVAL, 4, 24, MM_OUT_LAST_LOGITS);
+    for (int n = 0; n < DRAWN; n++) {
+        mm_generate_options o = options_for(&p, 4, &drawn[n]);
+        made all = generate(context, &o);
+        o.on_logits = change;
+        for (int32_t only = -1; only < 4; only++) {
+            changes c = changes_of(model, only < 0 ? LEAVE : FORCE, only, 0);
+            c.so_far = only < 0 ? &all : NULL;
+            o.user = &c;
+            made m = generate(context, &o);
+            for (int32_t i = 0; i < 4; i++)
+                if (i != only)
+                    ck_same_sequence(&m, i, &all, i, "left alone");
+                else
+                    ck_assert_int_eq(m.ids[i][3], wanted_id(i, 3, c.V));
+        }
+    }
+    mm_context_free(context);
+    mm_model_free(model);
+}
+END_TEST
+
+START_TEST(on_logits_ends_a_sequence_whose_tokens_then_are_all_in_the_cache)
+{
+    test_rng rng = { 814 };
+    mm_model *model = nth_model(1, 11);
+    prompts p = random_prompts(model, ragged, 2, &rng);
+    mm_sampling s = greedy();
+    mm_context *context = context_of(model, MM_EVAL, 2, 24, MM_OUT_LAST_LOGITS);
+    mm_cache *cache = NULL;
+    ck_ok(mm_cache_create(model, 2, 60, MM_F32, &cache));
+    mm_generate_options o = options_for(&p, 2, &s);
+    made all = generate(context, &o);
+    for (int32_t at = 0; at < NEW; at += 5) {
+        ck_ok(mm_cache_truncate(cache, -1, 0));
+        changes c = changes_of(model, END, 0, at);
+        o = options_for(&p, 2, &s);
+        o.cache = cache;
+        o.on_logits = change;
+        o.user = &c;
+        made m = generate(context, &o);
+        ck_assert_int_eq(m.lengths[0], at);
+        ck_assert_int_eq(m.finish[0], MM_FINISH_CALLBACK);
+        ck_assert_int_eq(m.stops[0], -1);
+        ck_assert_int_eq(mm_cache_length(cache, 0), p.lengths[0] + at);
+        ck_assert(memcmp(m.ids[0], all.ids[0], (size_t)at * sizeof(int32_t)) == 0);
+        ck_same_sequence(&m, 1, &all, 1, "the other");
+        ck_assert_int_eq(mm_cache_length(cache, 1), p.lengths[1] + NEW - 1);
+
+        prompts next = { { &all.ids[0][at] }, { 1 } }; /* what it would have drawn */
+        o = options_for(&next, 1, &s);
+        o.cache = cache;
+        o.max_new_tokens = NEW - at > 1 ? NEW - at - 1 : 1;
+        made rest = generate(context, &o);
+        ck_assert(memcmp(rest.ids[0], all.ids[0] + at + 1, (size_t)(NEW - at - 1) * sizeof(int32_t)) == 0);
+    }
+    mm_cache_free(cache);
+    mm_context_free(context);
+    mm_model_free(model);
+}
+END_TEST
+
+START_TEST(what_on_logits_must_not_do_ends_in_a_status_and_loses_nothing)
+{
+    static const struct {
+        int what;
+        float with;
+        mm_status status;
+        const char *words;
+    } wrong[] = {
+        { CUT_OFF, 0, MM_ERR_NUMERIC, "on_logits has left no token" },
+        { SPOIL, NAN, MM_ERR_NUMERIC, "of sequence 1 at position 8 are not finite, or on_logits has left" },
+        { SPOIL, INFINITY, MM_ERR_NUMERIC, "or the penalty made them so" },
+        { CANCEL, 0, MM_ERR_CANCELLED, "cancelled" },
+    };
+    test_rng rng = { 815 };
+    mm_model *model = nth_model(1, 11);
+    static const int32_t lengths[2] = { 5, 4 };
+    prompts p = random_prompts(model, lengths, 2, &rng);
+    mm_context *context = context_of(model, MM_EVAL, 2, 24, MM_OUT_LAST_LOGITS);
+    mm_cache *cache = NULL;
+    ck_ok(mm_cache_create(model, 2, 60, MM_F32, &cache));
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        for (int greedily = 0; greedily < 2; greedily++) {
+            mm_sampling s = drawn[greedily ? 0 : 1];
+            s.repetition_penalty = i == 2 ? 1.2f : 1;
+            mm_generate_options o = options_for(&p, 2, &s);
+            mm_generate_result r = MM_GENERATE_RESULT_INIT;
+            changes c = changes_of(model, wrong[i].what, 1, 4);
+            c.context = context;
+            c.with = wrong[i].with;
+            o.cache = cache;
+            o.on_logits = change;
+            o.user = &c;
+            ck_status(mm_generate(context, &o, &r), wrong[i].status);
+            ck_error_mentions(wrong[i].words);
+            ck_assert_int_eq(mm_cache_length(cache, 0), 0);
+            ck_assert_int_eq(mm_cache_length(cache, 1), 0);
+        }
+    mm_sampling s = greedy();
+    mm_generate_options o = options_for(&p, 2, &s);
+    made all = generate(context, &o);
+    changes c = changes_of(model, MEDDLE, -1, 0);
+    c.context = context;
+    o.on_logits = change;
+    o.user = &c;
+    made m = generate(context, &o);
+    for (int32_t i = 0; i < 2; i++)
+        ck_same_sequence(&m, i, &all, i, "meddled with");
+    uint64_t before = allocations();
+    c = changes_of(model, FORCE, -1, 0);
+    generate(context, &o);
+    ck_assert_uint_eq(allocations(), before);
+    mm_cache_free(cache);
+    mm_context_free(context);
+    mm_model_free(model);
+}
+END_TEST
+
 START_TEST(a_full_context_ends_a_sequence)
 {
     test_rng rng = { 807 };
@@ -695,6 +904,10 @@ int main(void)
     tcase_add_test(tests, without_stop_ids_the_configs_end_token_stops);
     tcase_add_test(tests, a_callback_hears_every_token_and_can_end_its_sequence);
     tcase_add_test(tests, a_callback_may_not_call_its_context);
+    tcase_add_test(tests, only_what_on_logits_leaves_is_drawn);
+    tcase_add_test(tests, logits_that_are_left_alone_change_nothing_and_one_sequences_are_not_anothers);
+    tcase_add_test(tests, on_logits_ends_a_sequence_whose_tokens_then_are_all_in_the_cache);
+    tcase_add_test(tests, what_on_logits_must_not_do_ends_in_a_status_and_loses_nothing);
     tcase_add_test(tests, a_full_context_ends_a_sequence);
     tcase_add_test(tests, until_it_stops_takes_no_more_room_than_the_context_holds);
     tcase_add_test(tests, sampling_that_is_not_given_has_its_defaults);

@@ -356,6 +356,9 @@ class mm_sampling(Structure):
 mm_token_fn = CFUNCTYPE(c_int32, c_void_p, c_int32, c_int32, c_float)
 
 
+mm_logits_fn = CFUNCTYPE(c_int32, c_void_p, c_int32, POINTER(c_int32), c_int32, POINTER(c_float), c_int32)
+
+
 class mm_generate_options(Structure):
     _fields_ = [
         ("struct_size", c_size_t),
@@ -370,6 +373,7 @@ class mm_generate_options(Structure):
         ("stop_count", c_int32),
         ("max_new_tokens", c_int32),
         ("cache_dtype", c_int32),
+        ("on_logits", mm_logits_fn),
     ]
 
 

@@ -67,12 +67,14 @@ class Generated:
 
 def generate(context: Context, prompts: Sequence[IntArray], *, max_new_tokens: int = 128, cache: Cache | None = None,
              stop_ids: IntArray | None = None, on_token: Callable[[int, int, float], Any] | None = None,
-             **sampling: Any) -> list[Generated]:
+             on_logits: Callable[[int, np.ndarray, np.ndarray], Any] | None = None, **sampling: Any) -> list[Generated]:
     """Continue prompts of ids, each as if it were alone.
 
     `stop_ids` replace the config's eos; an empty list stops at nothing. `on_token(sequence, id, logprob)` may return
-    True to end its sequence; an exception of its, or of a signal's handler, ends all and is passed on, and a `cache` then
-    stands where it stood. `sampling`: the fields of mm_sampling."""
+    True to end its sequence. `on_logits(sequence, ids, logits)` comes before each token is drawn: `ids` are those made so
+    far, and `logits` [vocab_size], float32, may be changed, to -inf where a token must not come; True ends the sequence with
+    nothing drawn. An exception of theirs, or of a signal's handler, ends all and is passed on, and a `cache` then stands
+    where it stood. `sampling`: the fields of mm_sampling."""
     if len(prompts) == 0:
         raise ValueError("prompts: none given")
     rows = [integers(prompt, f"prompts[{i}]").ravel() for i, prompt in enumerate(prompts)]
@@ -80,6 +82,13 @@ def generate(context: Context, prompts: Sequence[IntArray], *, max_new_tokens: i
 
     def told(user: Any, sequence: int, token: int, logprob: float) -> int:
         return 1 if on_token is not None and on_token(sequence, token, logprob) else 0
+
+    def changed(user: Any, sequence: int, ids: Any, made: int, logits: Any, size: int) -> int:
+        lent = np.ctypeslib.as_array(logits, (size,))
+        own = lent.copy()   # which may be kept
+        ends = on_logits(sequence, np.array(ids[:made], dtype=np.int32), own)
+        lent[:] = own
+        return 1 if ends else 0
 
     count = len(rows)
     lengths = np.array([row.size for row in rows], dtype=np.int32)
@@ -89,6 +98,8 @@ def generate(context: Context, prompts: Sequence[IntArray], *, max_new_tokens: i
                      prompts=(ctypes.POINTER(ctypes.c_int32) * count)(*[pointer(row) for row in rows]))
     if on_token is not None or threading.current_thread() is threading.main_thread():   # which sees to Ctrl-C then
         options.on_token = caught.callback(_ffi.mm_token_fn, told)
+    if on_logits is not None:
+        options.on_logits = caught.callback(_ffi.mm_logits_fn, changed)
     stops = None
     if stop_ids is not None:
         stops = integers(stop_ids, "stop_ids").ravel()
@@ -158,10 +169,12 @@ def _stream(context: Context, room: int, ids: np.ndarray, decoder: Any, options:
 
     def draw() -> None:
         try:
+            before = 0 if cache is None else cache.length(0)
             made = generate(context, [ids], on_token=on_token, **options)[0]
-            if cache is not None and cache.length(0) < min(cache.capacity, room):
-                # who reads text has no last id to go on with
-                context.forward([made.stop if made.stop is not None else made.ids[-1]], cache=cache)
+            # who reads text has no last id to go on with; where on_logits has ended it, all are in the cache
+            left = [*made.ids, *([] if made.stop is None else [made.stop])]
+            if cache is not None and before + len(ids) + len(left) > cache.length(0) < min(cache.capacity, room):
+                context.forward(left[-1:], cache=cache)
             tokens.put(_END)
         except BaseException as error:
             if not stop.is_set():
