@@ -673,11 +673,11 @@ START_TEST(a_pair_of_products_shows_each_column_once_when_both_have_it)
             float *both = malloc((size_t)(MOST * ld) * sizeof *both);
             ck_assert_ptr_nonnull(both);
             EACH_PATH (path)
-                for (int threads = 1; threads <= 13; threads += threads < 3 ? 1 : 5)
-                    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
-                        mmi_exec e = exec_create(path, threads, FOR_PRODUCTS);
-                        if (threads > 1)
-                            e.k.blocks_worth = 0;
+                for (int threads = 1; threads <= 13; threads += threads < 3 ? 1 : 5) {
+                    mmi_exec e = exec_create(path, threads, FOR_PRODUCTS);
+                    if (threads > 1)
+                        e.k.blocks_worth = 0;
+                    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++, exec_forget(&e)) {
                         const unsigned char *x = quantized(&e.k, 6, p.x, rows[r], K);
                         shown s = { .y = { both, both + N }, .p = &p, .M = rows[r], .ld = ld };
                         float *const y[2] = { both, both + N };
@@ -689,8 +689,9 @@ START_TEST(a_pair_of_products_shows_each_column_once_when_both_have_it)
                         for (int64_t j = 0; j < N; j++)
                             expect(atomic_load(&s.times[j]) == 1, "%s: column %lld was shown %d times", e.k.name,
                                    (long long)j, atomic_load(&s.times[j]));
-                        exec_free(&e);
                     }
+                    exec_free(&e);
+                }
             free(both);
             weighted_free(&p);
         }

@@ -44,7 +44,15 @@ static inline const mmi_path *path_behind(const mmi_path *path, bool of_floats)
 
 #define FOR_PRODUCTS 0 /* scratch: what mmi_gemm needs alone */
 
-/* `scratch` floats per worker, and what products need, full of NaN, so that reading what was never written shows. */
+/* What products need is full of NaN, so that reading what was never written shows. */
+static inline void exec_forget(mmi_exec *x)
+{
+    memset(x->panels, 0xFF, (size_t)mmi_gemm_panels() * sizeof(float));
+    for (int64_t i = 0; i < mmi_pool_threads(x->pool) * x->scratch_stride; i++)
+        x->scratch[i] = NAN;
+}
+
+/* `scratch` floats per worker, and what products need. */
 static inline mmi_exec exec_create(const mmi_path *path, int threads, int64_t scratch)
 {
     mmi_exec x = { .blas = path->blas };
@@ -52,13 +60,11 @@ static inline mmi_exec exec_create(const mmi_path *path, int threads, int64_t sc
     ck_ok(mmi_pool_create(threads, &x.pool));
     x.panels = mmi_alloc((size_t)mmi_gemm_panels(), sizeof(float));
     ck_assert_ptr_nonnull(x.panels);
-    memset(x.panels, 0xFF, (size_t)mmi_gemm_panels() * sizeof(float));
     int64_t own = mmi_gemm_own_scratch(&x.k, threads);
     x.scratch_stride = ((scratch > own ? scratch : own) + 15) / 16 * 16;
     x.scratch = mmi_alloc((size_t)(threads * x.scratch_stride), sizeof(float));
     ck_assert_ptr_nonnull(x.scratch);
-    for (int64_t i = 0; i < threads * x.scratch_stride; i++)
-        x.scratch[i] = NAN;
+    exec_forget(&x);
     return x;
 }
 
