@@ -27,7 +27,7 @@ package_of() {
         git) echo git ;;
         doxygen | help2man) echo "$1" ;;
         aarch64-gcc) echo gcc-aarch64-linux-gnu ;;
-        qemu-aarch64) echo qemu-user ;;
+        qemu-aarch64 | qemu-i386) echo qemu-user ;;
         i686-gcc) echo gcc-i686-linux-gnu ;;
         ompi-c) echo libopenmpi-dev ;;
         mpirun) echo openmpi-bin ;;
@@ -48,7 +48,7 @@ is_there() {
         c++) command -v c++ || command -v g++ || command -v clang++ ;;
         libc) echo 'int main(void) { return 0; }' | "${CC:-cc}" -x c - -o /dev/null ;;
         ninja) command -v ninja || command -v ninja-build || command -v samu ;;
-        meson | nm | pkg-config | valgrind | abidiff | clang | cmake | git | chromium | qemu-aarch64 | mpirun | doxygen | help2man)
+        meson | nm | pkg-config | valgrind | abidiff | clang | cmake | git | chromium | qemu-aarch64 | qemu-i386 | mpirun | doxygen | help2man)
             command -v "$1" ;;
         aarch64-gcc) command -v aarch64-linux-gnu-gcc ;;
         i686-gcc) command -v i686-linux-gnu-gcc ;;

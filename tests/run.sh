@@ -108,7 +108,7 @@ case $kind in
     aarch64) foreign=arm64 tools=aarch64-linux-gnu need="meson ninja pkg-config aarch64-gcc qemu-aarch64" ;;
     i386) foreign=i386 tools=i686-linux-gnu need="meson ninja pkg-config i686-gcc" ;;
 esac
-[ "$kind" != i386 ] || [ "$(uname -m)" = x86_64 ] || stop "--i386 runs its programs without an emulator: on x86-64 only"
+[ "$kind" != i386 ] || [ "$(uname -m)" = x86_64 ] || stop "--i386 runs its programs on x86-64 only"
 [ "$kind" != avx512 ] || need="$need simde"
 [ -n "$foreign" ] || case $suite in slow | mpi) need="$need ompi-c mpirun" ;; esac # ranks over MPI
 # shellcheck disable=SC2086
@@ -120,7 +120,15 @@ if [ -n "$foreign" ]; then
     mkdir -p "$build"
     "$root/tests/cross/sysroot.sh" "$foreign" "$build/root" libc6-dev libjansson-dev libpcre2-dev check >"$build/root.log" 2>&1 ||
         { cat "$build/root.log" >&2; stop "the packages of the other architecture could not be had"; }
-    printf "[constants]\nroot = '%s'\n" "$build/root" >"$build/root.ini"
+    # Some x86-64 machines run 64-bit programs only.
+    emulator=
+    if [ "$kind" = i386 ] && ! "$build/root/lib/ld-linux.so.2" --version >"$build/root.log" 2>&1; then
+        echo "This machine runs no 32-bit programs: qemu does, slowly."
+        require qemu-i386
+        emulator="'qemu-i386'"
+        kind=emulated
+    fi
+    printf "[constants]\nroot = '%s'\nemulator = [%s]\n" "$build/root" "$emulator" >"$build/root.ini"
     set -- --cross-file "$build/root.ini" --cross-file "$root/tests/cross/$tools.ini"
 fi
 
@@ -143,11 +151,11 @@ case $kind in
         set -- "$@" --setup memcheck
         log=$log-memcheck
         ;;
-    tsan | aarch64 | avx512) set -- "$@" --timeout-multiplier 10 ;;
+    tsan | aarch64 | emulated | avx512) set -- "$@" --timeout-multiplier 10 ;;
 esac
 # Where programs run slowly, libcheck has to have patience too.
 case $kind in
-    memcheck | tsan | aarch64 | avx512)
+    memcheck | tsan | aarch64 | emulated | avx512)
         CK_TIMEOUT_MULTIPLIER=20
         export CK_TIMEOUT_MULTIPLIER
         ;;
