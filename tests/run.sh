@@ -123,7 +123,7 @@ if [ -n "$foreign" ]; then
     # Some x86-64 machines run 64-bit programs only.
     emulator=
     if [ "$kind" = i386 ] && ! "$build/root/lib/ld-linux.so.2" --version >"$build/root.log" 2>&1; then
-        echo "This machine runs no 32-bit programs: qemu does, slowly."
+        echo "This machine runs no 32-bit programs: qemu does, slowly, and the suite vectors is left out."
         require qemu-i386
         emulator="'qemu-i386'"
         kind=emulated
@@ -151,7 +151,8 @@ case $kind in
         set -- "$@" --setup memcheck
         log=$log-memcheck
         ;;
-    tsan | aarch64 | emulated | avx512) set -- "$@" --timeout-multiplier 10 ;;
+    tsan | aarch64 | avx512) set -- "$@" --timeout-multiplier 10 ;;
+    emulated) set -- "$@" --no-suite vectors --timeout-multiplier 10 ;; # of numbers: they'd take half an hour
 esac
 # Where programs run slowly, libcheck has to have patience too.
 case $kind in
