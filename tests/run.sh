@@ -123,7 +123,7 @@ if [ -n "$foreign" ]; then
     # Some x86-64 machines run 64-bit programs only.
     emulator=
     if [ "$kind" = i386 ] && ! "$build/root/lib/ld-linux.so.2" --version >"$build/root.log" 2>&1; then
-        echo "This machine runs no 32-bit programs: qemu does, slowly, and the suite vectors is left out."
+        echo "This machine runs no 32-bit programs: qemu does, slowly."
         require qemu-i386
         emulator="'qemu-i386'"
         kind=emulated
@@ -152,7 +152,13 @@ case $kind in
         log=$log-memcheck
         ;;
     tsan | aarch64 | avx512) set -- "$@" --timeout-multiplier 10 ;;
-    emulated) set -- "$@" --no-suite vectors --timeout-multiplier 10 ;; # of numbers: they'd take half an hour
+    emulated)
+        set -- "$@" --timeout-multiplier 10
+        if [ "$suite" = portable ]; then # unless another is asked for
+            echo "The suite vectors, which would take half an hour, is left out."
+            set -- "$@" --no-suite vectors
+        fi
+        ;;
 esac
 # Where programs run slowly, libcheck has to have patience too.
 case $kind in

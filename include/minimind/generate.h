@@ -171,8 +171,7 @@ MM_API void mm_generate_result_init(mm_generate_result *result, size_t struct_si
  *
  * @return MM_OK; MM_ERR_ARG; MM_ERR_STATE, no last logits were planned, or another call runs on the context; MM_ERR_MEMORY;
  *         MM_ERR_NUMERIC, logits are not finite, or the penalty makes them so, or on_logits leaves no token, a NaN or
- *         +INFINITY; MM_ERR_CANCELLED. On failure a caller's cache is
- *         cut back to where it stood. Since: 0.1
+ *         +INFINITY; MM_ERR_CANCELLED. On failure a caller's cache is cut back to where it stood. Since: 0.1
  */
 MM_API mm_status mm_generate(mm_context *context, const mm_generate_options *options, mm_generate_result *result);
 

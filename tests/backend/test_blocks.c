@@ -449,13 +449,11 @@ START_TEST(a_nan_in_either_reaches_its_row_or_column_and_no_other)
 }
 END_TEST
 
-/* y = x · wᵀ on a path with some threads, scratch as large as promised; cut for several however small it is. */
+/* y = x · wᵀ on a path with some threads, scratch as large as promised. */
 static void weight_product(float *y, const mmi_path *path, int threads, int64_t M, int64_t N, int64_t K, const float *x,
                            const void *w, int32_t dtype, float *panel)
 {
     mmi_exec e = exec_create(path, threads, mmi_gemm_blocks_scratch(K));
-    if (threads > 1)
-        e.k.blocks_worth = 0;
     mmi_gemm_weight(&e, M, N, K, mmi_operand_of(x, K), w, dtype, panel, y, N);
     exec_free(&e);
 }
@@ -595,7 +593,6 @@ START_TEST(rows_that_are_quantized_by_whoever_makes_them_meet_the_same_weights)
         EACH_PATH (path)
             for (int64_t M = 1; M <= MOST; M += M < 4 ? 1 : 33) {
                 mmi_exec e = exec_create(path, 2, mmi_gemm_blocks_scratch(K));
-                e.k.blocks_worth = 0;
                 mmi_quantizing q = mmi_quantizing_of(&e, M, N, K, dtype, p.panel, 64);
                 expect((q.rows != NULL) == !mmi_rounds_blocks(&e.k, M), "%s: %lld rows", e.k.name, (long long)M);
                 for (int64_t i = 0; i < M; i++) {
@@ -675,8 +672,6 @@ START_TEST(a_pair_of_products_shows_each_column_once_when_both_have_it)
             EACH_PATH (path)
                 for (int threads = 1; threads <= 13; threads += threads < 3 ? 1 : 5) {
                     mmi_exec e = exec_create(path, threads, FOR_PRODUCTS);
-                    if (threads > 1)
-                        e.k.blocks_worth = 0;
                     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++, exec_forget(&e)) {
                         const unsigned char *x = quantized(&e.k, 6, p.x, rows[r], K);
                         shown s = { .y = { both, both + N }, .p = &p, .M = rows[r], .ld = ld };
@@ -716,8 +711,9 @@ static void pass_by(void *arg, int64_t first, int64_t last)
     (void)last;
 }
 
-/* How many jobs a product with all zeros, or a pair of such, gives to more than one thread. */
 typedef enum { OF_NUMBERS, OF_QUANTIZED, PAIR } kind_of_product;
+
+/* How many jobs a product with all zeros, or a pair of such, gives to more than one thread. */
 static int shared_jobs(const mmi_path *path, int64_t M, int64_t N, int64_t K, int32_t dtype, kind_of_product kind)
 {
     int jobs = 0;

@@ -52,11 +52,14 @@ static inline void exec_forget(mmi_exec *x)
         x->scratch[i] = NAN;
 }
 
-/* `scratch` floats per worker, and what products need. */
+/* `scratch` floats per worker, and what products need. Several threads share products with blocks however small these
+ * are. */
 static inline mmi_exec exec_create(const mmi_path *path, int threads, int64_t scratch)
 {
     mmi_exec x = { .blas = path->blas };
     mmi_kernels_init(&x.k, path->cpu);
+    if (threads > 1)
+        x.k.blocks_worth = 0;
     ck_ok(mmi_pool_create(threads, &x.pool));
     x.panels = mmi_alloc((size_t)mmi_gemm_panels(), sizeof(float));
     ck_assert_ptr_nonnull(x.panels);

@@ -225,8 +225,6 @@ START_TEST(networks_in_blocks_give_each_row_what_it_gives_alone)
     EACH_PATH (path)
         for (int threads = 1; threads <= 3; threads++) {
             mmi_exec x = exec_create(path, threads, mmi_gemm_blocks_scratch(F));
-            if (threads > 1)
-                x.k.blocks_worth = 0; /* each product is cut */
             for (int64_t i = 0; i < MOST; i++)
                 run_blocks(&x, &net, alone + i * C, h + i * C, 1, false);
             for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)

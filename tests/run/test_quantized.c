@@ -265,8 +265,8 @@ START_TEST(long_passes_stay_near_what_the_weights_hold)
 }
 END_TEST
 
-/* So wide that several threads share gate and up for 34 rows and more. Heads of 32 numbers, so that a cache may be in blocks as well: with norms of heads, with biases, with one query for
- * each key, and plain. */
+/* So wide that several threads share gate and up for 34 rows and more. Heads of 32 numbers, so that a cache may be in
+ * blocks as well: with norms of heads, with biases, with one query for each key, and plain. */
 #define WIDE                                                                                                           \
     "\"hidden_size\":128,\"num_hidden_layers\":2,\"num_attention_heads\":4,\"vocab_size\":97,"                         \
     "\"intermediate_size\":256,\"max_position_embeddings\":64"
