@@ -70,7 +70,8 @@ struct mmi_pool {
     atomic_int passes;              /* that the caller is in */
     atomic_bool passes_come_soon;   /* the last one did, as where a host draws tokens itself: likely to be so again */
     _Alignas(64) uint64_t expected; /* what `done` comes to with the last job; the caller's alone */
-    double left_pass;               /* when it left the last pass; and this */
+    double left_pass;               /* when it left the last pass; and these */
+    bool alone;                     /* others are not asked */
     int threads;
     int started;
     mmi_parallel_for_fn host; /* NULL: threads of its own */
@@ -388,7 +389,12 @@ int mmi_pool_threads(const mmi_pool *pool)
 
 int mmi_pool_own_threads(const mmi_pool *pool)
 {
-    return pool->host ? 1 : pool->threads;
+    return pool->host || pool->alone ? 1 : pool->threads;
+}
+
+void mmi_pool_stay_alone(mmi_pool *pool, bool alone)
+{
+    pool->alone = alone;
 }
 
 void mmi_pool_enter_pass(mmi_pool *pool)
@@ -447,7 +453,7 @@ static uint64_t post(mmi_pool *pool, int64_t pieces, int64_t run, mmi_piece_fn f
 /* What needs no other threads, or has those of a host. */
 static bool run_elsewhere(mmi_pool *pool, int64_t pieces, mmi_piece_fn fn, void *arg)
 {
-    if (pool->threads == 1 || pieces <= 1)
+    if (pool->threads == 1 || pieces <= 1 || pool->alone)
         for (int64_t i = 0; i < pieces; i++)
             fn(arg, i, 0);
     else if (pool->host)

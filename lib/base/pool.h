@@ -21,7 +21,10 @@ mm_status mmi_pool_create(int threads, mmi_pool **out);
 mm_status mmi_pool_create_on(mmi_parallel_for_fn host, void *user, int threads, mmi_pool **out);
 void mmi_pool_free(mmi_pool *pool);
 int mmi_pool_threads(const mmi_pool *pool);
-int mmi_pool_own_threads(const mmi_pool *pool); /* 1 where a host brings its own, about which nothing is known */
+int mmi_pool_own_threads(const mmi_pool *pool); /* that run now; 1 where a host brings its own, about which nothing is known */
+
+/* Until it is told otherwise, the caller does all pieces. */
+void mmi_pool_stay_alone(mmi_pool *pool, bool alone);
 
 /* Bytes that mmi_pool_create takes, for the estimate. */
 size_t mmi_pool_bytes(int threads);

@@ -11,6 +11,7 @@
 #include "nn/rope.h"
 #include "nn/vector.h"
 #include "run/adapters.h"
+#include "run/alone.h"
 #include "run/cache.h"
 #include "run/plan.h"
 
@@ -66,6 +67,7 @@ struct mm_context {
     double aux_loss;   /* of the last pass */
     mmi_generation generation;
     mmi_sharing sharing;
+    mmi_trial trials[MMI_TRIALS];
     size_t grads_size;
     int64_t lowest;   /* the lowest layer with something to learn in or below it; L: only behind the layers */
     size_t offsets[]; /* [tensors of the model] bytes into grads, MMI_FROZEN where a tensor has none; not used where an

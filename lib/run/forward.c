@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include "base/files.h"
 #include "run/block.h"
 #include "run/context.h"
 #include "run/mlp.h"
@@ -104,6 +105,23 @@ static mm_status run_layers(mm_context *ctx, const mmi_pass *pass)
     return MM_OK;
 }
 
+/* With all threads or without the others, as is better here. */
+static mm_status run_layers_in_time(mm_context *ctx, const mmi_pass *pass)
+{
+    mmi_pool *pool = ctx->exec.pool;
+    const int threads = mmi_pool_threads(pool);
+    mmi_trial *t = threads > 1 && pass->mode == MM_EVAL ? mmi_trial_of(ctx->trials, pass->N) : NULL;
+    if (!t)
+        return run_layers(ctx, pass);
+    mmi_pool_stay_alone(pool, mmi_trial_alone(t));
+    const double begun = mmi_now();
+    mm_status status = run_layers(ctx, pass);
+    if (status == MM_OK)
+        mmi_trial_took(t, mmi_now() - begun, threads, mmi_pool_is_crowded(pool));
+    mmi_pool_stay_alone(pool, false);
+    return status;
+}
+
 mm_status mmi_run_forward(mm_context *ctx, const mmi_pass *pass)
 {
     ctx->can_go_back = false;
@@ -112,7 +130,7 @@ mm_status mmi_run_forward(mm_context *ctx, const mmi_pass *pass)
     ctx->adapters.room.training = pass->mode == MM_TRAIN;
     widen_vectors(ctx);
     mmi_exec_enter(&ctx->exec);
-    mm_status status = run_layers(ctx, pass);
+    mm_status status = run_layers_in_time(ctx, pass);
     mmi_exec_leave(&ctx->exec);
     mmi_share_end(ctx);
     if (status != MM_OK)

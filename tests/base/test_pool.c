@@ -149,6 +149,36 @@ static void meet(void *arg, int64_t piece, int worker)
     for (atomic_fetch_add(&m->there, 1); atomic_load(&m->there) < MOST_THREADS;) {}
 }
 
+static void expect_caller(void *arg, int64_t piece, int worker)
+{
+    int64_t *next = arg;
+    ck_assert_int_eq(worker, 0);
+    ck_assert_int_eq(piece, (*next)++);
+}
+
+START_TEST(a_caller_that_stays_alone_does_all_pieces)
+{
+    static job j;
+    mmi_pool *pool;
+    ck_ok(mmi_pool_create(3, &pool));
+    for (int i = 0; i < 100; i++) {
+        int64_t next = 0;
+        mmi_pool_stay_alone(pool, true);
+        ck_assert_int_eq(mmi_pool_own_threads(pool), 1);
+        ck_assert_int_eq(mmi_pool_threads(pool), 3); /* what is cut by it stays so */
+        mmi_pool_run(pool, 20, expect_caller, &next);
+        ck_assert_int_eq(next, 20);
+        next = 0;
+        mmi_pool_run_neighbours(pool, 20, expect_caller, &next);
+        ck_assert_int_eq(next, 20);
+        mmi_pool_stay_alone(pool, false);
+        ck_assert_int_eq(mmi_pool_own_threads(pool), 3);
+        run_and_check(pool, &j, 40);
+    }
+    mmi_pool_free(pool);
+}
+END_TEST
+
 START_TEST(each_thread_begins_with_a_run_of_its_own)
 {
     static meeting m;
@@ -506,6 +536,7 @@ int main(void)
     tcase_add_test(tests, many_small_jobs_follow_each_other);
     tcase_add_test(tests, what_one_job_wrote_the_next_one_sees);
     tcase_add_test(tests, one_thread_does_the_pieces_in_order);
+    tcase_add_test(tests, a_caller_that_stays_alone_does_all_pieces);
     tcase_add_test(tests, each_thread_begins_with_a_run_of_its_own);
     tcase_add_test(tests, a_thread_that_is_held_up_is_helped);
 #ifdef CLOCK_THREAD_CPUTIME_ID
