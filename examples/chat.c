@@ -202,6 +202,19 @@ static mm_status answer(mm_generate_options *options, size_t n)
     return MM_OK;
 }
 
+/* Answer a question, or say why not. */
+static bool reply(mm_generate_options *options, size_t n)
+{
+    if ((double)n > numbers[CONTEXT])
+        fprintf(stderr, "%s: this takes %zu tokens with the template, --context is %.0f; say it shorter\n", program, n,
+                numbers[CONTEXT]);
+    else if (answer(options, n) == MM_OK)
+        return true;
+    else
+        fprintf(stderr, "%s: %s\n", program, mm_last_error());
+    return false;
+}
+
 /* Run with the adapters or without. What the cache holds was computed the other way. */
 static void switch_adapters(void)
 {
@@ -216,13 +229,19 @@ static void switch_adapters(void)
     fprintf(stderr, "adapters %s\n", off ? "off" : "on");
 }
 
-/* Better before the first line than behind it. */
-static void try_template(const mm_chat_options *form)
+/* Whether template and context take a question at all: better told before the first line than behind each. */
+static void try_shortest(const mm_chat_options *form)
 {
-    size_t n;
-    check(mm_chat_add(chat, "user", "hi", 2));
+    size_t n, first = mm_chat_count(chat);
+    char message[160];
+    check(mm_chat_add(chat, "user", "a", 1));
     check(mm_chat_encode(chat, tokenizer, form, NULL, 0, &n));
-    check(mm_chat_truncate(chat, 0));
+    snprintf(message, sizeof message,
+             "--context is %.0f, but the shortest question takes %zu tokens with the template%s; give a larger one",
+             numbers[CONTEXT], n, texts[SYSTEM] ? " and --system" : "");
+    if ((double)n > numbers[CONTEXT])
+        fail(message, "");
+    check(mm_chat_truncate(chat, first));
 }
 
 /* A line that is a slash and a word, "/clear", is for this program. A path, "/etc/hosts is what?", is something to talk
@@ -249,8 +268,6 @@ static void talk(const mm_chat_options *form, mm_generate_options *options)
     size_t room = 0;
     ssize_t length = 0;
     const char *prompt = isatty(STDIN_FILENO) ? "> " : ""; /* a file or a program needs no asking */
-    if (texts[SYSTEM])
-        check(mm_chat_add(chat, "system", texts[SYSTEM], strlen(texts[SYSTEM])));
     while (fputs(prompt, stderr) >= 0 && (length = getline(&line, &room, stdin)) > 0) {
         while (length > 0 && strchr("\r\n", line[length - 1]))
             line[--length] = '\0';
@@ -258,11 +275,10 @@ static void talk(const mm_chat_options *form, mm_generate_options *options)
             break;
         if (obey(line))
             continue;
-        mm_status status = mm_chat_add(chat, "user", line, (size_t)length);
-        if (status == MM_OK && (status = answer(options, make_ids(form))) != MM_OK)
-            check(mm_chat_truncate(chat, mm_chat_count(chat) - 1));
-        if (status != MM_OK)
+        if (mm_chat_add(chat, "user", line, (size_t)length) != MM_OK)
             fprintf(stderr, "%s: %s\n", program, mm_last_error());
+        else if (!reply(options, make_ids(form)))
+            check(mm_chat_truncate(chat, mm_chat_count(chat) - 1));
     }
     if (length < 0 && !feof(stdin))
         fail("can't read standard input", "");
@@ -300,7 +316,9 @@ int main(int argc, char **argv)
     options.stop_ids = &eos;
     options.stop_count = 1;
     options.on_token = print_token;
-    try_template(&form);
+    if (texts[SYSTEM])
+        check(mm_chat_add(chat, "system", texts[SYSTEM], strlen(texts[SYSTEM])));
+    try_shortest(&form);
     talk(&form, &options);
     mm_chat_free(chat);
     mm_decoder_free(decoder);

@@ -393,6 +393,17 @@ knows_its_commands() {
         grep -q '/adapters' "$work/aside" && ! grep -q '/home' "$work/aside"
 }
 
+# A question that does not fit is told what would; that none does is told before the first.
+tells_of_a_small_context() {
+    set -- --model "$model" --template minimind2 --max-new-tokens 2 --threads 1
+    refuses "--context is 16, but the shortest question takes [0-9]* tokens with the template; give a larger one" \
+        chat "$@" --context 16 && [ "$(wc -l <"$work/stderr")" -eq 1 ] &&
+        refuses "--context is 64, .* with the template and --system; " chat "$@" --context 64 --system "$(seq 99 | tr '\n' ' ')" || return 1
+    { seq 99 | tr '\n' ' ' && printf '\nhi\n'; } | "$bin/chat" "$@" --context 64 >"$work/talk" 2>"$work/aside" && cat "$work/aside" &&
+        [ "$(wc -l <"$work/talk")" -ge 1 ] && [ "$(wc -l <"$work/aside")" -eq 1 ] &&
+        grep -q '^chat: this takes [0-9]* tokens with the template, --context is 64; say it shorter$' "$work/aside"
+}
+
 goes_on_after_bad_text() {
     printf 'a\377b\nhi\n' | talk && [ "$(wc -l <"$work/talk")" -ge 1 ] && [ "$(grep -c '^chat: .*UTF-8' "$work/aside")" -eq 1 ]
 }
@@ -503,6 +514,7 @@ check "evaluate --help says what rows are" tells_what_rows_are
 check "chat refuses a template before the first line" refuses "no-such" chat --model "$model" --template no-such
 check "chat knows its commands from what is said" knows_its_commands
 check "chat goes on after a line that is no text" goes_on_after_bad_text
+check "chat tells once that its context is too small for any question" tells_of_a_small_context
 check "chat and tokenize say that their input can't be read" tells_what_it_cannot_read
 check "the quickstart looks for its programs before it deletes" looks_before_it_deletes
 if command -v bash >/dev/null && env --default-signal=INT true 2>/dev/null; then
