@@ -118,9 +118,30 @@ class Errors(Case):
                 pass
 
     def test_handles_of_another_kind_are_refused(self):
-        import ctypes
-        with self.assertRaises(ctypes.ArgumentError):
-            minimind._library.lib.mm_model_tensor_count(tiny_config()._native)
+        model, tokenizer = tiny_model(), byte_tokenizer()
+        dataset = minimind.Dataset(self.put_rows("rows.jsonl", [{"text": "abc"}]))
+        loader = minimind.Loader(dataset, tokenizer, max_length=8)
+        for name, needed, make in (
+                ("config", "Config", minimind.Model),
+                ("model", "Model", minimind.Cache), ("model", "Model", minimind.Context),
+                ("model", "Model", lambda wrong: minimind.Adapter.load(wrong, "nowhere")),
+                ("model", "Model", lambda wrong: minimind.Trainer(wrong, loader)),
+                ("loader", "Loader", lambda wrong: minimind.Trainer(model, wrong)),
+                ("validation", "Loader", lambda wrong: minimind.Trainer(model, loader, validation=wrong)),
+                ("reference", "Model", lambda wrong: minimind.Policy(len, reference=wrong)),
+                ("dataset", "Dataset", lambda wrong: minimind.Loader(wrong, tokenizer, max_length=8)),
+                ("tokenizer", "Tokenizer", lambda wrong: minimind.Loader(dataset, wrong, max_length=8)),
+                ("tokenizer", "Tokenizer", minimind.Chat().format), ("tokenizer", "Tokenizer", minimind.Chat().encode),
+                ("adapter", "Adapter", lambda wrong: minimind.Context(model, max_length=8, adapter=wrong)),
+                ("adapter", "Adapter", lambda wrong: minimind.Context(model, max_length=8).set_adapters([wrong])),
+                ("cache", "Cache", lambda wrong: minimind.Context(model, max_length=8).forward([1], cache=wrong)),
+                ("cache", "Cache", minimind.Cache(model, capacity=8).fork),
+                ("context", "Context", lambda wrong: minimind.evaluate.loss(wrong, loader)),
+                ("report", "Report", lambda wrong: minimind.evaluate.prompts(minimind.Context(model, max_length=8), tokenizer,
+                                                                              dataset, report=wrong))):
+            for wrong in ("other", 7, minimind.Decoder(tokenizer)):
+                with self.subTest(name, wrong=wrong):
+                    self.assertRaisesRegex(TypeError, f"^{name}: a minimind.{needed} is needed, not ", make, wrong)
 
 
 class Weights(Case):

@@ -110,15 +110,18 @@ WITHIN = ("mm_loader_tell", "mm_loader_get_stats", "mm_report_scalars", "mm_repo
 
 
 def checked(name: str, function: Any, kinds: list[Any]) -> Callable[..., Any]:
-    """The function behind a look at its numbers and at who else uses its handles."""
+    """The function behind a look at its handles, at who else uses them, and at its numbers."""
+    handles = [(i, kind._type_) for i, kind in enumerate(kinds) if opaque(kind)]
     numbers = [(i, kind) for i, kind in enumerate(kinds) if kind in WHOLE]
-    alone = name not in BESIDE and not name.endswith("_free") and any(ctypes.POINTER(kind) in kinds for kind in ALONE)
+    alone = name not in BESIDE and any(ctypes.POINTER(kind) in kinds for kind in ALONE)
     within = name in WITHIN
-    if not numbers and not alone:
+    if name.endswith("_free") or not numbers and not handles:   # what takes back is called where no exception may come
         return function
 
     def call(*arguments: Any) -> Any:
         given = list(arguments)
+        for i, kind in handles:   # first: a number may be an object whose __index__() closes one
+            given[i] = native_of(kind, given[i])
         for i, kind in numbers:
             given[i] = whole(kind, given[i], name)
         natives = [one for one in given if isinstance(one, Native)] if alone else None
@@ -242,7 +245,7 @@ class Alone:
 
     def __init__(self, *handles: Native | Handle | None, within: bool = False) -> None:
         natives = [one._native if isinstance(one, Handle) else one for one in handles if one is not None]
-        self.natives = [one for one in natives if type(one._as_parameter_)._type_ in ALONE]
+        self.natives = [one for one in natives if isinstance(one, Native) and type(one._as_parameter_)._type_ in ALONE]
         self.running, self.within = threading.Lock(), within
 
     def __enter__(self) -> None:
@@ -277,6 +280,21 @@ class Alone:
         return self.running.__exit__   # in C, where no signal's handler comes in between
 
 
+def opaque(kind: Any) -> bool:
+    """Whether it is a pointer to a handle."""
+    of = getattr(kind, "_type_", None)
+    return isinstance(of, type) and issubclass(of, ctypes.Structure) and not hasattr(of, "_fields_")
+
+
+def native_of(kind: Any, value: Any, name: str | None = None) -> Any:
+    """What a function is given for a handle of `kind`: an object of the library's, its Native, a pointer, or None."""
+    native = value._native if isinstance(value, Handle) else value
+    if native is not None and type(getattr(native, "_as_parameter_", native)) is not ctypes.POINTER(kind):
+        noun = kind.__name__.removeprefix("mm_")
+        raise unfit(name or noun, f"a minimind.{noun.title().replace('_', '')}", value)
+    return native
+
+
 def create(kind: Any, function: Callable[..., None], free: Callable[[Any], None], *arguments: Any,
            keep: Any = None) -> Native:
     """Call a function whose last argument receives a new handle of `kind`."""
@@ -296,8 +314,8 @@ def struct(kind: Any, /, **fields: Any) -> Any:
             raise TypeError(f"{kind.__name__} has no field {name!r}; it has {', '.join(sorted(kinds))}")
         if value is None:
             continue
-        if isinstance(value, (Handle, Native)):
-            made.held.append(value._native if isinstance(value, Handle) else value)
+        if opaque(kinds[name]):
+            made.held.append(native_of(kinds[name]._type_, value, name))
             value = made.held[-1]._as_parameter_
         setattr(made, name, field(kinds[name], value, name))
     return made
@@ -366,6 +384,7 @@ def path(value: str | os.PathLike[str]) -> bytes:
 
 def fill(function: Callable[..., None], *arguments: Any, kind: Any = ctypes.c_char) -> Any:
     """Call a function that writes at most `capacity` elements and tells how many it needs; returns an array of them."""
+    arguments = tuple(one._native if isinstance(one, Handle) else one for one in arguments)
     needed, natives = ctypes.c_size_t(), [one for one in arguments if isinstance(one, Native)]
     given = [one._as_parameter_ if isinstance(one, Native) else one for one in arguments]
     with Alone(*natives):   # nobody changes what is written between the two calls

@@ -11,7 +11,7 @@ import numpy as np
 
 from . import _ffi
 from ._arrays import show
-from ._library import Handle, Native, array_of, as_dict, create, fill_bytes, lib, path, struct
+from ._library import Handle, Native, array_of, as_dict, create, fill_bytes, lib, native_of, path, struct
 from .model import Model
 
 
@@ -46,17 +46,16 @@ class Adapter(Handle):
     def __init__(self, model: Model, **options: Any) -> None:
         """`options`: targets, rank, alpha, dropout, seed."""
         wanted = struct(_ffi.mm_adapter_options, **options)
-        self._handle = create(_ffi.mm_adapter, lib.mm_adapter_create, lib.mm_adapter_free, model._native,
-                              ctypes.byref(wanted))
+        self._handle = create(_ffi.mm_adapter, lib.mm_adapter_create, lib.mm_adapter_free, model, ctypes.byref(wanted))
 
     @classmethod
     def load(cls, model: Model, where: str | os.PathLike[str]) -> Adapter:
         """One that was saved, by this library or by PEFT; or a safetensors file with MiniMind's names."""
-        return cls._wrap(create(_ffi.mm_adapter, lib.mm_adapter_load, lib.mm_adapter_free, model._native, path(where)))
+        return cls._wrap(create(_ffi.mm_adapter, lib.mm_adapter_load, lib.mm_adapter_free, model, path(where)))
 
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Write adapter_config.json and adapter_model.safetensors."""
-        lib.mm_adapter_save(self._native, path(directory))
+        lib.mm_adapter_save(self, path(directory))
 
     @property
     def options(self) -> dict[str, Any]:
@@ -68,7 +67,7 @@ class Adapter(Handle):
     @property
     def parameters(self) -> int:
         """How many numbers are in it."""
-        return lib.mm_adapter_count_params(self._native)
+        return lib.mm_adapter_count_params(self)
 
     @property
     def weights(self) -> AdapterWeights:
@@ -91,7 +90,7 @@ def chosen(adapters: Sequence[Adapter], weights: Sequence[float] | None) -> tupl
     count = len(adapters)
     if weights is not None and len(weights) != count:
         raise ValueError(f"{count} adapters and {len(weights)} weights")
-    natives = [adapter._native for adapter in adapters]
+    natives = [native_of(_ffi.mm_adapter, adapter) for adapter in adapters]
     handles = array_of(ctypes.POINTER(_ffi.mm_adapter), [native._as_parameter_ for native in natives], "adapters")
     handles.held = natives
     return handles, None if weights is None else array_of(ctypes.c_float, weights, "weights"), count
@@ -99,7 +98,6 @@ def chosen(adapters: Sequence[Adapter], weights: Sequence[float] | None) -> tupl
 
 def merged(model: Model, adapters: Sequence[Adapter], weights: Sequence[float] | None = None) -> Model:
     """A second model that has taken adapters into its weights."""
-    made = Model._wrap(create(_ffi.mm_model, lib.mm_adapter_merge, lib.mm_model_free, model._native,
-                              *chosen(adapters, weights)))
+    made = Model._wrap(create(_ffi.mm_model, lib.mm_adapter_merge, lib.mm_model_free, model, *chosen(adapters, weights)))
     made.tokenizer = model.tokenizer
     return made

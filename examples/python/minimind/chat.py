@@ -50,45 +50,44 @@ class Chat(Handle):
     def add(self, role: str, content: str | bytes) -> None:
         """Add a message of "system", "user", "assistant" or "tool"."""
         data = document(content, "content")
-        lib.mm_chat_add(self._native, text(role), data, len(data))
+        lib.mm_chat_add(self, text(role), data, len(data))
 
     def add_message(self, message: dict[str, Any] | list[dict[str, Any]]) -> None:
         """Add a message or a list of them, with all that templates know: reasoning_content, tool_calls…"""
         data = json.dumps(message, ensure_ascii=False).encode("utf-8")
-        lib.mm_chat_add_json(self._native, data, len(data))
+        lib.mm_chat_add_json(self, data, len(data))
 
     def set_tools(self, tools: list[dict[str, Any]]) -> None:
         """Say which tools the model may call, in place of those before."""
         data = json.dumps(tools, ensure_ascii=False).encode("utf-8")
-        lib.mm_chat_set_tools_json(self._native, data, len(data))
+        lib.mm_chat_set_tools_json(self, data, len(data))
 
     def __len__(self) -> int:
-        return lib.mm_chat_count(self._native)
+        return lib.mm_chat_count(self)
 
     def remove(self, first: int, count: int = 1) -> None:
         """Take out messages."""
-        lib.mm_chat_remove(self._native, first, count)
+        lib.mm_chat_remove(self, first, count)
 
     def truncate(self, count: int = 0) -> None:
         """Keep the first messages only."""
-        lib.mm_chat_truncate(self._native, count)
+        lib.mm_chat_truncate(self, count)
 
     @property
     def messages(self) -> list[dict[str, Any]]:
         """The messages, copied."""
-        return json.loads(fill_bytes(lib.mm_chat_write_json, self._native))
+        return json.loads(fill_bytes(lib.mm_chat_write_json, self))
 
     def format(self, tokenizer: Tokenizer | None = None, *, roles: dict[str, str] | None = None, **options: Any) -> str:
         """The conversation as text, ending in the opening of an answer. `roles`: the fields of mm_chat_roles in place of a
         template; `options`: template_name, add_generation_prompt, thinking, content_split."""
-        native = tokenizer._native if tokenizer is not None else None
         wanted, _held = _options(roles, options)
-        return fill_bytes(lib.mm_chat_format, self._native, native, ctypes.byref(wanted)).decode("utf-8")
+        return fill_bytes(lib.mm_chat_format, self, tokenizer, ctypes.byref(wanted)).decode("utf-8")
 
     def encode(self, tokenizer: Tokenizer, *, roles: dict[str, str] | None = None, **options: Any) -> np.ndarray:
         """The same as ids."""
         wanted, _held = _options(roles, options)
-        ids, count = fill(lib.mm_chat_encode, self._native, tokenizer._native, ctypes.byref(wanted), kind=ctypes.c_int32)
+        ids, count = fill(lib.mm_chat_encode, self, tokenizer, ctypes.byref(wanted), kind=ctypes.c_int32)
         return np.frombuffer(ids, dtype=np.int32, count=count)
 
     @staticmethod

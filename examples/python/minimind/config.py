@@ -83,15 +83,15 @@ class Config(Handle):
 
     def save(self, where: str | os.PathLike[str]) -> None:
         """Write a config.json, replacing it in one step; a directory must be there."""
-        lib.mm_config_save(self._native, path(where))
+        lib.mm_config_save(self, path(where))
 
     def copy(self) -> Config:
         """A second config with the same fields."""
-        return Config._wrap(create(_ffi.mm_config, lib.mm_config_copy, lib.mm_config_free, self._native))
+        return Config._wrap(create(_ffi.mm_config, lib.mm_config_copy, lib.mm_config_free, self))
 
     def validate(self) -> None:
         """Raise what is wrong with the fields taken together."""
-        lib.mm_config_validate(self._native)
+        lib.mm_config_validate(self)
 
     def update(self, fields: dict[str, Any]) -> None:
         """Set several fields."""
@@ -101,15 +101,15 @@ class Config(Handle):
     def __setitem__(self, name: str, value: Any) -> None:
         key = config_keys().get(name)
         if isinstance(value, str):
-            lib.mm_config_set_string(self._native, text(name), text(value))
+            lib.mm_config_set_string(self, text(name), text(value))
         elif isinstance(value, (bool, np.bool_)):
-            lib.mm_config_set_bool(self._native, text(name), value)
+            lib.mm_config_set_bool(self, text(name), value)
         elif isinstance(value, float) or (key and key.type is float):
-            lib.mm_config_set_float(self._native, text(name), float(value))
+            lib.mm_config_set_float(self, text(name), float(value))
         else:
             if not hasattr(value, "__index__"):
                 raise TypeError(f"{name}: a number, a bool or a str is needed, not {type(value).__name__}")
-            lib.mm_config_set_int(self._native, text(name), whole(ctypes.c_int64, value, name))
+            lib.mm_config_set_int(self, text(name), whole(ctypes.c_int64, value, name))
 
     def __getitem__(self, name: str) -> Any:
         """The value in force; StateError where the key has none in this family."""
@@ -117,16 +117,16 @@ class Config(Handle):
         if key is None:
             raise KeyError(name)
         if key.type is str:
-            return fill_bytes(lib.mm_config_get_string, self._native, text(name))[:-1].decode()
+            return fill_bytes(lib.mm_config_get_string, self, text(name))[:-1].decode()
         kind, function = {int: (ctypes.c_int64, lib.mm_config_get_int), float: (ctypes.c_double, lib.mm_config_get_float),
                           bool: (ctypes.c_int32, lib.mm_config_get_bool)}[key.type]
         out = kind()
-        function(self._native, text(name), ctypes.byref(out))
+        function(self, text(name), ctypes.byref(out))
         return key.type(out.value)
 
     def __delitem__(self, name: str) -> None:
         """Let the key follow its rule again."""
-        lib.mm_config_unset(self._native, text(name))
+        lib.mm_config_unset(self, text(name))
 
     def __iter__(self) -> Iterator[str]:
         return iter(config_keys())
@@ -134,29 +134,29 @@ class Config(Handle):
     def parameters(self) -> dict[str, int]:
         """Parameters by module, with "total" and "active"."""
         out = struct(_ffi.mm_param_count)
-        lib.mm_count_params(self._native, ctypes.byref(out))
+        lib.mm_count_params(self, ctypes.byref(out))
         return as_dict(out)
 
     def layout(self) -> list[TensorInfo]:
         """Every tensor, in the order in which models and gradients have them."""
         count = ctypes.c_int64()
-        lib.mm_layout_count(self._native, ctypes.byref(count))
+        lib.mm_layout_count(self, ctypes.byref(count))
         return [self._tensor(i) for i in range(count.value)]
 
     def _tensor(self, index: int) -> TensorInfo:
         info = struct(_ffi.mm_tensor_info)
-        lib.mm_layout_get(self._native, index, ctypes.byref(info))
+        lib.mm_layout_get(self, index, ctypes.byref(info))
         return TensorInfo(info.name.decode(), tuple(info.shape[:info.rank]), info.elements, info.module, info.layer,
                           info.expert)
 
     def estimate_memory(self, **workload: Any) -> dict[str, int]:
         """Bytes, part by part, for the fields of mm_workload: mode, max_batch, max_length, optimizer…"""
         wanted, out = struct(_ffi.mm_workload, **workload), struct(_ffi.mm_memory)
-        lib.mm_estimate_memory(self._native, ctypes.byref(wanted), ctypes.byref(out))
+        lib.mm_estimate_memory(self, ctypes.byref(wanted), ctypes.byref(out))
         return as_dict(out)
 
     def estimate_flops(self, **workload: Any) -> dict[str, float]:
         """Floating-point operations per token for the fields of mm_workload."""
         wanted, out = struct(_ffi.mm_workload, **workload), struct(_ffi.mm_flops)
-        lib.mm_estimate_flops(self._native, ctypes.byref(wanted), ctypes.byref(out))
+        lib.mm_estimate_flops(self, ctypes.byref(wanted), ctypes.byref(out))
         return as_dict(out)

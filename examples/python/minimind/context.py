@@ -109,8 +109,7 @@ class Context(Handle):
                          compute=compute, adapter=adapter)
         self._adapter = None if adapter is None else adapter._native
         self._trainable = trainable
-        self._handle = create(_ffi.mm_context, lib.mm_context_create, lib.mm_context_free, model._native,
-                              ctypes.byref(options))
+        self._handle = create(_ffi.mm_context, lib.mm_context_create, lib.mm_context_free, model, ctypes.byref(options))
         self._model = Model._wrap(model._native)   # of its own: the caller's may be closed first
         self._model.tokenizer = model.tokenizer
         self._shape: tuple[int, int] | None = None
@@ -129,15 +128,15 @@ class Context(Handle):
     @property
     def kernels(self) -> str:
         """The kernel path it runs on."""
-        return lib.mm_context_kernels(self._native).decode()
+        return lib.mm_context_kernels(self).decode()
 
     def set_adapters(self, adapters: Sequence[Adapter], weights: Sequence[float] | None = None) -> None:
         """Run with these from now on, each times its weight; with none, as the model is."""
-        lib.mm_context_set_adapters(self._native, *chosen(adapters, weights))
+        lib.mm_context_set_adapters(self, *chosen(adapters, weights))
 
     def cancel(self) -> None:
         """Make the call that runs on this context, or else the next one, raise CancelledError. From any thread."""
-        lib.mm_cancel(self._native)
+        lib.mm_cancel(self)
 
     def forward(self, ids: IntArray | Batch, targets: IntArray | None = None, *, train: bool = False, outputs: int = 0,
                 attention_mask: IntArray | None = None, position_ids: IntArray | None = None,
@@ -198,28 +197,28 @@ class Context(Handle):
 
     def zero_grad(self) -> None:
         """Set all gradients to zero."""
-        lib.mm_zero_grad(self._native)
+        lib.mm_zero_grad(self)
 
     def expert_load(self) -> np.ndarray | None:
         """[layers, experts] of the last forward pass: the share of a layer's choices that each routed expert got. None for a
         model without routed experts."""
         layers, needed = int(self.model.config["num_hidden_layers"]), ctypes.c_size_t()
-        lib.mm_expert_load(self._native, 0, None, 0, ctypes.byref(needed))
+        lib.mm_expert_load(self, 0, None, 0, ctypes.byref(needed))
         load = np.zeros((layers, needed.value))
         for layer in range(layers if needed.value else 0):
-            lib.mm_expert_load(self._native, layer, load[layer].ctypes.data_as(ctypes.POINTER(ctypes.c_double)),
+            lib.mm_expert_load(self, layer, load[layer].ctypes.data_as(ctypes.POINTER(ctypes.c_double)),
                                needed.value, None)
         return load if needed.value else None
 
     def grad_norm(self) -> float:
         """The L2 norm of all gradients together."""
         out = ctypes.c_double()
-        lib.mm_grad_norm(self._native, ctypes.byref(out))
+        lib.mm_grad_norm(self, ctypes.byref(out))
         return out.value
 
     def grad_add(self, other: Context, scale: float = 1.0) -> None:
         """Add another context's gradients, times scale."""
-        lib.mm_grad_add(self._native, other._native, scale)
+        lib.mm_grad_add(self, other, scale)
 
     def generate(self, prompts: Sequence[IntArray], **options: Any) -> list[Generated]:
         """Continue several prompts of ids at once; see minimind.generate.generate()."""

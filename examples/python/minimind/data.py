@@ -49,15 +49,15 @@ class Dataset(Handle):
         self._handle = create(_ffi.mm_dataset, lib.mm_dataset_create, lib.mm_dataset_free, ctypes.byref(wanted))
 
     def __len__(self) -> int:
-        return lib.mm_dataset_rows(self._native)
+        return lib.mm_dataset_rows(self)
 
     def text(self, row: int) -> str:
         """The "text" of a row."""
-        return fill_bytes(lib.mm_dataset_text, self._native, row).decode("utf-8")
+        return fill_bytes(lib.mm_dataset_text, self, row).decode("utf-8")
 
     def line(self, row: int) -> bytes:
         """The line of a row as it stands in its file."""
-        return fill_bytes(lib.mm_dataset_line, self._native, row)
+        return fill_bytes(lib.mm_dataset_line, self, row)
 
     def where(self, row: int) -> tuple[str, int]:
         """The file and the line, from 1, that a row comes from."""
@@ -72,13 +72,13 @@ class Loader(Handle):
     def __init__(self, dataset: Dataset, tokenizer: Tokenizer, **options: Any) -> None:
         """`options`: the fields of mm_loader_options, such as kind, batch, max_length, form, seed, workers."""
         wanted = struct(_ffi.mm_loader_options, **options)
-        self._handle = create(_ffi.mm_loader, lib.mm_loader_create, lib.mm_loader_free, dataset._native,
-                              tokenizer._native, ctypes.byref(wanted))
+        self._handle = create(_ffi.mm_loader, lib.mm_loader_create, lib.mm_loader_free, dataset,
+                              tokenizer, ctypes.byref(wanted))
 
     @property
     def length(self) -> int:
         """Tokens per row of its batches; of prompts, at most."""
-        return lib.mm_loader_length(self._native)
+        return lib.mm_loader_length(self)
 
     def next_batch(self) -> Batch | None:
         """The next batch, a copy; None at the end of the epoch."""
@@ -112,22 +112,22 @@ class Loader(Handle):
     def tell(self) -> dict[str, int]:
         """Where it stands: what seek() takes."""
         out = struct(_ffi.mm_loader_position)
-        lib.mm_loader_tell(self._native, ctypes.byref(out))
+        lib.mm_loader_tell(self, ctypes.byref(out))
         return as_dict(out)
 
     def seek(self, position: dict[str, int]) -> None:
         """Go where tell() said."""
         wanted = struct(_ffi.mm_loader_position, **position)
-        lib.mm_loader_seek(self._native, ctypes.byref(wanted))
+        lib.mm_loader_seek(self, ctypes.byref(wanted))
 
     def stats(self) -> dict[str, Any]:
         """What it has done, and what it cost."""
         out = struct(_ffi.mm_loader_stats)
-        lib.mm_loader_get_stats(self._native, ctypes.byref(out))
+        lib.mm_loader_get_stats(self, ctypes.byref(out))
         return as_dict(out)
 
     def check_row(self, row: int) -> dict[str, int]:
         """Read one row as batches do, and tell about it: tokens, learnt, remarks (MM_REMARK_…)."""
         out = struct(_ffi.mm_row_report)
-        lib.mm_loader_check_row(self._native, row, ctypes.byref(out))
+        lib.mm_loader_check_row(self, row, ctypes.byref(out))
         return as_dict(out)

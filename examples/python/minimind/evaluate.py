@@ -22,14 +22,14 @@ def loss(context: Context, loader: Loader, max_batches: int = 0) -> Evaluation:
     """The mean loss over an epoch of a loader's rows, which then stands where it stood."""
     out = struct(_ffi.mm_evaluation)
     with Caught():   # bad lines may be told to a log
-        lib.mm_evaluate_loss(context._native, loader._native, max_batches, ctypes.byref(out))
+        lib.mm_evaluate_loss(context, loader, max_batches, ctypes.byref(out))
     return Evaluation(**as_dict(out))
 
 
 def text(context: Context, tokenizer: Tokenizer, text: str | bytes, **options: Any) -> Evaluation:
     """The mean loss over one text, in windows of the context's max_length. `options`: overlap, bos_id."""
     out, wanted, data = struct(_ffi.mm_evaluation), struct(_ffi.mm_evaluate_text_options, **options), document(text, "text")
-    lib.mm_evaluate_text(context._native, tokenizer._native, data, len(data), ctypes.byref(wanted), ctypes.byref(out))
+    lib.mm_evaluate_text(context, tokenizer, data, len(data), ctypes.byref(wanted), ctypes.byref(out))
     return Evaluation(**as_dict(out))
 
 
@@ -43,7 +43,7 @@ def choices(context: Context, tokenizer: Tokenizer, dataset: Dataset, *,
         count = fields.pop("count")
         return SimpleNamespace(**{**fields, "sums": choice.sums[:count], "per_byte": choice.per_byte[:count]})
 
-    return _run(lib.mm_evaluate_choices, (context._native, tokenizer._native, dataset._native), _ffi.mm_choices_options,
+    return _run(lib.mm_evaluate_choices, (context, tokenizer, dataset), _ffi.mm_choices_options,
                 _ffi.mm_choices_result, _ffi.mm_choice_fn, read, on_row, options)
 
 
@@ -64,7 +64,7 @@ def prompts(context: Context, tokenizer: Tokenizer, dataset: Dataset, *,
         return SimpleNamespace(**fields)
 
     with Alone(report):
-        return _run(lib.mm_evaluate_prompts, (context._native, tokenizer._native, dataset._native), _ffi.mm_prompts_options,
+        return _run(lib.mm_evaluate_prompts, (context, tokenizer, dataset), _ffi.mm_prompts_options,
                     _ffi.mm_prompts_result, _ffi.mm_prompt_answer_fn, read, on_row, {**options, "report": report})
 
 

@@ -24,34 +24,33 @@ class Cache(Handle):
     """Keys and values of sequences that go on from call to call."""
 
     def __init__(self, model: Model, sequences: int = 1, capacity: int = 512, dtype: int = _ffi.MM_F32) -> None:
-        self._handle = create(_ffi.mm_cache, lib.mm_cache_create, lib.mm_cache_free, model._native, sequences, capacity,
-                              dtype)
+        self._handle = create(_ffi.mm_cache, lib.mm_cache_create, lib.mm_cache_free, model, sequences, capacity, dtype)
 
     @classmethod
     def load(cls, model: Model, file: str | os.PathLike[str]) -> Cache:
         """As `save` left it; the model must have the weights that made it."""
-        return cls._wrap(create(_ffi.mm_cache, lib.mm_cache_load, lib.mm_cache_free, model._native, path(file)))
+        return cls._wrap(create(_ffi.mm_cache, lib.mm_cache_load, lib.mm_cache_free, model, path(file)))
 
     def save(self, file: str | os.PathLike[str]) -> None:
         """Write what the sequences hold to a file, for load() and the same model."""
-        lib.mm_cache_save(self._native, path(file))
+        lib.mm_cache_save(self, path(file))
 
     def fork(self, origin: Cache, origin_sequence: int = 0, sequence: int = -1, length: int = -1) -> None:
         """Begin a sequence, or every one, as one of `origin` (which may be this cache) begins."""
-        lib.mm_cache_fork(self._native, sequence, origin._native, origin_sequence, length)
+        lib.mm_cache_fork(self, sequence, origin, origin_sequence, length)
 
     @property
     def capacity(self) -> int:
         """Tokens that a sequence has room for."""
-        return lib.mm_cache_capacity(self._native)
+        return lib.mm_cache_capacity(self)
 
     def length(self, sequence: int = 0) -> int:
         """Tokens that a sequence holds; -1 if there is no such sequence."""
-        return lib.mm_cache_length(self._native, sequence)
+        return lib.mm_cache_length(self, sequence)
 
     def truncate(self, length: int = 0, sequence: int = -1) -> None:
         """Forget all but the first tokens of a sequence, or of every one."""
-        lib.mm_cache_truncate(self._native, sequence, length)
+        lib.mm_cache_truncate(self, sequence, length)
 
 
 @dataclass

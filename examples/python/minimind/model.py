@@ -54,7 +54,7 @@ class Model(Handle):
 
     def __init__(self, config: Config, seed: int = 0) -> None:
         """Random weights; the same seed gives the same ones."""
-        self._handle = create(_ffi.mm_model, lib.mm_model_create, lib.mm_model_free, config._native, seed)
+        self._handle = create(_ffi.mm_model, lib.mm_model_create, lib.mm_model_free, config, seed)
 
     @classmethod
     def from_pretrained(cls, directory: str | os.PathLike[str], *, map: bool = False, keep_dtype: bool = False) -> Model:
@@ -73,11 +73,11 @@ class Model(Handle):
         """Weights from a safetensors image in memory."""
         if not isinstance(data, bytes):   # ctypes would take a str's own memory, as wide as its characters are
             raise unfit("data", "bytes", data)
-        return cls._wrap(create(_ffi.mm_model, lib.mm_model_load_memory, lib.mm_model_free, config._native, data, len(data)))
+        return cls._wrap(create(_ffi.mm_model, lib.mm_model_load_memory, lib.mm_model_free, config, data, len(data)))
 
     def save_pretrained(self, directory: str | os.PathLike[str]) -> None:
         """Write config.json and model.safetensors, and the tokenizer if the model has one."""
-        lib.mm_model_save(self._native, path(directory))
+        lib.mm_model_save(self, path(directory))
         if self.tokenizer is not None:
             self.tokenizer.save(directory)
 
@@ -99,7 +99,7 @@ class Model(Handle):
         return self._second(lib.mm_model_quantize, dtype)
 
     def _second(self, function: Any, *arguments: Any) -> Model:
-        model = Model._wrap(create(_ffi.mm_model, function, lib.mm_model_free, self._native, *arguments))
+        model = Model._wrap(create(_ffi.mm_model, function, lib.mm_model_free, self, *arguments))
         model.tokenizer = self.tokenizer
         return model
 

@@ -21,33 +21,32 @@ class Optimizer(Handle):
     def __init__(self, model: Model | Adapter, **options: Any) -> None:
         wanted = struct(_ffi.mm_adamw_options, **options)
         make = lib.mm_adamw_create_adapter if isinstance(model, Adapter) else lib.mm_adamw_create
-        self._handle = create(_ffi.mm_optimizer, make, lib.mm_optimizer_free, model._native, ctypes.byref(wanted))
+        self._handle = create(_ffi.mm_optimizer, make, lib.mm_optimizer_free, model, ctypes.byref(wanted))
 
     @classmethod
     def muon(cls, model: Model, **options: Any) -> Optimizer:
         """Muon for the matrices inside layers, AdamW for the rest: momentum, and the options of AdamW."""
         wanted = struct(_ffi.mm_muon_options, **options)
-        return cls._wrap(create(_ffi.mm_optimizer, lib.mm_muon_create, lib.mm_optimizer_free, model._native,
-                                ctypes.byref(wanted)))
+        return cls._wrap(create(_ffi.mm_optimizer, lib.mm_muon_create, lib.mm_optimizer_free, model, ctypes.byref(wanted)))
 
     def step(self, context: Context, learning_rate: float, max_grad_norm: float = 0.0) -> float:
         """Update the weights from the context's gradients; returns their norm before clipping."""
         step = struct(_ffi.mm_step, learning_rate=learning_rate, max_grad_norm=max_grad_norm)
-        lib.mm_optimizer_step(self._native, context._native, ctypes.byref(step))
+        lib.mm_optimizer_step(self, context, ctypes.byref(step))
         return step.grad_norm
 
     @property
     def steps(self) -> int:
         """Steps made so far."""
-        return lib.mm_optimizer_steps(self._native)
+        return lib.mm_optimizer_steps(self)
 
     def save(self, where: str | os.PathLike[str]) -> None:
         """Write the moments as safetensors."""
-        lib.mm_optimizer_save(self._native, path(where))
+        lib.mm_optimizer_save(self, path(where))
 
     def load(self, where: str | os.PathLike[str]) -> None:
         """Read them back; on failure the optimizer is as before."""
-        lib.mm_optimizer_load(self._native, path(where))
+        lib.mm_optimizer_load(self, path(where))
 
 
 class ValueHead(Handle):
@@ -56,47 +55,47 @@ class ValueHead(Handle):
 
     def __init__(self, model: Model, **options: Any) -> None:
         wanted = struct(_ffi.mm_adamw_options, **options)
-        self._handle = create(_ffi.mm_value_head, lib.mm_value_head_create, lib.mm_value_head_free, model._native,
+        self._handle = create(_ffi.mm_value_head, lib.mm_value_head_create, lib.mm_value_head_free, model,
                               ctypes.byref(wanted))
 
     def forward(self, hidden: Any) -> np.ndarray:
         """Values [B, T] of hidden states [B, T, C]."""
         states = floats(hidden, "hidden")
         values = np.empty(states.shape[:2], np.float32)
-        lib.mm_value_head_forward(self._native, ctypes.byref(_view(states)), pointer(values))
+        lib.mm_value_head_forward(self, ctypes.byref(_view(states)), pointer(values))
         return values
 
     def backward(self, hidden: Any, d_values: Any, scale: float = 1.0) -> np.ndarray:
         """Add to the head's gradients; returns d_hidden, for Context.backward() with the same scale as loss_scale."""
         states = floats(hidden, "hidden")
         given, d_hidden = floats(d_values, "d_values", states.shape[:2]), np.empty_like(states)
-        lib.mm_value_head_backward(self._native, ctypes.byref(_view(states)), pointer(given), scale, pointer(d_hidden))
+        lib.mm_value_head_backward(self, ctypes.byref(_view(states)), pointer(given), scale, pointer(d_hidden))
         return d_hidden
 
     def step(self, learning_rate: float, max_grad_norm: float = 0.0) -> float:
         """Learn from the gradients, which are then 0; returns their norm before clipping."""
         step = struct(_ffi.mm_step, learning_rate=learning_rate, max_grad_norm=max_grad_norm)
-        lib.mm_value_head_step(self._native, ctypes.byref(step))
+        lib.mm_value_head_step(self, ctypes.byref(step))
         return step.grad_norm
 
     def zero_grad(self) -> None:
         """Set the gradients to 0."""
-        lib.mm_value_head_zero_grad(self._native)
+        lib.mm_value_head_zero_grad(self)
 
     @property
     def weights(self) -> tuple[np.ndarray, np.ndarray]:
         """The weight [1, C] and the bias [1], over the head's own memory."""
         weight, bias = _ffi.mm_view(), _ffi.mm_view()
-        lib.mm_value_head_weights(self._native, ctypes.byref(weight), ctypes.byref(bias))
+        lib.mm_value_head_weights(self, ctypes.byref(weight), ctypes.byref(bias))
         return show(weight, self._native, writable=True), show(bias, self._native, writable=True)
 
     def save(self, where: str | os.PathLike[str]) -> None:
         """Write weights, gradients and moments as safetensors."""
-        lib.mm_value_head_save(self._native, path(where))
+        lib.mm_value_head_save(self, path(where))
 
     def load(self, where: str | os.PathLike[str]) -> None:
         """Read them back; on failure the head is as before."""
-        lib.mm_value_head_load(self._native, path(where))
+        lib.mm_value_head_load(self, path(where))
 
 
 def _view(array: np.ndarray) -> Any:

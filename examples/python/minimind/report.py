@@ -36,21 +36,21 @@ class Report(Handle):
         for name, value in {**(values or {}), **more}.items():
             if isinstance(value, str):
                 data = value.encode("utf-8", "surrogatepass")
-                lib.mm_report_text(self._native, step, text(name), data, len(data))
+                lib.mm_report_text(self, step, text(name), data, len(data))
             elif np.ndim(value) > 0:
                 vector = np.ascontiguousarray(value, dtype=np.float64).ravel()
-                lib.mm_report_vector(self._native, step, text(name),
+                lib.mm_report_vector(self, step, text(name),
                                      vector.ctypes.data_as(ctypes.POINTER(ctypes.c_double)), len(vector))
             else:
                 scalars[name] = float(value)
         if scalars:
             names, _ = c_strings(scalars, "names")
             numbers = (ctypes.c_double * len(scalars))(*scalars.values())
-            lib.mm_report_scalars(self._native, step, names, numbers, len(scalars))
+            lib.mm_report_scalars(self, step, names, numbers, len(scalars))
 
     def fact(self, name: str, value: Any) -> None:
         """Say something about the run as a whole, for the head of the page."""
-        lib.mm_report_fact(self._native, text(name), text(str(value)))
+        lib.mm_report_fact(self, text(name), text(str(value)))
 
     def samples(self, step: int, context: Context, tokenizer: Tokenizer, prompts: Sequence[str], *,
                 sampling: Mapping[str, Any] | None = None, **options: Any) -> None:
@@ -61,8 +61,8 @@ class Report(Handle):
         if sampling is not None:
             drawn = struct(_ffi.mm_sampling, **sampling)
             wanted.sampling = ctypes.pointer(drawn)
-        lib.mm_report_samples(self._native, step, context._native, tokenizer._native, ctypes.byref(wanted))
+        lib.mm_report_samples(self, step, context, tokenizer, ctypes.byref(wanted))
 
     def flush(self) -> None:
         """Redraw report.html."""
-        lib.mm_report_flush(self._native)
+        lib.mm_report_flush(self)

@@ -56,37 +56,37 @@ class Tokenizer(Handle):
 
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Write tokenizer.json and what belongs to it; the directory is made if it is missing."""
-        lib.mm_tokenizer_save(self._native, path(directory))
+        lib.mm_tokenizer_save(self, path(directory))
 
     @property
     def vocab_size(self) -> int:
         """How many ids there are."""
-        return lib.mm_tokenizer_vocab_size(self._native)
+        return lib.mm_tokenizer_vocab_size(self)
 
     def find(self, content: str) -> int | None:
         """The id of an added token or a vocabulary string; None if there is none."""
-        found = lib.mm_tokenizer_find(self._native, text(content))
+        found = lib.mm_tokenizer_find(self, text(content))
         return None if found < 0 else found
 
     def is_special(self, token: int) -> bool:
         """Whether an id is an added token marked special."""
-        return bool(lib.mm_tokenizer_is_special(self._native, token))
+        return bool(lib.mm_tokenizer_is_special(self, token))
 
     def encode(self, content: str | bytes, split: int = _ffi.MM_SPLIT_ALL) -> np.ndarray:
         """Text to ids, int32; MM_SPLIT_NO_SPECIAL is for text from outside. No bos or eos is added."""
         data = document(content, "content")
-        ids, count = fill(lib.mm_encode, self._native, data, len(data), split, kind=ctypes.c_int32)
+        ids, count = fill(lib.mm_encode, self, data, len(data), split, kind=ctypes.c_int32)
         return np.frombuffer(ids, dtype=np.int32, count=count)
 
     def decode(self, ids: IntArray, skip_special: bool = True) -> str:
         """Ids to text; bytes that are not UTF-8 become U+FFFD."""
         array = integers(ids, "ids").ravel()
-        return fill_bytes(lib.mm_decode, self._native, pointer(array), array.size, skip_special).decode("utf-8")
+        return fill_bytes(lib.mm_decode, self, pointer(array), array.size, skip_special).decode("utf-8")
 
     def decode_bytes(self, ids: IntArray, skip_special: bool = True) -> bytes:
         """Ids to the tokens' bytes as they are."""
         array = integers(ids, "ids").ravel()
-        return fill_bytes(lib.mm_decode_bytes, self._native, pointer(array), array.size, skip_special)
+        return fill_bytes(lib.mm_decode_bytes, self, pointer(array), array.size, skip_special)
 
     def decoder(self, skip_special: bool = True) -> Decoder:
         """A decoder for ids that arrive one by one."""
@@ -103,8 +103,7 @@ class Decoder(Handle):
     """Gives text as soon as it is certain, never half a character."""
 
     def __init__(self, tokenizer: Tokenizer, skip_special: bool = True) -> None:
-        self._handle = create(_ffi.mm_decoder, lib.mm_decoder_create, lib.mm_decoder_free, tokenizer._native,
-                              skip_special)
+        self._handle = create(_ffi.mm_decoder, lib.mm_decoder_create, lib.mm_decoder_free, tokenizer, skip_special)
 
     def push(self, token: int) -> str:
         """Take one id; often there is no text yet."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from . import _ffi
 from ._caught import Caught
-from ._library import Alone, Handle, as_dict, create, field_bytes, lib, path, struct
+from ._library import Alone, Handle, as_dict, create, field_bytes, lib, native_of, path, struct
 from .adapter import Adapter
 from .data import Loader
 from .model import Model
@@ -61,7 +61,7 @@ class Policy:
         if "lambda_" in options:
             options["lambda"] = options.pop("lambda_")
         self._reward = reward
-        self._options = {"reference": reference._native if reference is not None else None, **options}
+        self._options = {"reference": native_of(_ffi.mm_model, reference, "reference"), **options}
         self._made(Caught())   # says what is wrong with them
 
     def _made(self, caught: Caught) -> Any:
@@ -118,9 +118,9 @@ class Trainer(Handle):
             wanted.dpo = ctypes.pointer(struct(_ffi.mm_dpo_options, **dpo))
         if distill is not None:
             wanted.distill = ctypes.pointer(struct(_ffi.mm_distill_options, **distill))
-        self._handle = create(_ffi.mm_trainer, lib.mm_trainer_create, lib.mm_trainer_free, model._native, loader._native,
-                              tokenizer._native if tokenizer is not None else None, ctypes.byref(wanted),
-                              keep=(loader._native, validation and validation._native, wanted))
+        self._handle = create(_ffi.mm_trainer, lib.mm_trainer_create, lib.mm_trainer_free, model, loader,
+                              tokenizer, ctypes.byref(wanted),
+                              keep=(native_of(_ffi.mm_loader, loader), validation and validation._native, wanted))
 
     def run(self) -> Progress:
         """Train to the end or until stopped, then save. Calling it again goes on."""
@@ -137,7 +137,7 @@ class Trainer(Handle):
 
     def stop(self) -> None:
         """Let run() finish its step, save and return. From any thread."""
-        lib.mm_trainer_stop(self._native)
+        lib.mm_trainer_stop(self)
 
     def progress(self) -> Progress:
         """Where the run stands. From any thread."""
@@ -151,4 +151,4 @@ class Trainer(Handle):
 
     def save(self) -> None:
         """Write a checkpoint now."""
-        lib.mm_trainer_save(self._native)
+        lib.mm_trainer_save(self)
