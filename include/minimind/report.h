@@ -63,14 +63,16 @@ typedef struct mm_report_options {
 MM_API void mm_report_options_init(mm_report_options *options, size_t struct_size);
 
 /**
- * Open a report. What a metrics.jsonl in the directory says up to options->resume_step is taken over, so that the curves go
- * on; its last line is dropped if it is torn.
+ * Open a report, which has its directory to itself until mm_report_free() (where the file system knows locks). What a
+ * metrics.jsonl in it says up to options->resume_step is taken over, so that the curves go on; its last line is dropped if it
+ * is torn.
  *
  * @param directory  Made if it is missing.
  * @param options    Copied, strings included; NULL for the defaults.
  * @param out        Yours: pair it with mm_report_free().
  *
  * @return MM_OK; MM_ERR_ARG; MM_ERR_MEMORY; MM_ERR_IO, the directory or a file in it can't be made or written;
+ *         MM_ERR_STATE, another report has the directory open, in this process or another one;
  *         MM_ERR_FORMAT, metrics.jsonl has a line that is none of a report's (the message has its number): it is left as it
  *         is. Since: 0.1
  */

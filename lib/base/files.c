@@ -121,17 +121,15 @@ static int open_descriptor(const char *path, int flags)
     return fd;
 }
 
-/* A process that was stopped in the midst holds its lock; whoever waits goes on in the end. */
-#define LOCK_SECONDS 60
-
-int mmi_lock_file(const char *path)
+int mmi_lock_file(const char *path, double seconds)
 {
     int lock = open_descriptor(path, O_RDWR | O_CREAT);
-    double end = mmi_now() + LOCK_SECONDS;
+    double end = mmi_now() + seconds;
     while (lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) != 0) {
-        if (errno != EWOULDBLOCK || mmi_now() >= end) {
+        bool held = errno == EWOULDBLOCK;
+        if (!held || mmi_now() >= end) {
             close(lock);
-            return -1;
+            return held ? MMI_LOCK_HELD : -1;
         }
         nanosleep(&(struct timespec){ .tv_nsec = 20 * 1000 * 1000 }, NULL);
     }

@@ -28,8 +28,9 @@ mm_status mmi_make_directory(const char *path);
 mm_status mmi_remove_tree(const char *path);
 
 /* Of all who lock a file, in this process and others, one at a time goes on; the file is made, and stays. -1: the file
- * system has no locks, or somebody has held it for a minute; then without. mmi_unlock_file() it. */
-int mmi_lock_file(const char *path);
+ * system has no locks; MMI_LOCK_HELD: somebody has had it for so many seconds. mmi_unlock_file() either too. */
+#define MMI_LOCK_HELD (-2)
+int mmi_lock_file(const char *path, double seconds);
 void mmi_unlock_file(int lock);
 
 /* By what a file is known again. Not a struct stat: what that looks like depends on each source's feature macros. */

@@ -24,6 +24,9 @@
 /* Longest name here: "step-9223372036854775807.tmp". */
 #define NAME_SIZE 40
 
+/* A process that was stopped in the midst holds its lock; whoever waits goes on in the end. */
+#define LOCK_SECONDS 60
+
 static char *join(const char *directory, const char *name)
 {
     char *path = mmi_path_join(directory, name);
@@ -284,7 +287,7 @@ mm_status mmi_checkpoint_write(mmi_checkpoint *c, const mm_trainer *t)
     mm_status status = make_paths(&p, t->output, c->step);
     if (status != MM_OK)
         return status;
-    int lock = mmi_lock_file(p.lock); /* another trainer's would be mixed with it */
+    int lock = mmi_lock_file(p.lock, LOCK_SECONDS); /* another trainer's would be mixed with it */
     status = write_all(c, t, &p);
     if (status == MM_OK) {
         forget_best(c, &p);

@@ -45,10 +45,23 @@ static mm_status open_metrics(mm_report *r)
     return status;
 }
 
+/* Two at once would take back each other's lines. Where the file system has no locks nobody knows. */
+static mm_status lock(mm_report *r)
+{
+    char *path = mmi_path_join(r->directory, ".lock");
+    if (!path)
+        return mmi_fail_memory(0, "a path");
+    r->lock = mmi_lock_file(path, 0);
+    mmi_free(path);
+    return r->lock != MMI_LOCK_HELD ? MM_OK : mmi_fail(MM_ERR_STATE, "%s: another report has it open", r->directory);
+}
+
 static mm_status open_files(mm_report *r)
 {
     int64_t resume = r->options.resume_step;
     mm_status status = mmi_make_directory(r->directory);
+    if (status == MM_OK)
+        status = lock(r);
     if (status == MM_OK && (r->options.outputs & MM_REPORT_METRICS))
         status = open_metrics(r);
     if (status == MM_OK && (r->options.outputs & MM_REPORT_TENSORBOARD))
@@ -81,6 +94,7 @@ mm_status mm_report_create(const char *directory, const mm_report_options *optio
     mm_report *r = mmi_calloc(1, sizeof *r);
     if (!r)
         return mmi_fail_memory(sizeof *r, "a report");
+    r->lock = -1;
     r->options = o;
     r->options.title = NULL;
     r->directory = mmi_strdup(directory);
@@ -101,6 +115,7 @@ void mm_report_free(mm_report *r)
         return;
     mmi_appender_close(&r->metrics);
     mmi_events_close(&r->events);
+    mmi_unlock_file(r->lock);
     mmi_tracks_free(&r->tracks);
     for (size_t i = 0; i < r->fact_count; i++) {
         mmi_free(r->facts[i].name);

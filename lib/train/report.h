@@ -17,6 +17,7 @@ struct mm_report {
     mmi_tracks tracks;
     mmi_fact *facts; /* [fact_count] */
     size_t fact_count, fact_room;
+    int lock;             /* on the directory's .lock; below 0: none */
     mmi_appender metrics; /* open with MM_REPORT_METRICS */
     mmi_events events;    /* its file is open with MM_REPORT_TENSORBOARD */
 };

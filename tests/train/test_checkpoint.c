@@ -182,7 +182,7 @@ START_TEST(one_trainer_at_a_time_writes_in_a_directory)
     tiny_options o = tiny_defaults(rows);
     o.trainer.output = output;
     tiny_start(&run, &o);
-    int lock = mmi_lock_file(in_output(".lock")); /* as if another process were writing there */
+    int lock = mmi_lock_file(in_output(".lock"), 0); /* as if another process were writing there */
     ck_assert_int_ge(lock, 0);
     mmi_thread *thread = NULL;
     ck_ok(mmi_thread_start(&thread, save, run.trainer));
@@ -191,7 +191,7 @@ START_TEST(one_trainer_at_a_time_writes_in_a_directory)
     mmi_unlock_file(lock);
     mmi_thread_join(thread);
     check_latest("step-0");
-    ck_assert_int_eq(mmi_lock_file(in_output("latest/.lock")), -1); /* no directory */
+    ck_assert_int_eq(mmi_lock_file(in_output("latest/.lock"), 0), -1); /* no directory */
     mmi_unlock_file(-1);
     tiny_end(&run);
 }

@@ -742,6 +742,23 @@ START_TEST(a_full_disk_is_a_status_and_every_line_stays_whole)
 }
 END_TEST
 
+/* The second would have taken back, or written anew without them, lines that the first adds. */
+START_TEST(a_directory_has_one_report_at_a_time)
+{
+    mm_report *first = open_from(-1), *second = NULL;
+    tell(first, 1, 3);
+    const int told = lines();
+    ck_status(mm_report_create(directory, NULL, &second), MM_ERR_STATE);
+    ck_error_mentions(directory);
+    ck_assert_ptr_null(second);
+    tell(first, 4, 4);
+    ck_assert_int_gt(lines(), told);
+    mm_report_free(first);
+    second = open_from(INT64_MAX);
+    mm_report_free(second);
+}
+END_TEST
+
 START_TEST(a_directory_that_cant_be_is_a_status)
 {
     mm_report *report = NULL;
@@ -913,6 +930,7 @@ static Suite *make_suite(void)
     Suite *suite = suite_create("train/report");
     TCase *tc = tcase_create("report");
     tcase_add_checked_fixture(tc, start, NULL);
+    tcase_add_test(tc, a_directory_has_one_report_at_a_time);
     tcase_add_test(tc, what_was_told_is_in_metrics_jsonl_line_by_line);
     tcase_add_test(tc, a_report_goes_on_from_the_step_of_its_checkpoint);
     tcase_add_test(tc, a_torn_last_line_is_dropped);
