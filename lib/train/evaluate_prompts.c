@@ -256,8 +256,8 @@ static mm_status keep(group *g, const mm_generate_result *made)
 static mm_status tell(group *g, mm_prompts_result *result, const task *t)
 {
     mm_prompt_answer a = MM_PROMPT_ANSWER_INIT;
-    mm_status status =
-        mmi_decode_grow(&g->answer, &g->answer_room, &a.answer_length, g->tokenizer, g->ids.data + t->start, t->count);
+    mm_status status = mmi_decode_grow(&g->answer, &g->answer_room, 0, &a.answer_length, g->tokenizer,
+                                       g->ids.data + t->start, (int64_t)t->count, 1);
     if (status != MM_OK)
         return status;
     a.row = t->number;

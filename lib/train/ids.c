@@ -64,20 +64,20 @@ int64_t mmi_ids_with_text(int32_t *out, const mm_tokenizer *tokenizer, const int
     return n;
 }
 
-mm_status mmi_decode_grow(char **text, size_t *room, size_t *length, const mm_tokenizer *tokenizer, const int32_t *ids,
-                          size_t count)
+mm_status mmi_decode_grow(char **text, size_t *room, size_t at, size_t *length, const mm_tokenizer *tokenizer,
+                          const int32_t *ids, int64_t count, int32_t skip_special)
 {
-    int32_t *spoken = mmi_alloc(count, sizeof *spoken);
+    int32_t *spoken = mmi_alloc((size_t)count, sizeof *spoken);
     if (!spoken)
-        return mmi_fail_memory(count * sizeof *spoken, "an answer");
-    const size_t n = (size_t)mmi_ids_with_text(spoken, tokenizer, ids, (int64_t)count);
-    mm_status status = mm_decode(tokenizer, spoken, n, 1, NULL, 0, length);
-    if (status == MM_OK && !mmi_grow(text, room, *length + 1, 1))
-        status = mmi_fail_memory(*length + 1, "an answer");
+        return mmi_fail_memory((size_t)count * sizeof *spoken, "a text");
+    const size_t n = (size_t)mmi_ids_with_text(spoken, tokenizer, ids, count);
+    mm_status status = mm_decode(tokenizer, spoken, n, skip_special, NULL, 0, length);
+    if (status == MM_OK && !mmi_grow(text, room, at + *length + 1, 1))
+        status = mmi_fail_memory(at + *length + 1, "a text");
     if (status == MM_OK && *length > 0)
-        status = mm_decode(tokenizer, spoken, n, 1, *text, *length, length);
+        status = mm_decode(tokenizer, spoken, n, skip_special, *text + at, *length, length);
     if (status == MM_OK)
-        (*text)[*length] = '\0';
+        (*text)[at + *length] = '\0';
     mmi_free(spoken);
     return status;
 }

@@ -29,8 +29,9 @@ int64_t mmi_ids_with_text(int32_t *out, const mm_tokenizer *tokenizer, const int
  * every template that is known. -1: nothing. */
 int32_t mmi_stop_id(int64_t eos_id, const mm_tokenizer *tokenizer);
 
-/* The text of those ids, without special tokens, in a buffer that grows; NUL-terminated behind its `length` bytes. */
-mm_status mmi_decode_grow(char **text, size_t *room, size_t *length, const mm_tokenizer *tokenizer, const int32_t *ids,
-                          size_t count);
+/* The text of those ids, with special tokens or without, from byte `at` of a buffer that grows; NUL-terminated behind
+ * its `length` bytes. */
+mm_status mmi_decode_grow(char **text, size_t *room, size_t at, size_t *length, const mm_tokenizer *tokenizer,
+                          const int32_t *ids, int64_t count, int32_t skip_special);
 
 #endif

@@ -25,7 +25,6 @@ static void carve_rollout(mmi_rollout *r, mmi_carve *c)
     r->kept_targets = mmi_carve_take(c, n, sizeof *r->kept_targets);
     r->kept_finish = mmi_carve_take(c, R, sizeof *r->kept_finish);
     r->prompts = mmi_carve_take(c, R, sizeof *r->prompts);
-    r->spoken = mmi_carve_take(c, r->most_length, sizeof *r->spoken);
 }
 
 mm_status mmi_rollout_make(mmi_rollout *r, int64_t most_rows, int64_t most_length)
@@ -115,21 +114,6 @@ mm_status mmi_rollout_write(mmi_rollout *r, mm_context *context, const mm_prompt
 
 /* --- Rewards --- */
 
-/* Decode into the text from byte `at` on, with a NUL behind it. */
-static mm_status decode(mmi_rollout *r, size_t at, size_t *length, const mm_tokenizer *tokenizer, const int32_t *ids,
-                        int64_t count, int32_t skip_special)
-{
-    mm_status status = mm_decode(tokenizer, ids, (size_t)count, skip_special, NULL, 0, length);
-    if (status != MM_OK)
-        return status;
-    if (!mmi_grow(&r->text, &r->text_room, at + *length + 1, 1))
-        return mmi_fail_memory(at + *length + 1, "an answer's text");
-    if (*length > 0)
-        status = mm_decode(tokenizer, ids, (size_t)count, skip_special, r->text + at, *length, length);
-    r->text[at + *length] = '\0';
-    return status;
-}
-
 static mm_status read_answer(mmi_rollout *r, mm_answer *a, int64_t i, const mm_tokenizer *tokenizer,
                              const mm_prompts *prompts, int32_t group)
 {
@@ -141,10 +125,11 @@ static mm_status read_answer(mmi_rollout *r, mm_answer *a, int64_t i, const mm_t
     a->row = prompts->rows[prompt];
     a->reference = prompts->answers[prompt];
     a->reference_length = a->reference ? prompts->answer_lengths[prompt] : 0;
-    mm_status status = decode(r, 0, &a->prompt_length, tokenizer, prompts->ids[prompt], prompts->lengths[prompt], 0);
+    mm_status status = mmi_decode_grow(&r->text, &r->text_room, 0, &a->prompt_length, tokenizer, prompts->ids[prompt],
+                                       prompts->lengths[prompt], 0);
     if (status == MM_OK)
-        status = decode(r, a->prompt_length + 1, &a->text_length, tokenizer, r->spoken,
-                        mmi_ids_with_text(r->spoken, tokenizer, a->ids, a->count), 1);
+        status = mmi_decode_grow(&r->text, &r->text_room, a->prompt_length + 1, &a->text_length, tokenizer, a->ids,
+                                 a->count, 1);
     a->prompt = r->text;
     a->text = r->text + a->prompt_length + 1;
     return status;

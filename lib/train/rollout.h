@@ -28,7 +28,6 @@ typedef struct mmi_rollout {
     float *kept_ids, *kept_targets; /* [R, T] as a checkpoint has them; and the next [R] */
     float *kept_finish;
     const int32_t **prompts; /* [R] scratch, as are the next two */
-    int32_t *spoken;         /* [T] */
     char *text;              /* prompt and answer of one row */
     size_t text_room;
     void *block;

@@ -98,8 +98,8 @@ static mm_status run(group *g, const char *const *prompts, int32_t count)
         status = mm_generate(g->context, &o, &made);
     for (int32_t i = 0; i < count && status == MM_OK; i++) {
         size_t length = 0;
-        status = mmi_decode_grow(&g->text, &g->text_room, &length, g->tokenizer, made.ids + i * made.stride,
-                                 (size_t)made.lengths[i]);
+        status = mmi_decode_grow(&g->text, &g->text_room, 0, &length, g->tokenizer, made.ids + i * made.stride,
+                                 made.lengths[i], 1);
         if (status == MM_OK)
             status = mmi_report_sample(g->report, g->step, prompts[i], g->text, length);
     }
