@@ -4,6 +4,7 @@
 
 #include "base/files.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -479,6 +480,34 @@ void mmi_writer_abandon(mmi_writer *w)
     close(w->fd);
     unlink(w->temporary);
     writer_release(w);
+}
+
+/* Whether `ending` is the ".PID-SERIAL.tmp" of a temporary name. */
+static bool ends_temporary(const char *ending)
+{
+    static const char marks[] = ".-";
+    for (int i = 0; i < 2; i++) {
+        size_t digits = *ending == marks[i] ? strspn(ending + 1, "0123456789") : 0;
+        if (digits == 0)
+            return false;
+        ending += 1 + digits;
+    }
+    return strcmp(ending, ".tmp") == 0;
+}
+
+void mmi_writer_clear(const char *directory, const char *name)
+{
+    DIR *list = opendir(directory);
+    size_t length = strlen(name);
+    for (struct dirent *entry; list && (entry = readdir(list)) != NULL;)
+        if (strncmp(entry->d_name, name, length) == 0 && ends_temporary(entry->d_name + length)) {
+            char *path = mmi_path_join(directory, entry->d_name);
+            if (path)
+                unlink(path);
+            mmi_free(path);
+        }
+    if (list)
+        closedir(list);
 }
 
 mm_status mmi_write_file(const char *path, const void *data, size_t size)

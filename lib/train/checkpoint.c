@@ -263,8 +263,8 @@ static void forget_best(const mmi_checkpoint *c, const paths *p)
 }
 
 /* Leave `keep` checkpoints, that of `step` included, and the one that `best` names. Those of later steps are another
- * run's: they stay. */
-static void prune(const paths *p, const char *output, int64_t step, int64_t keep)
+ * run's: they stay; what killed saves left goes, of later steps too when `locked`: then nobody is writing it. */
+static void prune(const paths *p, const char *output, int64_t step, int64_t keep, bool locked)
 {
     static const char *const remains[2] = { ".tmp", ".old" };
     char best[NAME_SIZE];
@@ -273,8 +273,12 @@ static void prune(const paths *p, const char *output, int64_t step, int64_t keep
     if (status == MM_OK && mmi_file_exists(p->best))
         spared = step_of(best, "");
     for (int i = 0; i < 2; i++)
-        while (status == MM_OK && (first = oldest(output, remains[i], step, -1, &count)) >= 0)
+        while (status == MM_OK && (first = oldest(output, remains[i], locked ? INT64_MAX : step, -1, &count)) >= 0)
             status = tidy(output, first);
+    if (locked) {
+        mmi_writer_clear(output, "latest");
+        mmi_writer_clear(output, "best");
+    }
     while (status == MM_OK && keep > 0 && (first = oldest(output, "", step, spared, &count)) >= 0 && count >= keep)
         status = remove_checkpoint(output, first);
     if (status != MM_OK)
@@ -291,7 +295,7 @@ mm_status mmi_checkpoint_write(mmi_checkpoint *c, const mm_trainer *t)
     status = write_all(c, t, &p);
     if (status == MM_OK) {
         forget_best(c, &p);
-        prune(&p, t->output, c->step, t->options.keep_last);
+        prune(&p, t->output, c->step, t->options.keep_last, lock >= 0);
     }
     mmi_unlock_file(lock);
     free_paths(&p);

@@ -53,6 +53,10 @@ static mm_status lock(mm_report *r)
         return mmi_fail_memory(0, "a path");
     r->lock = mmi_lock_file(path, 0);
     mmi_free(path);
+    if (r->lock >= 0) { /* what a killed process left of files that are written anew */
+        mmi_writer_clear(r->directory, "metrics.jsonl");
+        mmi_writer_clear(r->directory, "report.html");
+    }
     return r->lock != MMI_LOCK_HELD ? MM_OK : mmi_fail(MM_ERR_STATE, "%s: another report has it open", r->directory);
 }
 

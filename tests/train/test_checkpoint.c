@@ -121,6 +121,11 @@ START_TEST(older_checkpoints_go_when_the_new_one_is_whole)
     o.trainer.keep_last = 2;
     ck_ok(mmi_make_directory(in_output("step-1.tmp/half")));
     ck_ok(mmi_make_directory(in_output("step-99")));
+    ck_ok(mmi_make_directory(in_output("step-98.tmp/half")));
+    static const char *const files[] = { "latest.123-4.tmp", "best.1-0.tmp",     "latest.123-4.tmpx", "latest.-4.tmp",
+                                         "latest.1-.tmp",    "latest-notes.tmp", "notes.1-2.tmp" };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        put_file(output, files[i], "x", 1);
     ck_ok(mmi_make_directory(in_output("step-2x")));
     ck_ok(mmi_make_directory(in_output("step-007"))); /* a number, but not as a checkpoint's name has it */
     ck_ok(mmi_make_directory(in_output("step-07.tmp")));
@@ -130,7 +135,10 @@ START_TEST(older_checkpoints_go_when_the_new_one_is_whole)
     check_latest("step-16");
     ck_assert(there("step-16") && there("step-15"));
     ck_assert(!there("step-12") && !there("step-3"));
-    ck_assert(!there("step-1.tmp"));                 /* what a killed run left */
+    ck_assert(!there("step-1.tmp")); /* what killed runs left */
+    ck_assert(!there("step-98.tmp"));
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        ck_assert_msg(there(files[i]) == (i >= 2), "%s", files[i]);
     ck_assert(there("step-99") && there("step-2x")); /* not older, not ours */
     ck_assert(there("step-007") && there("step-07.tmp"));
     char to[16];

@@ -742,6 +742,22 @@ START_TEST(a_full_disk_is_a_status_and_every_line_stays_whole)
 }
 END_TEST
 
+START_TEST(what_a_killed_process_left_goes_when_its_directory_is_opened)
+{
+    static const char *const names[] = { "report.html.12-3.tmp", "metrics.jsonl.4-0.tmp", "report.html.tmp",
+                                         "report.html.12-3.tmp.txt" };
+    char path[4][600];
+    ck_ok(mmi_make_directory(directory));
+    for (int i = 0; i < 4; i++) {
+        snprintf(path[i], sizeof path[i], "%s/%s", directory, names[i]);
+        put(path[i], "half");
+    }
+    mm_report_free(open_from(-1));
+    for (int i = 0; i < 4; i++)
+        ck_assert_msg(mmi_file_exists(path[i]) == (i >= 2), "%s", names[i]);
+}
+END_TEST
+
 /* The second would have taken back, or written anew without them, lines that the first adds. */
 START_TEST(a_directory_has_one_report_at_a_time)
 {
@@ -930,6 +946,7 @@ static Suite *make_suite(void)
     Suite *suite = suite_create("train/report");
     TCase *tc = tcase_create("report");
     tcase_add_checked_fixture(tc, start, NULL);
+    tcase_add_test(tc, what_a_killed_process_left_goes_when_its_directory_is_opened);
     tcase_add_test(tc, a_directory_has_one_report_at_a_time);
     tcase_add_test(tc, what_was_told_is_in_metrics_jsonl_line_by_line);
     tcase_add_test(tc, a_report_goes_on_from_the_step_of_its_checkpoint);
