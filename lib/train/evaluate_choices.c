@@ -60,29 +60,22 @@ static mm_status make_room(group *g)
 
 /* --- Reading a question --- */
 
-/* The ids of prompt and ending; of a prompt that is too long the last ones are kept. */
-static mm_status add_ending(group *g, mm_choices_result *result, const char *prompt, size_t prompt_length,
-                            const char *ending, size_t ending_length)
+/* An ending behind the `before` ids of its prompt, which end the list; of a prompt that is too long the last ones are
+ * kept. */
+static mm_status add_ending(group *g, mm_choices_result *result, size_t before, const char *ending, size_t length)
 {
-    size_t start = g->ids.count, most = (size_t)g->context->limits.max_length + 1;
+    size_t start = g->ids.count - before, most = (size_t)g->context->limits.max_length + 1;
     mm_status status = make_room(g);
-    if (status == MM_OK && g->options.bos_id >= 0)
-        status = mmi_ids_add(&g->ids, g->options.bos_id);
     if (status == MM_OK)
-        status = mmi_ids_add_text(&g->ids, g->tokenizer, prompt, prompt_length);
-    size_t before = g->ids.count - start;
-    if (status == MM_OK)
-        status = mmi_ids_add_text(&g->ids, g->tokenizer, ending, ending_length);
+        status = mmi_ids_add_text(&g->ids, g->tokenizer, ending, length);
     if (status != MM_OK)
         return status;
     size_t after = g->ids.count - start - before;
-    if (before == 0)
-        return mmi_fail(MM_ERR_FORMAT, "the prompt is empty, and there is no bos_id to stand for it");
     if (after >= most)
         return mmi_fail(MM_ERR_FORMAT, "an ending has %zu tokens, the context's max_length is %zu", after, most - 1);
     size_t dropped = before + after > most ? before + after - most : 0;
     result->cut += dropped > 0;
-    g->bytes[g->ending_count] = ending_length;
+    g->bytes[g->ending_count] = length;
     g->endings[g->ending_count++] =
         (mmi_stretch){ start + dropped, (int32_t)(before + after - dropped), (int32_t)(before - dropped), 0 };
     return MM_OK;
@@ -108,10 +101,15 @@ static mm_status add_question(group *g, mm_choices_result *result, const mmi_jso
                    mmi_fail(MM_ERR_FORMAT, "\"answer\" is %s, it must be an integer",
                             mmi_json_kind_name(mmi_json_what(answer)));
     question q = { number, g->ending_count, count, (int32_t)right };
+    const size_t start = g->ids.count;
+    status = mmi_ids_add_prompt(&g->ids, g->tokenizer, g->options.bos_id, prompt, length);
+    const size_t before = g->ids.count - start;
     for (size_t i = 0; i < count && status == MM_OK; i++) {
-        size_t ending_length;
-        const char *ending = mmi_json_string(mmi_json_at(choices, i), &ending_length);
-        status = add_ending(g, result, prompt, length, ending, ending_length);
+        const char *ending = mmi_json_string(mmi_json_at(choices, i), &length);
+        for (size_t j = 0; j < before && i > 0 && status == MM_OK; j++)
+            status = mmi_ids_add(&g->ids, g->ids.data[start + j]);
+        if (status == MM_OK)
+            status = add_ending(g, result, before, ending, length);
     }
     if (status == MM_OK)
         g->questions[g->question_count++] = q;

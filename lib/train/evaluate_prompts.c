@@ -79,13 +79,7 @@ static mm_status add_plain(group *g, task *t)
 {
     size_t length;
     mm_status status = mmi_row_string(&t->prompt, &length, t->row, "prompt");
-    if (status == MM_OK && g->options.bos_id >= 0)
-        status = mmi_ids_add(&g->ids, g->options.bos_id);
-    if (status == MM_OK)
-        status = mmi_ids_add_text(&g->ids, g->tokenizer, t->prompt, length);
-    if (status == MM_OK && g->ids.count == t->start)
-        status = mmi_fail(MM_ERR_FORMAT, "the prompt is empty, and there is no bos_id to stand for it");
-    return status;
+    return status == MM_OK ? mmi_ids_add_prompt(&g->ids, g->tokenizer, g->options.bos_id, t->prompt, length) : status;
 }
 
 /* What the last message says that is not an answer. */

@@ -26,6 +26,18 @@ mm_status mmi_ids_add_text(mmi_ids *ids, const mm_tokenizer *tokenizer, const ch
     return status;
 }
 
+mm_status mmi_ids_add_prompt(mmi_ids *ids, const mm_tokenizer *tokenizer, int32_t bos_id, const char *text,
+                             size_t length)
+{
+    const size_t before = ids->count;
+    mm_status status = bos_id >= 0 ? mmi_ids_add(ids, bos_id) : MM_OK;
+    if (status == MM_OK)
+        status = mmi_ids_add_text(ids, tokenizer, text, length);
+    if (status == MM_OK && ids->count == before)
+        status = mmi_fail(MM_ERR_ARG, "the prompt is empty, and there is no bos_id to stand for it");
+    return status;
+}
+
 int32_t mmi_stop_id(int64_t eos_id, const mm_tokenizer *tokenizer)
 {
     return eos_id < 0 ? mm_tokenizer_find(tokenizer, "<|im_end|>") : (int32_t)eos_id;

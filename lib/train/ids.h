@@ -16,6 +16,9 @@ typedef struct mmi_ids {
 mm_status mmi_ids_add(mmi_ids *ids, int32_t id);
 /* Text from outside: special tokens in it are text. MM_ERR_ARG: not UTF-8. */
 mm_status mmi_ids_add_text(mmi_ids *ids, const mm_tokenizer *tokenizer, const char *text, size_t length);
+/* A text to go on from, behind `bos_id` where that is not -1. MM_ERR_ARG: that makes no ids, or is not UTF-8. */
+mm_status mmi_ids_add_prompt(mmi_ids *ids, const mm_tokenizer *tokenizer, int32_t bos_id, const char *text,
+                             size_t length);
 void mmi_ids_free(mmi_ids *ids);
 
 /* Bytes that each id stands for, 0 for special ones and those that are none: [vocab_size]. mmi_free it. */

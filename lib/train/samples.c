@@ -54,16 +54,10 @@ static mm_status add_message(group *g, const char *prompt)
 /* The ids of a prompt; of one that is too long the last ones are kept. The last token drawn is never fed. */
 static mm_status add_prompt(group *g, int32_t index, const char *prompt)
 {
-    mm_status status = MM_OK;
-    if (g->options.chat)
-        status = add_message(g, prompt);
-    else if (g->options.bos_id >= 0)
-        status = mmi_ids_add(&g->ids, g->options.bos_id);
-    if (status == MM_OK && !g->options.chat)
-        status = mmi_ids_add_text(&g->ids, g->tokenizer, prompt, strlen(prompt));
+    mm_status status = g->options.chat ?
+                           add_message(g, prompt) :
+                           mmi_ids_add_prompt(&g->ids, g->tokenizer, g->options.bos_id, prompt, strlen(prompt));
     size_t start = g->starts[index], most = (size_t)(g->context->limits.max_context + 1 - g->options.max_new_tokens);
-    if (status == MM_OK && g->ids.count == start)
-        status = mmi_fail(MM_ERR_ARG, "mm_report_samples: a prompt is empty, and there is no bos_id to stand for it");
     if (status != MM_OK)
         return status;
     size_t drop = g->ids.count - start > most ? g->ids.count - start - most : 0;
