@@ -194,15 +194,12 @@ mm_status mm_evaluate_choices(mm_context *context, const mm_tokenizer *tokenizer
                               const mm_choices_options *options, mm_choices_result *out)
 {
     static const char who[] = "mm_evaluate_choices";
-    if (!context || !tokenizer || !dataset || !out)
-        return mmi_fail(MM_ERR_ARG, "%s: %s is NULL", who,
-                        !context   ? "context" :
-                        !tokenizer ? "tokenizer" :
-                        !dataset   ? "dataset" :
-                                     "out");
+    mm_status status = mmi_likelihood_check_given(who, context, tokenizer, dataset, "dataset", out);
+    if (status != MM_OK)
+        return status;
     group g = { .context = context, .tokenizer = tokenizer, .dataset = dataset, .options = MM_CHOICES_OPTIONS_INIT };
     mm_choices_result result = MM_CHOICES_RESULT_INIT;
-    mm_status status = mmi_options_read(&g.options, sizeof g.options, options, "mm_choices_options");
+    status = mmi_options_read(&g.options, sizeof g.options, options, "mm_choices_options");
     if (status == MM_OK)
         status = check(who, &g);
     int64_t rows = mm_dataset_rows(dataset);

@@ -147,16 +147,13 @@ mm_status mm_evaluate_text(mm_context *context, const mm_tokenizer *tokenizer, c
                            const mm_evaluate_text_options *options, mm_evaluation *out)
 {
     static const char who[] = "mm_evaluate_text";
-    if (!context || !tokenizer || !text || !out)
-        return mmi_fail(MM_ERR_ARG, "%s: %s is NULL", who,
-                        !context   ? "context" :
-                        !tokenizer ? "tokenizer" :
-                        !text      ? "text" :
-                                     "out");
+    mm_status status = mmi_likelihood_check_given(who, context, tokenizer, text, "text", out);
+    if (status != MM_OK)
+        return status;
     mm_evaluate_text_options o = MM_EVALUATE_TEXT_OPTIONS_INIT;
     mm_evaluation e = MM_EVALUATION_INIT;
     mmi_ids ids = { 0 };
-    mm_status status = mmi_options_read(&o, sizeof o, options, "mm_evaluate_text_options");
+    status = mmi_options_read(&o, sizeof o, options, "mm_evaluate_text_options");
     if (status == MM_OK)
         status = check_text(who, context, tokenizer, &o);
     if (status == MM_OK && o.bos_id >= 0)

@@ -317,16 +317,13 @@ mm_status mm_evaluate_prompts(mm_context *context, const mm_tokenizer *tokenizer
                               const mm_prompts_options *options, mm_prompts_result *out)
 {
     static const char who[] = "mm_evaluate_prompts";
-    if (!context || !tokenizer || !dataset || !out)
-        return mmi_fail(MM_ERR_ARG, "%s: %s is NULL", who,
-                        !context   ? "context" :
-                        !tokenizer ? "tokenizer" :
-                        !dataset   ? "dataset" :
-                                     "out");
+    mm_status status = mmi_likelihood_check_given(who, context, tokenizer, dataset, "dataset", out);
+    if (status != MM_OK)
+        return status;
     group g = { .context = context, .tokenizer = tokenizer, .dataset = dataset, .options = MM_PROMPTS_OPTIONS_INIT };
     g.recipe.form = MMI_CHAT_NONE;
     mm_prompts_result result = MM_PROMPTS_RESULT_INIT;
-    mm_status status = mmi_options_read(&g.options, sizeof g.options, options, "mm_prompts_options");
+    status = mmi_options_read(&g.options, sizeof g.options, options, "mm_prompts_options");
     if (status == MM_OK)
         status = check(who, &g);
     int64_t rows = mm_dataset_rows(dataset);

@@ -69,6 +69,18 @@ mm_status mmi_likelihood(mm_context *context, const mmi_ids *ids, mmi_stretch *i
     return status;
 }
 
+mm_status mmi_likelihood_check_given(const char *who, const mm_context *context, const mm_tokenizer *tokenizer,
+                                     const void *data, const char *name, const void *out)
+{
+    if (context && tokenizer && data && out)
+        return MM_OK;
+    return mmi_fail(MM_ERR_ARG, "%s: %s is NULL", who,
+                    !context   ? "context" :
+                    !tokenizer ? "tokenizer" :
+                    !data      ? name :
+                                 "out");
+}
+
 mm_status mmi_likelihood_check(const char *who, const mm_context *context, int32_t output, const char *name)
 {
     if (context->limits.outputs & output)

@@ -17,6 +17,10 @@ typedef struct mmi_stretch {
  * MM_ERR_NUMERIC: a sum that is not finite. */
 mm_status mmi_likelihood(mm_context *context, const mmi_ids *ids, mmi_stretch *items, size_t count);
 
+/* MM_ERR_ARG where one of them, `data` under its name, is NULL. */
+mm_status mmi_likelihood_check_given(const char *who, const mm_context *context, const mm_tokenizer *tokenizer,
+                                     const void *data, const char *name, const void *out);
+
 /* MM_ERR_ARG unless the context was planned with `output` (MM_OUT_…), called `name`. */
 mm_status mmi_likelihood_check(const char *who, const mm_context *context, int32_t output, const char *name);
 
