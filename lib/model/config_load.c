@@ -158,6 +158,12 @@ static void imply_yarn(mmi_fields *fields)
         fields->slots[MMI_KEY_ROPE_TYPE] = (mmi_slot){ MMI_SET, { MMI_WORD_YARN } };
 }
 
+/* A name with a dot is a nested key only inside its group. */
+static mmi_key key_of(const char *name)
+{
+    return strchr(name, '.') ? MMI_KEYS : mmi_field_find(name);
+}
+
 static mm_status take_member(loader *l, const char *name, mmi_json *json)
 {
     mm_status status;
@@ -176,8 +182,7 @@ static mm_status take_member(loader *l, const char *name, mmi_json *json)
     if (strcmp(name, "mlp_only_layers") == 0)
         l->fields.mixed_layers = mmi_json_what(json) != MMI_JSON_NULL &&
                                  (mmi_json_what(json) != MMI_JSON_ARRAY || mmi_json_size(json) != 0);
-    /* A name with a dot is a nested key only inside its group. */
-    mmi_key key = strchr(name, '.') ? MMI_KEYS : mmi_field_find(name);
+    mmi_key key = key_of(name);
     return key == MMI_KEYS ? keep(l->extra, name, json) : take_known(l, &l->fields, key, name, json);
 }
 
@@ -190,7 +195,7 @@ static bool speaks(const mmi_json *root, const char *name)
 }
 
 /* First of all: it decides which keys count. */
-static mm_status find_family(loader *l, const mmi_json *root)
+static mm_status find_family(loader *l, mmi_json *root)
 {
     if (!speaks(root, "model_type"))
         return mmi_fail(MM_ERR_UNSUPPORTED, "%s: model_type is missing: without it the family is unknown", l->what);
@@ -204,11 +209,14 @@ static mm_status find_family(loader *l, const mmi_json *root)
         mmi_json *version = mmi_json_get(root, "minimind_version");
         status = take_known(l, &l->fields, MMI_KEY_MINIMIND_VERSION, "minimind_version", version);
         (void)mmi_fields_family(&l->fields, &l->family);
-    } else if (speaks(root, "num_experts") || speaks(root, "num_local_experts") ||
-               speaks(root, "moe_intermediate_size") || speaks(root, "router_aux_loss_coef")) {
-        l->family = MMI_MINIMIND3;
+        return status;
     }
-    return status;
+    for (void *i = mmi_json_first(root); i; i = mmi_json_next(root, i)) {
+        mmi_key key = key_of(mmi_json_key(i));
+        if (key != MMI_KEYS && mmi_field_means_minimind3(key) && mmi_json_what(mmi_json_value(i)) != MMI_JSON_NULL)
+            l->family = MMI_MINIMIND3;
+    }
+    return MM_OK;
 }
 
 static bool same_scaling(const loader *l, const mmi_fields *a, const mmi_fields *b)

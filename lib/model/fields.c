@@ -227,6 +227,12 @@ bool mmi_field_is_ignored(mmi_key key, mmi_family family)
     return table[key].family[family].kind == MMI_FOREIGN && !counts;
 }
 
+bool mmi_field_means_minimind3(mmi_key key)
+{
+    const mmi_default *family = table[key].family;
+    return family[MMI_MINIMIND2].kind == MMI_FOREIGN && family[MMI_MINIMIND3].kind != MMI_FOREIGN;
+}
+
 const char *mmi_field_allowed(const mmi_field *field, char *text, size_t size)
 {
     char low[40], high[40];
@@ -314,10 +320,10 @@ static int64_t version_in_force(const mmi_fields *fields)
 {
     if (mmi_fields_is_set(fields, MMI_KEY_MINIMIND_VERSION))
         return fields->slots[MMI_KEY_MINIMIND_VERSION].value.i;
-    bool newer = mmi_fields_is_set(fields, MMI_KEY_NUM_EXPERTS) ||
-                 mmi_fields_is_set(fields, MMI_KEY_MOE_INTERMEDIATE_SIZE) ||
-                 mmi_fields_is_set(fields, MMI_KEY_ROUTER_AUX_LOSS_COEF);
-    return newer ? 3 : 2;
+    for (int key = 0; key < MMI_KEYS; key++)
+        if (mmi_fields_is_set(fields, (mmi_key)key) && mmi_field_means_minimind3((mmi_key)key))
+            return 3;
+    return 2;
 }
 
 bool mmi_fields_family(const mmi_fields *fields, mmi_family *out)

@@ -138,6 +138,9 @@ bool mmi_field_in_range(const mmi_field *field, double number);
 /* Whether a family passes over a key that it lacks, whatever it says: three of them would change the numbers. */
 bool mmi_field_is_ignored(mmi_key key, mmi_family family);
 
+/* Whether of MiniMind's versions only 3 has the key: which of them is meant where no version is set. */
+bool mmi_field_means_minimind3(mmi_key key);
+
 /* "an integer", "a number", …: an MM_TYPE_… in messages. */
 const char *mmi_type_name(int64_t type);
 
