@@ -432,6 +432,7 @@ static void on_signals(void (*handler)(int))
 /* Train to the end, or to a signal. */
 static void run(void)
 {
+    const size_t there = part_there(run_directory);
     on_signals(stop);
     started = now();
     if (mm_trainer_run(trainer) == MM_OK)
@@ -444,6 +445,8 @@ static void run(void)
     int learnt = mm_trainer_progress(trainer, &p) == MM_OK && p.step > watched.step;
     if (learnt && mm_trainer_save(trainer) == MM_OK && leads) /* whatever went wrong, what was learnt is kept */
         fprintf(stderr, "%s: saved in %s; --from-resume 1 goes on from there\n", program, run_directory);
+    else if (leads)
+        remove_empty(run_directory, there); /* made for nothing */
     exit(EXIT_FAILURE);
 }
 

@@ -2,6 +2,7 @@
 
 #include "options.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
@@ -211,6 +212,30 @@ int32_t small(const char *option, double value)
     if (value > INT32_MAX)
         fail("too large: --", option);
     return (int32_t)value;
+}
+
+/* Cut a path's last part off. */
+static void to_parent(char *path)
+{
+    char *slash = strrchr(path, '/');
+    *(slash ? slash : path) = '\0';
+}
+
+size_t part_there(const char *path)
+{
+    char part[4200];
+    snprintf(part, sizeof part, "%s", path);
+    while (part[0] && access(part, F_OK) != 0)
+        to_parent(part);
+    return strlen(part);
+}
+
+void remove_empty(const char *path, size_t there)
+{
+    char part[4200];
+    snprintf(part, sizeof part, "%s", path);
+    while (strlen(part) > there && (rmdir(part) == 0 || errno == ENOENT))
+        to_parent(part);
 }
 
 void make_directories(const char *path)

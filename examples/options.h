@@ -56,6 +56,10 @@ int32_t choose(const char *option, const char *name, const char *const *names);
 /* A directory, with all above it that are missing; whoever writes there says what could not be made. */
 void make_directories(const char *path);
 
+/* How many bytes of a path are there already; and what was made beyond them goes again, where it is empty. */
+size_t part_there(const char *path);
+void remove_empty(const char *path, size_t there);
+
 /* A number that must fit an int32_t. */
 int32_t small(const char *option, double value);
 

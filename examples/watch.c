@@ -46,9 +46,10 @@ static const char *in_ascii(const char *text)
     return plain;
 }
 
-/* By a file that comes and goes. */
+/* By a file that comes and goes, and so do the directories. */
 static void must_take_files(const char *where)
 {
+    const size_t there = part_there(where);
     char path[4200];
     make_directories(where);
     snprintf(path, sizeof path, "%s/.try-XXXXXX", where);
@@ -59,6 +60,7 @@ static void must_take_files(const char *where)
     }
     close(file);
     unlink(path);
+    remove_empty(where, there);
 }
 
 void watch_check(const char *where, const char *regression)

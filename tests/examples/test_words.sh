@@ -103,6 +103,15 @@ names_the_report_first() {
         learn_not "a.jsonl" --report "$work/a.jsonl/below"
 }
 
+# Neither the directory of the run nor any above it, which were not there; one that was stays.
+leaves_nothing_of_a_refused_run() {
+    echo '{"text": ' >"$work/torn.jsonl"
+    mkdir "$work/stood" && ! learn --data-path "$work/torn.jsonl" --save-dir "$work/none/deep" && [ ! -e "$work/none" ] &&
+        ! learn --data-path "$work/torn.jsonl" --save-dir "$work/stood" --report "$work/none/report" && [ ! -e "$work/none" ] &&
+        [ -d "$work/stood" ] && [ -z "$(ls "$work/stood")" ] && mkdir "$work/stood/pretrain.run" &&
+        ! learn --data-path "$work/torn.jsonl" --save-dir "$work/stood" && [ -d "$work/stood/pretrain.run" ]
+}
+
 # --- A terminal ---
 
 # at_terminal SETTINGS COMMAND…   What a terminal is sent by the command; SETTINGS are shell.
@@ -482,6 +491,7 @@ if [ -x "$build/tests/examples/interrupted" ]; then
     check "a page is drawn though the clock is set back" draws_when_the_clock_goes_back
 fi
 check "a run that another rank ends says so" ends_with_another_rank
+check "a run refused for its data leaves no directory" leaves_nothing_of_a_refused_run
 check "what a report lacks ends the run at its beginning" names_the_report_first
 if command -v script >/dev/null && SHELL=/bin/sh script -qec true /dev/null </dev/null >/dev/null 2>&1; then
     check "the moving line fits the terminal" fits_the_terminal
