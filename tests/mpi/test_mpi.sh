@@ -58,7 +58,9 @@ agree() {
 
 two_processes() {
     pretrain other "$examples/pretrain" --comm "$1" --world-size 2 --rank 1 &
-    losses "$2" "$examples/pretrain" --comm "$1" --world-size 2 --rank 0 && wait $!
+    losses "$2" "$examples/pretrain" --comm "$1" --world-size 2 --rank 0
+    status=$?
+    wait $! && [ "$status" -eq 0 ] # both are over before the next test begins
 }
 
 check "without MPI_Init there is no communicator" "$ranks" alone
