@@ -79,8 +79,8 @@ static const option_row shared[] = {
     { "regression-interval", COUNT, &o.regression_interval, "N     steps between these, 0: ten times in a run" },
     { "Several processes", HEADING, NULL, NULL },
     { "comm", TEXT, &o.ranks.comm, "HOW   train with others: local:PATH, tcp:HOST:PORT of rank 0, or mpi" },
-    { "rank", COUNT, &o.ranks.rank, "N     of this process, from 0; MPI knows it by itself" },
-    { "world-size", COUNT, &o.ranks.world_size, "N     processes in all; MPI knows it by itself" },
+    { "rank", COUNT, &o.ranks.rank, "N     of this process, from 0; not with MPI, which knows it" },
+    { "world-size", COUNT, &o.ranks.world_size, "N     processes in all; not with MPI, which knows it" },
     { "device", TEXT, &unused, NULL }, { "num-workers", TEXT, &unused, NULL }, { "use-compile", TEXT, &unused, NULL },
     { "use-wandb", FLAG, &nothing, NULL }, { "wandb-project", TEXT, &unused, NULL },
     { NULL, 0, NULL, NULL },
@@ -105,6 +105,8 @@ static int ends_in_a_name(const char *path)
 void read_options(int argc, char **argv, const char *about, const option_row *own)
 {
     read_tables(argc, argv, about, own, shared);
+    if (o.check)
+        o.check();
     comm = meet(&o.ranks);
     leads = !comm || comm->rank == 0;
     o.log_interval = o.log_interval > 0 ? o.log_interval : 1;
@@ -256,6 +258,9 @@ mm_trainer_options trainer_options(mm_tokenizer *tokenizer, int32_t kind, int32_
     bos_id = begins ? mm_tokenizer_find(tokenizer, "<|im_start|>") : -1;
     if (o.lora_targets && !o.from_lora && o.lora_rank < 1)
         fail("only an adapter has targets, and --lora-rank makes one; without it there is no --", "lora-targets");
+    for (int32_t i = 0; i < o.samples.count && bos_id < 0 && !talks; i++)
+        if (!o.samples.items[i][0])
+            fail("padded rows begin with their text, so an empty beginning is none: --", "sample");
     snprintf(run_directory, sizeof run_directory, "%s.run", place_of(o.save_weight));
     t.output = run_directory;
     t.on_step = leads ? show : NULL;

@@ -17,6 +17,7 @@ typedef struct settings {
     rank_options ranks;
     const char *const *metrics;                /* those of the stage that the log shows, NULL at the end; NULL: all */
     void (*on_step)(const mm_train_progress *); /* told of each step as well; NULL for none */
+    void (*check)(void); /* fails where options can't be meant, before other ranks are waited for; NULL for none */
 } settings;
 extern settings o;
 

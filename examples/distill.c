@@ -76,8 +76,8 @@ int main(int argc, char **argv)
     o.epochs = 6;
     o.learning_rate = 5e-6;
     o.max_seq_len = 340;
+    o.check = check_options;
     read_options(argc, argv, "Teach a small model what a large one knows.", own);
-    check_options();
 
     mm_tokenizer *tokenizer = load_tokenizer();
     int32_t kind = text > 0 ? MM_ROW_TEXT : MM_ROW_CHAT;

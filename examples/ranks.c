@@ -18,6 +18,8 @@ mm_comm *meet(const rank_options *options)
         fail("without --comm this process is alone, and has no rank or --", "world-size");
     if (!options->comm)
         return NULL;
+    if (strcmp(options->comm, "mpi") == 0 && (told || rank > 0))
+        fail("MPI knows its processes by itself: --comm mpi takes no --", told ? "world-size" : "rank");
     /* Without it each would train alone, all into the same directory; MPI knows it. */
     if (!told && strchr(options->comm, ':'))
         fail("--comm needs to know how many processes there are, by --", "world-size");

@@ -5,6 +5,7 @@
  * A tokenizer decides what a model's words are. It starts from the 256 bytes and keeps joining the pair of neighbours
  * that occurs most often, until the vocabulary is full. The trainer asks for text piece by piece through a callback, so
  * the corpus may be larger than memory. DIR then holds a tokenizer.json that other tools can read too. */
+#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -124,11 +125,12 @@ static int32_t show_progress(void *user, int64_t done, int64_t total)
 static int64_t whole(const char *text, int64_t low, int64_t high, const char *name)
 {
     char *end;
+    errno = 0; /* what is larger than any would be the largest */
     long long value = strtoll(text, &end, 10);
     char message[160];
     snprintf(message, sizeof message, "%s takes a whole number from %lld to %lld, not \"%.60s\"", name, (long long)low,
              (long long)high, text);
-    if (end == text || *end != '\0' || value < low || value > high)
+    if (end == text || *end != '\0' || errno != 0 || value < low || value > high)
         fail(message, "");
     return value;
 }

@@ -209,7 +209,9 @@ keeps_the_source() {
 refuses_options_of_others() {
     learn_not "without --comm" --world-size 2 && learn_not "without --comm" --rank 1 &&
         learn_not "--comm .*--world-size" --comm tcp:1 && learn_not "--comm .*--world-size" --comm "local:$work/alone" --rank 1 &&
-        learn_not "--comm can be .*not nobody" --comm nobody &&
+        learn_not "--comm can be .*not nobody" --comm nobody && learn_not "--comm mpi takes no --world-size" --comm mpi --world-size 1 &&
+        learn_not "--comm mpi takes no --rank" --comm mpi --rank 1 &&
+        learn_not "empty beginning is none: --sample" --form pad --sample Once --sample "" &&
         learn_not "lora-rank" --lora-targets q_proj && learn_not "warmup-steps" --warmup-steps 3 &&
         learn_not "warmup-steps" --warmup-steps 3 --schedule constant && learn_not "0 or 1.*--use-moe" --use-moe 2
 }
@@ -330,7 +332,7 @@ distill_takes_what_is_so() {
         distill_not "takes no --student-hidden-size" --student-hidden-size 32 --write-cache "$work/words.cache" &&
         distill_not "takes no --teacher-num-layers" --teacher-num-layers 1 --teacher-cache "$work/words.cache" &&
         distill_not "not both: --write-cache and --teacher-cache" --write-cache "$work/a" --teacher-cache "$work/b" &&
-        distill_not "takes no --comm" --write-cache "$work/words.cache" --comm "local:$work/alone" --world-size 1 &&
+        distill_not "takes no --comm" --write-cache "$work/words.cache" --comm "local:$work/alone" --world-size 2 &&
         distill_not "--from-student-weight has no experts" --student_use_moe 1 &&
         distill_not "--from-teacher-weight has no experts" --teacher_use_moe 1 &&
         distill_not "takes no --student-use-moe" --student-use-moe 1 --write-cache "$work/words.cache" &&
@@ -361,6 +363,7 @@ names_the_choices() {
         refuses "pad, pad3 or pack" dataset --tokenizer "$work/tokenizer" --form x "$work/a.jsonl" &&
         refuses "from 0 to 1073741824, not" generate --model "$model" --prompt a --top-k x &&
         refuses "from 0 to 9000000000000000, not" generate --model "$model" --prompt a --seed x &&
+        refuses "from 1 to 9223372036854775807, not" train_tokenizer --min-frequency 9223372036854775808 --out "$work/x" "$work/a.jsonl" &&
         refuses "from 257 to 2147483647, not \"x\"" train_tokenizer --vocab-size x --out "$work/x" "$work/a.jsonl" || return 1
     kinds="\"x\", it can be minimind2-small, .* or classic-untied"
     learn_not "$kinds" --preset x && refuses "$kinds" params --preset x && refuses "$kinds" bench decode --preset x &&
