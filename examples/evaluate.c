@@ -224,6 +224,14 @@ static int32_t show_choice(void *user, const mm_choice *choice)
     return 0;
 }
 
+/* What the numbers then say less about. */
+static void tell_of_cut(int64_t count, const char *what)
+{
+    if (count > 0)
+        printf("prompts that --max-length %ld has no room for beside their %s, asked without their beginning: %lld\n",
+               o.max_length, what, (long long)count);
+}
+
 static void evaluate_choices(mm_context *context, mm_tokenizer *tokenizer, mm_dataset *dataset)
 {
     mm_choices_options c = MM_CHOICES_OPTIONS_INIT;
@@ -234,6 +242,7 @@ static void evaluate_choices(mm_context *context, mm_tokenizer *tokenizer, mm_da
     check(mm_evaluate_choices(context, tokenizer, dataset, &c, &result));
     printf("accuracy %.2f %% by likelihood, %.2f %% by likelihood per byte, of %lld questions\n", 100 * result.accuracy,
            100 * result.accuracy_per_byte, (long long)result.rows);
+    tell_of_cut(result.cut, "endings");
 }
 
 static int32_t show_answer(void *user, const mm_prompt_answer *answer)
@@ -255,8 +264,11 @@ static int evaluate_prompts(mm_context *context, mm_tokenizer *tokenizer, mm_dat
     p.bos_id = first_id(context);
     p.template_name = o.template_name;
     p.max_rows = o.max_rows;
+    if (p.max_new_tokens > o.max_length / 2) /* half of a short context is for the prompt, of which the end is kept */
+        p.max_new_tokens = o.max_length > 1 ? (int32_t)(o.max_length / 2) : 1;
     check(mm_evaluate_prompts(context, tokenizer, dataset, &p, &result));
     printf("%lld of %lld prompts passed\n", (long long)result.passed, (long long)result.rows);
+    tell_of_cut(result.cut, "answers");
     return result.passed == result.rows ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 

@@ -120,6 +120,13 @@ void watch_fact(const char *name, const char *text)
     told(status == MM_ERR_ARG ? mm_report_fact(report, name, in_ascii(text)) : status);
 }
 
+/* Half of a short row is for the prompt, of which the end is kept. */
+static int32_t at_most_half(int32_t tokens)
+{
+    int32_t half = plan.max_length > 1 ? plan.max_length / 2 : 1;
+    return tokens < half ? tokens : half;
+}
+
 static void write_samples(int64_t step)
 {
     mm_samples_options s = MM_SAMPLES_OPTIONS_INIT;
@@ -131,8 +138,7 @@ static void write_samples(int64_t step)
     s.chat = plan.chat;
     s.template_name = plan.template_name;
     s.bos_id = plan.bos_id;
-    if (s.max_new_tokens > plan.max_length / 2) /* half of a short row is for the prompt, of which the end is kept */
-        s.max_new_tokens = plan.max_length / 2;
+    s.max_new_tokens = at_most_half(s.max_new_tokens);
     if (writer && plan.count > 0 && sampled != step && told(mm_report_samples(report, step, writer, words, &s)))
         sampled = step;
 }
@@ -146,6 +152,7 @@ static void ask_again(int64_t step)
     q.report = report;
     q.step = step;
     q.bos_id = plan.bos_id;
+    q.max_new_tokens = at_most_half(q.max_new_tokens);
     if (!report || !questions || asked == step)
         return;
     mm_status status = mm_evaluate_prompts(writer, words, questions, &q, &r);
@@ -159,6 +166,9 @@ static void ask_again(int64_t step)
     asked = step;
     printf("regression after step %lld: %lld of %lld prompts passed\n", (long long)step, (long long)r.passed,
            (long long)r.rows);
+    if (r.cut > 0)
+        printf("prompts that a row has no room for beside their answers, asked without their beginning: %lld\n",
+               (long long)r.cut);
 }
 
 void watch_step(const mm_train_progress *p)

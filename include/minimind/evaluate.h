@@ -146,10 +146,11 @@ MM_API mm_status mm_evaluate_choices(mm_context *context, const mm_tokenizer *to
 typedef struct mm_prompt_answer {
     size_t struct_size;   /**< sizeof(mm_prompt_answer) */
     int64_t row;          /**< of the data set */
-    const char *prompt;   /**< what the model was asked: the prompt, or what the last message says; NUL-terminated */
+    const char *prompt;   /**< what the model was asked: the prompt, or what the last message says; NUL-terminated, so it
+                               ends at a NUL that is in it */
     const char *answer;   /**< NUL-terminated */
     size_t answer_length; /**< bytes without that NUL */
-    const char *missing;  /**< the first expected string that the answer lacks; NULL: it has all */
+    const char *missing;  /**< the first expected string that the answer lacks, likewise; NULL: it has all */
     int64_t tokens;       /**< that the answer took */
     int32_t passed;       /**< 1 or 0 */
     int32_t finish;       /**< MM_FINISH_… */
@@ -172,7 +173,8 @@ typedef struct mm_prompts_options {
                                      rows as texts */
     int64_t step;               /**< … at this step */
     int64_t max_rows;           /**< at most so many; 0: all */
-    int32_t max_new_tokens;     /**< for rows that do not say; the context's max_context where that is less */
+    int32_t max_new_tokens;     /**< for rows that do not say; the context's max_context where that is less, which leaves a
+                                     prompt its last token */
     int32_t bos_id;             /**< put before plain prompts; -1: none */
     int32_t thinking;           /**< MM_THINK_… of conversations */
     int32_t reserved;           /**< 0 */
@@ -201,8 +203,8 @@ MM_API void mm_prompts_result_init(mm_prompts_result *result, size_t struct_size
  * so a model that is not changed answers the same. An answer ends with the config's eos_token_id, or with <|im_end|>
  * where the config has none. A row passes when every expected string stands in its answer, byte by byte.
  *
- * @param context  Planned with MM_OUT_LAST_LOGITS; prompts are run max_batch at a time, and prompt and answer together
- * must fit its max_context: of a longer prompt the last part is kept.
+ * @param context  Planned with MM_OUT_LAST_LOGITS; prompts are run max_batch at a time. A row's max_new_tokens are kept free
+ * for its answer; of a prompt that is longer than what max_context leaves the last part is asked, and counted in `cut`.
  * @param options  NULL for the defaults.
  *
  * @return MM_OK, also when rows did not pass; MM_ERR_ARG; MM_ERR_STATE and MM_ERR_UNSUPPORTED, conversations and no

@@ -54,7 +54,7 @@ MM_API void mm_dpo_options_init(mm_dpo_options *options, size_t struct_size);
 typedef struct mm_dpo_result {
     size_t struct_size; /**< sizeof(mm_dpo_result) */
     double loss;        /**< mean over the batch */
-    double accuracy;    /**< share of pairs whose margin is above 0 */
+    double accuracy;    /**< share of pairs whose margin is above 0, which that of two equal answers is not */
     double margin;      /**< mean of beta · ((policy chosen - rejected) - (reference chosen - rejected)) */
 } mm_dpo_result;
 #define MM_DPO_RESULT_INIT { sizeof(mm_dpo_result), 0, 0, 0 }

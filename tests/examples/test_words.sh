@@ -276,6 +276,20 @@ evaluates_by_options_that_count() {
         evaluate_not "they take no --bos" loss --bos
 }
 
+# Half of a context is for the prompt, where a row does not say how long its answer may be.
+tells_of_cut_prompts() {
+    printf '{"prompt": "%s", "expect": ["never said"]}\n' "a b c" "a b c d e f g h i j k l m n o p" >"$work/asked.jsonl"
+    printf '{"prompt": "%s", "choices": ["a", "b"], "answer": 0}\n' "a b c" "a b c d e f g h i j k l m n o p q r s t u v w x y z" >"$work/chosen.jsonl"
+    set -- --model "$model" --max-length 20 --threads 1
+    ! "$bin/evaluate" prompts "$@" --data "$work/asked.jsonl" >"$work/log" && cat "$work/log" &&
+        grep -qx "prompts that --max-length 20 has no room for beside their answers, asked without their beginning: 1" "$work/log" &&
+        "$bin/evaluate" choices "$@" --data "$work/chosen.jsonl" >"$work/log" && cat "$work/log" &&
+        grep -qx "prompts that --max-length 20 has no room for beside their endings, asked without their beginning: 2" "$work/log" &&
+        ! "$bin/evaluate" prompts "$@" --max-length 128 --data "$work/asked.jsonl" >"$work/log" && ! grep "no room" "$work/log" &&
+        learn --max-steps 1 --save-weight asked --max-seq-len 20 --regression "$work/asked.jsonl" &&
+        grep -qx "prompts that a row has no room for beside their answers, asked without their beginning: 1" "$work/log"
+}
+
 # MiniMind's command lines name the shape of a model that is there.
 expects_its_shape() {
     learn_not "hidden_size is 32" --from-weight "$model" --hidden-size 64 &&
@@ -512,6 +526,7 @@ check "lora refuses what would not shape its adapter" shapes_adapters
 check "rl rewards lengths that an answer can have" rewards_lengths_that_there_are
 check "rl makes its directory, and those above it" makes_its_work_directory
 check "evaluate refuses options that would not count" evaluates_by_options_that_count
+check "prompts of which only the end was asked are told of" tells_of_cut_prompts
 check "what is saved has a name of its own" names_what_it_saves
 check "a model that is there has the shape that it is said to have" expects_its_shape
 check "weights of PyTorch's are no directory of a model" names_weights_of_pytorch
