@@ -48,7 +48,7 @@ static mm_status open_metrics(mm_report *r)
 /* Two at once would take back each other's lines. Where the file system has no locks nobody knows. */
 static mm_status lock(mm_report *r)
 {
-    char *path = mmi_path_join(r->directory, ".lock");
+    char *path = mmi_path_join(r->directory, ".report.lock");
     if (!path)
         return mmi_fail_memory(0, "a path");
     r->lock = mmi_lock_file(path, 0);

@@ -775,6 +775,19 @@ START_TEST(a_directory_has_one_report_at_a_time)
 }
 END_TEST
 
+/* A trainer may write its checkpoints there, under a lock of its own, for which it would wait a minute. */
+START_TEST(a_report_is_in_nobody_elses_way)
+{
+    char path[600];
+    snprintf(path, sizeof path, "%s/.lock", directory);
+    mm_report *report = open_from(-1);
+    int lock = mmi_lock_file(path, 0);
+    ck_assert_int_ge(lock, 0);
+    mmi_unlock_file(lock);
+    mm_report_free(report);
+}
+END_TEST
+
 START_TEST(a_directory_that_cant_be_is_a_status)
 {
     mm_report *report = NULL;
@@ -948,6 +961,7 @@ static Suite *make_suite(void)
     tcase_add_checked_fixture(tc, start, NULL);
     tcase_add_test(tc, what_a_killed_process_left_goes_when_its_directory_is_opened);
     tcase_add_test(tc, a_directory_has_one_report_at_a_time);
+    tcase_add_test(tc, a_report_is_in_nobody_elses_way);
     tcase_add_test(tc, what_was_told_is_in_metrics_jsonl_line_by_line);
     tcase_add_test(tc, a_report_goes_on_from_the_step_of_its_checkpoint);
     tcase_add_test(tc, a_torn_last_line_is_dropped);
