@@ -666,7 +666,7 @@ evaluates_prompts() {
     grep -q '^FAILED: Once upon$' "$work/prompts" && grep -q '^0 of 1 prompts passed$' "$work/prompts"
 }
 
-for program in bench convert dataset distill dpo embed evaluate generate lora make_corpus params pretrain rl sft tokenize train_tokenizer; do
+for program in bench convert dataset distill dpo embed evaluate generate lora make_corpus params pretrain rl sft structured tokenize train_tokenizer; do
     check "$program --help says how it is used" helps $program
 done
 for program in pretrain sft dpo; do

@@ -180,7 +180,7 @@ noticed() {
 }
 
 notices_a_full_disk() {
-    for program in bench chat convert dataset distill dpo embed evaluate generate lora make_corpus params pretrain rl sft tokenize \
+    for program in bench chat convert dataset distill dpo embed evaluate generate lora make_corpus params pretrain rl sft structured tokenize \
         train_tokenizer; do
         noticed $program --help || return 1
     done
@@ -191,7 +191,8 @@ notices_a_full_disk() {
         noticed embed && noticed params && noticed params --list && noticed tokenize --tokenizer "$work/tokenizer" a &&
         noticed dataset --tokenizer "$work/tokenizer" "$work/a.jsonl" && noticed convert --model "$model" --out "$work/copy" &&
         noticed evaluate loss --model "$model" --data "$work/held.jsonl" --max-rows 1 --max-length 32 &&
-        noticed generate --model "$model" --prompt a --max-new-tokens 4
+        noticed generate --model "$model" --prompt a --max-new-tokens 4 &&
+        noticed structured --model "$model" --prompt a --schema '{"type": "null"}'
 }
 
 # --- Options ---
