@@ -164,7 +164,7 @@ typedef struct mm_batch {
     const int32_t *document_ids;   /**< [B, T] or NULL: tokens of one row see each other only where these are equal;
                                         each run of equal ids is a document, and its positions start at 0. Neither with
                                         attention_mask nor with a cache */
-    mm_cache *cache;               /**< NULL, or B sequences that this batch continues */
+    mm_cache *cache;               /**< NULL, or one whose first B sequences this batch continues */
     int32_t batch;                 /**< B */
     int32_t length;                /**< T */
     int32_t mode;                  /**< MM_EVAL or MM_TRAIN */
@@ -210,7 +210,8 @@ MM_API void mm_output_init(mm_output *output, size_t struct_size);
  *         MM_ERR_ARG        an id, a target or a shape is out of range, or beyond the plan: nothing was changed but
  *                           `out`, which is empty after any failure;
  *         MM_ERR_STATE      MM_TRAIN on a context planned for MM_EVAL, with a cache, or without the adapter that the
- *                           context trains; or another call runs on it, as from within a callback;
+ *                           context trains; or another call runs on it, or on the cache, as from within
+ *                           a callback;
  *         MM_ERR_CANCELLED  a cache stands where it stood before the call.
  *         It allocates nothing. Since: 0.1
  */

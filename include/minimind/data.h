@@ -125,8 +125,8 @@ enum {
 enum {
     MM_ROWS_PAD = 0,  /**< one row each, cut and padded: MiniMind2's form without bos and eos, T = max_length - 1 */
     MM_ROWS_PAD3 = 1, /**< the same in MiniMind-3's form: text has bos and eos; T = max_length. Not for preferences */
-    MM_ROWS_PACK = 2  /**< rows end to end, text with bos and eos, cut into rows of max_length in which each sees only itself.
-                           For text and conversations */
+    MM_ROWS_PACK = 2  /**< rows end to end, text with bos and eos, cut into rows of max_length in which each sees only itself;
+                           T = max_length. For text and conversations */
 };
 
 /** How rows become batches. */

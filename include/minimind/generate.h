@@ -40,7 +40,8 @@ MM_API int32_t mm_cache_dtype(const mm_cache *cache);
 /**
  * Forget all but the first `length` tokens of a sequence; of every sequence when `sequence` is -1.
  *
- * @return MM_OK; MM_ERR_ARG, no such sequence, or it is shorter than that. Since: 0.1
+ * @return MM_OK; MM_ERR_ARG, no such sequence, or it is shorter than that; MM_ERR_STATE, mm_generate() continues the cache.
+ *         Since: 0.1
  */
 MM_API mm_status mm_cache_truncate(mm_cache *cache, int32_t sequence, int32_t length);
 
@@ -55,8 +56,8 @@ MM_API mm_status mm_cache_truncate(mm_cache *cache, int32_t sequence, int32_t le
  * @param from_sequence  Stays as it is.
  * @param length         Tokens from its start; -1: all it holds.
  *
- * @return MM_OK; MM_ERR_ARG, no such sequence, more tokens than it holds or than `to` has room for, other model or dtype.
- *         It allocates nothing. Since: 0.1
+ * @return MM_OK; MM_ERR_ARG, no such sequence, more tokens than it holds or than `to` has room for, other model or dtype;
+ *         MM_ERR_STATE, mm_generate() continues `to`. It allocates nothing. Since: 0.1
  */
 MM_API mm_status mm_cache_fork(mm_cache *to, int32_t to_sequence, const mm_cache *from, int32_t from_sequence,
                                int32_t length);
@@ -112,7 +113,8 @@ enum {
 };
 
 /** Called with each new token, in order of sequences within a step. Non-zero ends that sequence. Of the context that
- *  generates it may call mm_cancel() and what only looks at it (mm_grad(), mm_expert_load()): other calls are MM_ERR_STATE. */
+ *  generates it may call mm_cancel() and what only looks at it (mm_grad(), mm_expert_load()): other calls are MM_ERR_STATE, as
+ *  are those that would change the cache that is continued. */
 typedef int32_t (*mm_token_fn)(void *user, int32_t sequence, int32_t id, float logprob);
 
 /** Called with the logits [vocab_size] of a sequence's next token before it is drawn, which it may change: add to them what
@@ -130,7 +132,7 @@ typedef struct mm_generate_options {
     const int32_t *prompt_lengths; /**< [sequences], each at least 1 */
     const int32_t *stop_ids;       /**< [stop_count]; NULL: the config's eos_token_id */
     const mm_sampling *sampling;   /**< NULL for the defaults. Sequence i draws from stream i of the seed */
-    mm_cache *cache;               /**< NULL, or one to continue from: then prompts hold the new tokens only */
+    mm_cache *cache;               /**< NULL, or one whose first sequences are continued: then prompts hold the new tokens only */
     mm_token_fn on_token;          /**< NULL for none */
     void *user;                    /**< handed to on_token and on_logits */
     int32_t sequences;             /**< at most the context's max_batch */
@@ -169,9 +171,9 @@ MM_API void mm_generate_result_init(mm_generate_result *result, size_t struct_si
  * fed yet: to go on, begin the next prompt with it. That is the last new token or, of MM_FINISH_STOP, the stop id: all new
  * tokens are in the cache then. So they are of a sequence that on_logits ended, for which nothing was drawn in the end.
  *
- * @return MM_OK; MM_ERR_ARG; MM_ERR_STATE, no last logits were planned, or another call runs on the context; MM_ERR_MEMORY;
- *         MM_ERR_NUMERIC, logits are not finite, or the penalty makes them so, or on_logits leaves no token, a NaN or
- *         +INFINITY; MM_ERR_CANCELLED. On failure a caller's cache is cut back to where it stood. Since: 0.1
+ * @return MM_OK; MM_ERR_ARG; MM_ERR_STATE, no last logits were planned, or another call runs on the context or the cache;
+ *         MM_ERR_MEMORY; MM_ERR_NUMERIC, logits are not finite, or the penalty makes them so, or on_logits leaves no token, a
+ *         NaN or +INFINITY; MM_ERR_CANCELLED. On failure a caller's cache is cut back to where it stood. Since: 0.1
  */
 MM_API mm_status mm_generate(mm_context *context, const mm_generate_options *options, mm_generate_result *result);
 

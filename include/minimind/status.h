@@ -58,8 +58,9 @@ MM_API const char *mm_status_name(mm_status status);
 MM_API const char *mm_last_error(void);
 
 /**
- * For a callback of the program's own that fails: keep `message` for mm_last_error() on this thread, and return `status`, so
- * that `return mm_set_last_error(MM_ERR_IO, "the link is down")` reads well. The library puts its own words before it.
+ * For a function of the program's own that fails: keep `message` for mm_last_error() on this thread, and return `status`, so
+ * that `return mm_set_last_error(MM_ERR_IO, "the link is down")` reads well. The library puts its own words before what a
+ * function of an mm_comm (comm.h) says so. Other callbacks return no status, and what they say is overwritten.
  *
  * @param message  Copied, at most 1023 bytes; NULL for an empty one. Threads: any. Since: 0.1
  */

@@ -153,7 +153,7 @@ MM_API mm_status mm_decoder_push(mm_decoder *decoder, int32_t id, const char **t
 MM_API mm_status mm_decoder_flush(mm_decoder *decoder, const char **text, size_t *length);
 
 /** Hands out the training text piece by piece: sets `text` and `length` (lent until the next call) and returns 1; 0 at
- *  the end; negative to give up with MM_ERR_CANCELLED. Each piece is cut into words on its own. */
+ *  the end; any other number, such as -1, to give up with MM_ERR_CANCELLED. Each piece is cut into words on its own. */
 typedef int32_t (*mm_text_fn)(void *user, const char **text, size_t *length);
 
 /** Told how far training is: merges made, of at most `total`. Non-zero gives up with MM_ERR_CANCELLED. */

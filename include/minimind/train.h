@@ -116,7 +116,7 @@ typedef struct mm_trainer_options {
     const char *output;        /**< directory of the checkpoints; NULL: none are written */
     mm_train_fn on_step;       /**< NULL for none */
     void *user;                /**< handed to on_step */
-    double learning_rate;      /**< the highest; the schedule moves it */
+    double learning_rate;      /**< what the schedule moves: the highest, but of MM_SCHEDULE_MINIMIND2, which begins at 1.1 of it */
     double max_grad_norm;      /**< 0: not clipped */
     double beta1, beta2, eps, weight_decay; /**< as in mm_adamw_options and mm_muon_options */
     double max_seconds;        /**< stop after so long as mm_trainer_stop() does; 0: no limit */
@@ -185,7 +185,8 @@ MM_API void mm_trainer_options_init(mm_trainer_options *options, size_t struct_s
 
 /**
  * A trainer at step 0: a context and an optimizer for `model`, planned for the loader's batches. It learns from the beginning
- * of the loader's first epoch on, wherever the loader stands, and leaves it where the run ends.
+ * of the loader's first epoch on, wherever the loader stands, and leaves it where the run ends. While mm_trainer_run() runs, its
+ * callbacks included, nobody else may take batches from the loader or move it.
  *
  * How many packed rows a data set makes is known only when all of it has been tokenized. That is done here, once, unless
  * max_steps says how long the run is. Where a weight gives every epoch other rows, each epoch is counted.
@@ -232,7 +233,8 @@ MM_API mm_status mm_trainer_resume(mm_trainer *trainer, const char *path);
  */
 MM_API mm_status mm_trainer_run(mm_trainer *trainer);
 
-/** Let a running mm_trainer_run() finish its step, save and return. Threads: any, and signal handlers. Since: 0.1 */
+/** Let a running mm_trainer_run() finish its step, save and return; without one, the next ends before its first step. Threads:
+ *  any, and signal handlers. Since: 0.1 */
 MM_API void mm_trainer_stop(mm_trainer *trainer);
 
 /**

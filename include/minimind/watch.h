@@ -33,7 +33,7 @@ typedef struct mm_samples_options {
     const mm_sampling *sampling; /**< NULL: always the likeliest token, so that steps can be compared */
     const char *template_name;   /**< with `chat`, as in mm_chat_options; NULL: the tokenizer's own */
     int32_t count;               /**< prompts, at least 1 */
-    int32_t max_new_tokens;      /**< for each */
+    int32_t max_new_tokens;      /**< for each, at most the context's max_context */
     int32_t bos_id;              /**< put before plain prompts; -1: none */
     int32_t chat;                /**< 1: each prompt is a user's message, rendered by the template; 0: it is text to go on with */
     int32_t thinking;            /**< with `chat`, MM_THINK_… */

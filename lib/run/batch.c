@@ -46,6 +46,8 @@ static mm_status check_cache(const mm_context *ctx, const mm_batch *b)
         return mmi_fail(MM_ERR_ARG, "document_ids can't be used with a cache");
     if (cache->model != ctx->model)
         return mmi_fail(MM_ERR_ARG, "the cache was made for another model");
+    if (mmi_cache_check_free(cache) != MM_OK)
+        return MM_ERR_STATE;
     if (b->batch > cache->sequences)
         return mmi_fail(MM_ERR_ARG, "the batch has %d sequences, the cache %lld", b->batch,
                         (long long)cache->sequences);

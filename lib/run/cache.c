@@ -112,10 +112,17 @@ int32_t mm_cache_dtype(const mm_cache *cache)
     return cache ? cache->dtype : -1;
 }
 
+mm_status mmi_cache_check_free(const mm_cache *cache)
+{
+    return atomic_load(&cache->busy) ? mmi_fail(MM_ERR_STATE, "the cache is in use: mm_generate() continues it") : MM_OK;
+}
+
 mm_status mm_cache_truncate(mm_cache *cache, int32_t sequence, int32_t length)
 {
     if (!cache)
         return mmi_fail(MM_ERR_ARG, "mm_cache_truncate: cache is NULL");
+    if (mmi_cache_check_free(cache) != MM_OK)
+        return MM_ERR_STATE;
     if (sequence < -1 || sequence >= cache->sequences)
         return mmi_fail(MM_ERR_ARG, "sequence is %d, the cache has %lld", sequence, (long long)cache->sequences);
     int64_t first = sequence < 0 ? 0 : sequence, last = sequence < 0 ? cache->sequences : sequence + 1;
@@ -128,8 +135,7 @@ mm_status mm_cache_truncate(mm_cache *cache, int32_t sequence, int32_t length)
     return MM_OK;
 }
 
-/* One sequence's first tokens over another's. */
-static void copy_tokens(mm_cache *to, int64_t to_sequence, const mm_cache *from, int64_t from_sequence, int32_t length)
+void mmi_cache_copy(mm_cache *to, int64_t to_sequence, const mm_cache *from, int64_t from_sequence, int32_t length)
 {
     size_t bytes = mmi_dtype_bytes(from->dtype, length * from->D);
     for (int64_t l = 0; l < mmi_model_arch(from->model)->L; l++)
@@ -144,6 +150,8 @@ mm_status mm_cache_fork(mm_cache *to, int32_t to_sequence, const mm_cache *from,
 {
     if (!to || !from)
         return mmi_fail(MM_ERR_ARG, "mm_cache_fork: to or from is NULL");
+    if (mmi_cache_check_free(to) != MM_OK)
+        return MM_ERR_STATE;
     if (to->model != from->model)
         return mmi_fail(MM_ERR_ARG, "mm_cache_fork: the two caches were made for different models");
     if (to->dtype != from->dtype)
@@ -167,6 +175,6 @@ mm_status mm_cache_fork(mm_cache *to, int32_t to_sequence, const mm_cache *from,
         if (to == from && i == from_sequence)
             continue; /* is already what it would become, and may hold more */
         else
-            copy_tokens(to, i, from, from_sequence, length);
+            mmi_cache_copy(to, i, from, from_sequence, length);
     return MM_OK;
 }

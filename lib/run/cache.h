@@ -2,6 +2,8 @@
 #ifndef MMI_RUN_CACHE_H
 #define MMI_RUN_CACHE_H
 
+#include <stdatomic.h>
+
 #include <minimind/generate.h>
 
 #include "backend/kernels.h"
@@ -13,6 +15,7 @@ struct mm_cache {
     int64_t sequences, capacity;
     int64_t G, D;
     int32_t dtype;       /* MM_F32, MM_BF16 or MM_Q8_0 */
+    atomic_int busy;     /* mm_generate() continues it */
     unsigned char *data; /* [L, 2, sequences, G, capacity, D]: one head's past of one sequence is contiguous */
     int32_t *ids;        /* [sequences, capacity] what was read; -1: not known, of a file from before there were any */
     int32_t lengths[];   /* [sequences]; the ids lie behind them */
@@ -34,6 +37,12 @@ static inline unsigned char *mmi_cache_at(const mm_cache *cache, int64_t layer, 
 /* Put `count` tokens of one head, rows `ld` floats apart, behind the `past` that are there. */
 void mmi_cache_store(const mmi_kernels *k, mm_cache *cache, int64_t layer, int side, int64_t sequence, int64_t head,
                      int64_t past, int64_t count, const float *from, int64_t ld);
+
+/* One sequence's first tokens over another's, for which there is room. */
+void mmi_cache_copy(mm_cache *to, int64_t to_sequence, const mm_cache *from, int64_t from_sequence, int32_t length);
+
+/* MM_ERR_STATE where mm_generate() continues it: for those that would change it, as from a callback. */
+mm_status mmi_cache_check_free(const mm_cache *cache);
 
 /* Whether keys and values can be kept as `dtype`; `name` is the option's, for the message. */
 mm_status mmi_cache_check_dtype(const mmi_arch *arch, int32_t dtype, const char *name);

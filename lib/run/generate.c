@@ -309,15 +309,14 @@ static mm_status go_on(run *r, int64_t i)
 }
 
 /* Where a twin's prompt has been read in this step, take over its keys and values and its logits. */
-static mm_status join_twin(run *r, sequence *s, int64_t i)
+static void join_twin(run *r, sequence *s, int64_t i)
 {
     if (s->twin < 0 || r->sequences[s->twin].row < 0)
-        return MM_OK;
-    mm_status status = mm_cache_fork(r->cache, (int32_t)i, r->cache, (int32_t)s->twin, -1);
+        return;
+    mmi_cache_copy(r->cache, i, r->cache, s->twin, r->cache->lengths[s->twin]);
     s->read = r->o.prompt_lengths[i];
     s->row = r->sequences[s->twin].row;
     s->twin = -1;
-    return status;
 }
 
 static mm_status generate(run *r)
@@ -329,7 +328,7 @@ static mm_status generate(run *r)
                                                      MM_OK;
         mm_status status = mmi_run_forward(r->ctx, &pass);
         for (int64_t i = 0; i < r->o.sequences && status == MM_OK; i++)
-            status = join_twin(r, &r->sequences[i], i);
+            join_twin(r, &r->sequences[i], i);
         if (status == MM_OK && r->o.on_logits)
             draw_changed(r);
         else if (status == MM_OK)
@@ -388,7 +387,13 @@ mm_status mm_generate(mm_context *ctx, const mm_generate_options *options, mm_ge
         status = mmi_context_enter(ctx, "mm_generate");
     if (status != MM_OK)
         return status;
-    status = check_and_generate(&made, &r);
+    if (r.o.cache && atomic_exchange(&r.o.cache->busy, 1)) {
+        status = mmi_cache_check_free(r.o.cache);
+    } else {
+        status = check_and_generate(&made, &r);
+        if (r.o.cache)
+            atomic_store(&r.o.cache->busy, 0);
+    }
     mmi_context_leave(ctx);
     return status == MM_OK ? mmi_result_write(result, &made, sizeof made, "mm_generate_result") : status;
 }

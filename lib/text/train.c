@@ -61,7 +61,7 @@ static mm_status count_words(mmi_words *words, const mm_tokenizer_train_options 
         const char *text = NULL;
         size_t length = 0;
         int32_t more = o->next_text(o->user, &text, &length);
-        if (more < 0)
+        if (more != 0 && more != 1)
             return mmi_fail(MM_ERR_CANCELLED, "training was given up after %lld texts", (long long)number);
         if (more == 0)
             return MM_OK;

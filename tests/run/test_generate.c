@@ -365,6 +365,74 @@ START_TEST(a_callback_may_not_call_its_context)
 }
 END_TEST
 
+/* Tries to change the cache that is being continued. */
+typedef struct cache_meddler {
+    mm_cache *cache, *other;
+    mm_context *context; /* another one of the same model */
+    mm_generate_options options;
+    int32_t calls;
+} cache_meddler;
+
+static int32_t meddle_with_cache(void *user, int32_t sequence, int32_t id, float logprob)
+{
+    cache_meddler *m = user;
+    mm_generate_result result = MM_GENERATE_RESULT_INIT;
+    mm_batch batch = MM_BATCH_INIT;
+    mm_output output = MM_OUTPUT_INIT;
+    (void)sequence;
+    (void)logprob;
+    m->calls++;
+    ck_status(mm_cache_truncate(m->cache, -1, 0), MM_ERR_STATE);
+    ck_error_mentions("the cache is in use");
+    ck_status(mm_cache_fork(m->cache, 1, m->cache, 0, 1), MM_ERR_STATE);
+    ck_ok(mm_cache_fork(m->other, 0, m->cache, 0, -1)); /* only looks at it */
+    ck_status(mm_generate(m->context, &m->options, &result), MM_ERR_STATE);
+    batch.ids = &id, batch.batch = batch.length = 1, batch.cache = m->cache;
+    ck_status(mm_forward(m->context, &batch, &output), MM_ERR_STATE);
+    batch.cache = m->other; /* which is free */
+    ck_ok(mm_forward(m->context, &batch, &output));
+    return 0;
+}
+
+START_TEST(a_callback_may_not_change_the_cache_that_is_continued)
+{
+    test_rng rng = { 813 };
+    mm_model *model = nth_model(1, 11);
+    prompts p = random_prompts(model, ragged, 3, &rng);
+    mm_sampling s = greedy();
+    mm_context *context = context_of(model, MM_EVAL, 3, 24, MM_OUT_LAST_LOGITS);
+    mm_generate_options o = options_for(&p, 3, &s);
+    made all = generate(context, &o);
+    cache_meddler m = { .context = context_of(model, MM_EVAL, 3, 24, MM_OUT_LAST_LOGITS) };
+    ck_ok(mm_cache_create(model, 3, 40, MM_F32, &m.cache));
+    ck_ok(mm_cache_create(model, 1, 40, MM_F32, &m.other));
+    o.cache = m.cache;
+    m.options = o;
+    o.on_token = meddle_with_cache;
+    o.user = &m;
+    made meddled = generate(context, &o);
+    ck_assert_int_eq(m.calls, 3 * NEW);
+    for (int32_t i = 0; i < 3; i++)
+        ck_same_sequence(&meddled, i, &all, i, "meddled with");
+    ck_ok(mm_cache_truncate(m.cache, -1, 0)); /* free again */
+    made again = generate(m.context, &m.options);
+    ck_same_sequence(&again, 0, &all, 0, "behind it");
+    const int32_t *const same[3] = { o.prompts[0], o.prompts[0], o.prompts[0] }; /* read once, and copied */
+    const int32_t lengths[3] = { o.prompt_lengths[0], o.prompt_lengths[0], o.prompt_lengths[0] };
+    m.options.prompts = same;
+    m.options.prompt_lengths = lengths;
+    ck_ok(mm_cache_truncate(m.cache, -1, 0));
+    again = generate(m.context, &m.options);
+    for (int32_t i = 0; i < 3; i++)
+        ck_same_sequence(&again, i, &all, 0, "of one prompt");
+    mm_cache_free(m.cache);
+    mm_cache_free(m.other);
+    mm_context_free(m.context);
+    mm_context_free(context);
+    mm_model_free(model);
+}
+END_TEST
+
 /* What to do with logits, and what was told with them. */
 typedef struct changes {
     enum { LEAVE, FORCE, END, CUT_OFF, SPOIL, CANCEL, MEDDLE } what;
@@ -904,6 +972,7 @@ int main(void)
     tcase_add_test(tests, without_stop_ids_the_configs_end_token_stops);
     tcase_add_test(tests, a_callback_hears_every_token_and_can_end_its_sequence);
     tcase_add_test(tests, a_callback_may_not_call_its_context);
+    tcase_add_test(tests, a_callback_may_not_change_the_cache_that_is_continued);
     tcase_add_test(tests, only_what_on_logits_leaves_is_drawn);
     tcase_add_test(tests, logits_that_are_left_alone_change_nothing_and_one_sequences_are_not_anothers);
     tcase_add_test(tests, on_logits_ends_a_sequence_whose_tokens_then_are_all_in_the_cache);
