@@ -91,14 +91,6 @@ static int32_t *held, *ids; /* what the cache holds, and perhaps more; the conve
 static char *said;          /* of an answer, so far */
 static size_t said_length;
 
-static void *grow(void *memory, size_t size)
-{
-    memory = realloc(memory, size);
-    if (!memory)
-        fail("out of memory", "");
-    return memory;
-}
-
 /* The tokens to look back on, by --context or else as many as is usual. */
 static void complete_context(const mm_model *model)
 {
@@ -136,7 +128,7 @@ static void load(void)
 
 static size_t say(const char *text, size_t length)
 {
-    said = grow(said, said_length + length + 1);
+    said = need(realloc(said, said_length + length + 1));
     memcpy(said + said_length, text, length);
     said_length += length;
     return length - fwrite(text, 1, length, stdout);
@@ -162,7 +154,7 @@ static size_t make_ids(const mm_chat_options *form)
         check(mm_chat_remove(chat, first, 2));
         check(mm_chat_encode(chat, tokenizer, form, NULL, 0, &n));
     }
-    ids = grow(ids, (n + 1) * sizeof *ids);
+    ids = need(realloc(ids, (n + 1) * sizeof *ids));
     check(mm_chat_encode(chat, tokenizer, form, ids, n, &n));
     return n;
 }
@@ -195,7 +187,7 @@ static mm_status answer(mm_generate_options *options, size_t n)
     if (status != MM_OK)
         return status;
     size_t made = (size_t)result.lengths[0];
-    held = grow(held, (n + made) * sizeof *held);
+    held = need(realloc(held, (n + made) * sizeof *held));
     memcpy(held, ids, n * sizeof *held);
     memcpy(held + n, result.ids, made * sizeof *held);
     check(mm_chat_add(chat, "assistant", said, said_length));

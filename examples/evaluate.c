@@ -199,9 +199,7 @@ static void evaluate_text(mm_context *context, mm_tokenizer *tokenizer)
         fail("the file of --data can't be opened", "");
     do { /* read on until a read comes short */
         room *= 2;
-        text = realloc(text, room);
-        if (!text)
-            fail("out of memory", "");
+        text = need(realloc(text, room));
         length += fread(text + length, 1, room - length, file);
     } while (length == room);
     if (ferror(file))

@@ -120,9 +120,7 @@ static int32_t *make_prompt(const mm_tokenizer *tokenizer, const mm_model *model
 {
     const char *text = texts[PROMPT] ? texts[PROMPT] : texts[PROMPT_IDS];
     size_t length = strlen(text), n = 0, encoded = 0;
-    int32_t *ids = malloc((length + 2) * sizeof *ids);
-    if (!ids)
-        fail("out of memory", "");
+    int32_t *ids = need(malloc((length + 2) * sizeof *ids));
     if (bos)
         ids[n++] = bos_of(model);
     if (tokenizer) {
@@ -165,22 +163,6 @@ static double now(void)
     return timespec_get(&t, TIME_UTC) ? (double)t.tv_sec + 1e-9 * (double)t.tv_nsec : 0;
 }
 
-/* The tokens to make, by --max-new-tokens or else as many as is usual; prompt and answer have a position each. */
-static int32_t new_tokens(const mm_model *model, int32_t prompt_length)
-{
-    int32_t positions = positions_of(model), left = positions - prompt_length;
-    double wanted = numbers[MAX_NEW_TOKENS].value;
-    char message[160];
-    if (isnan(wanted))
-        wanted = left < 1 ? 1 : left < 128 ? left : 128;
-    snprintf(message, sizeof message,
-             "the model has %d positions, too few for a prompt of %d tokens and --max-new-tokens %.0f", positions,
-             prompt_length, wanted);
-    if (wanted > left)
-        fail(message, "");
-    return (int32_t)wanted;
-}
-
 static mm_context *make_context(mm_model *model, int32_t prompt_length, int32_t made)
 {
     mm_context_options plan = MM_CONTEXT_OPTIONS_INIT;
@@ -215,7 +197,7 @@ int main(int argc, char **argv)
     int32_t length = 0, *ids = make_prompt(tokenizer, model, &length);
     if (length == 0)
         fail("the prompt is empty", "");
-    int32_t made = new_tokens(model, length);
+    int32_t made = new_tokens_of(model, length, numbers[MAX_NEW_TOKENS].value, 128);
     mm_context *context = make_context(model, length, made);
 
     mm_sampling sampling = MM_SAMPLING_INIT;

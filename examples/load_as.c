@@ -2,17 +2,19 @@
 
 #include "options.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 mm_status load_as(const char *directory, const char *dtype, mm_model **out)
 {
     static const char *const names[] = { "f32", "bf16", "q8_0", "q4_0" };
     static const int32_t dtypes[] = { MM_F32, MM_BF16, MM_Q8_0, MM_Q4_0 };
-    enum { COUNT = sizeof names / sizeof *names };
+    enum { NAMES = sizeof names / sizeof *names };
     int i = 0;
-    while (dtype && i < COUNT && strcmp(dtype, names[i]) != 0)
+    while (dtype && i < NAMES && strcmp(dtype, names[i]) != 0)
         i++;
-    if (i == COUNT)
+    if (i == NAMES)
         return mm_set_last_error(MM_ERR_ARG, "--dtype is f32, bf16, q8_0 or q4_0");
     mm_load_options as_stored = MM_LOAD_OPTIONS_INIT;
     as_stored.keep_dtype = 1;
@@ -55,4 +57,18 @@ int32_t positions_of(const mm_model *model)
     int64_t positions = 0;
     check(mm_config_get_int(mm_model_config(model), "max_position_embeddings", &positions));
     return (int32_t)(positions < INT32_MAX ? positions : INT32_MAX);
+}
+
+int32_t new_tokens_of(const mm_model *model, int32_t prompt_length, double wanted, int32_t usual)
+{
+    int32_t positions = positions_of(model), left = positions - prompt_length;
+    char message[160];
+    if (isnan(wanted))
+        wanted = left < 1 ? 1 : left < usual ? left : usual;
+    snprintf(message, sizeof message,
+             "the model has %d positions, too few for a prompt of %d tokens and --max-new-tokens %.0f", positions,
+             prompt_length, wanted);
+    if (wanted > left)
+        fail(message, "");
+    return (int32_t)wanted;
 }

@@ -21,4 +21,8 @@ int32_t eos_of(const mm_model *model, const mm_tokenizer *tokenizer);
 /* The most tokens that a model can look back on, its max_position_embeddings. */
 int32_t positions_of(const mm_model *model);
 
+/* The tokens to make behind a prompt, --max-new-tokens (NAN: not given) or else `usual`, or what there is room for where
+ * that is less: prompt and answer have a position each. Fails where there is not so much room. */
+int32_t new_tokens_of(const mm_model *model, int32_t prompt_length, double wanted, int32_t usual);
+
 #endif

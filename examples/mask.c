@@ -27,14 +27,6 @@ struct mask {
     shape_state states[LONGEST + 1]; /* [0] is where the text stands, [n] behind n bytes of the piece that is tried */
 };
 
-static void *allocate(size_t size)
-{
-    void *memory = calloc(1, size + 1);
-    if (!memory)
-        fail("out of memory", "");
-    return memory;
-}
-
 /* --- The vocabulary --- */
 
 static int compare(const char *a, size_t a_length, const char *b, size_t b_length)
@@ -56,8 +48,8 @@ static void read_pieces(mask *m)
 {
     int32_t n = mm_tokenizer_vocab_size(m->tokenizer);
     n = n < m->vocab_size ? n : m->vocab_size;
-    m->pieces = allocate((size_t)n * sizeof *m->pieces);
-    m->bytes = allocate((size_t)n * LONGEST);
+    m->pieces = need(calloc((size_t)n + 1, sizeof *m->pieces));
+    m->bytes = need(calloc((size_t)n + 1, LONGEST));
     char *to = m->bytes;
     for (int32_t id = 0; id < n; id++) {
         size_t length = 0;
@@ -107,12 +99,12 @@ static void spell(void *user, const char *text, size_t length, int32_t *tokens)
 
 mask *mask_create(const mm_tokenizer *tokenizer, shape *s, int32_t vocab_size, int32_t eos)
 {
-    mask *m = allocate(sizeof *m);
+    mask *m = need(calloc(1, sizeof *m));
     m->tokenizer = tokenizer;
     m->shape = s;
     m->vocab_size = vocab_size;
     m->eos = eos;
-    m->may = allocate((size_t)vocab_size * sizeof *m->may);
+    m->may = need(calloc((size_t)vocab_size, sizeof *m->may));
     read_pieces(m);
     shape_price(s, spell, m);
     shape_begin(s, m->states);

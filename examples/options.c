@@ -64,6 +64,13 @@ void check(mm_status status)
         fail(mm_last_error(), "");
 }
 
+void *need(void *memory)
+{
+    if (!memory)
+        fail("out of memory", "");
+    return memory;
+}
+
 int written(int status)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))

@@ -20,6 +20,9 @@ _Noreturn void fail(const char *what, const char *which);
 /* Every call that can fail returns a status; mm_last_error() has the story behind it. */
 void check(mm_status status);
 
+/* Memory as it was asked for; without it the program ends. */
+void *need(void *memory);
+
 /* For the end of main(): `status`, or 1 and a message where standard output, such as a full disk, didn't take all. */
 int written(int status);
 

@@ -205,9 +205,7 @@ static void copy_value(reader *r, int depth)
 
 static char *copy_json(const char *text, size_t length)
 {
-    char *copy = malloc(2 * length + 1);
-    if (!copy)
-        fail("out of memory", "");
+    char *copy = need(malloc(2 * length + 1));
     reader r = { text, text, text + length, copy };
     copy_value(&r, 0);
     skip_spaces(&r);
@@ -266,9 +264,7 @@ static bool are_same(const char *one, const char *other)
 static char *copy_of(const char *at)
 {
     size_t length = (size_t)(behind(at) - at);
-    char *copy = malloc(length + 1);
-    if (!copy)
-        fail("out of memory", "");
+    char *copy = need(malloc(length + 1));
     memcpy(copy, at, length);
     copy[length] = '\0';
     return copy;
@@ -373,9 +369,7 @@ static void add_values(shape *s, const place *p, const char *list, const char *t
     for (const char *at = first_in(list); at; at = next_to(at)) {
         if (type && !is_of_type(at, type))
             refuse(p, "in its enum there is what isn't of its type, ", at);
-        texts = realloc(texts, ((size_t)count + 1) * sizeof *texts);
-        if (!texts)
-            fail("out of memory", "");
+        texts = need(realloc(texts, ((size_t)count + 1) * sizeof *texts));
         texts[count++] = copy_of(at);
     }
     shape_choice(s, (const char *const *)texts, count);

@@ -31,14 +31,6 @@ struct shape {
     int64_t follow[256]; /* ..., of the byte behind one that leads a character; [0]: behind any other of its bytes */
 };
 
-static void *grow(void *memory, size_t size)
-{
-    memory = realloc(memory, size);
-    if (!memory)
-        fail("out of memory", "");
-    return memory;
-}
-
 static int64_t at_most_never(int64_t tokens)
 {
     return tokens < SHAPE_NEVER ? tokens : SHAPE_NEVER;
@@ -48,7 +40,7 @@ static int64_t at_most_never(int64_t tokens)
 
 static part *append(shape *s, int kind)
 {
-    s->parts = grow(s->parts, ((size_t)s->count + 2) * sizeof *s->parts);
+    s->parts = need(realloc(s->parts, ((size_t)s->count + 2) * sizeof *s->parts));
     part *p = &s->parts[s->count++];
     memset(p, 0, 2 * sizeof *p);
     p->kind = kind;
@@ -58,11 +50,9 @@ static part *append(shape *s, int kind)
 
 shape *shape_create(void)
 {
-    shape *s = grow(NULL, sizeof *s);
-    memset(s, 0, sizeof *s);
+    shape *s = need(calloc(1, sizeof *s));
     s->outer = -1;
-    s->parts = grow(NULL, sizeof *s->parts);
-    memset(s->parts, 0, sizeof *s->parts);
+    s->parts = need(calloc(1, sizeof *s->parts));
     return s;
 }
 
@@ -90,15 +80,15 @@ void shape_choice(shape *s, const char *const *texts, int32_t count)
 {
     part *p = append(s, CHOICE);
     p->count = count;
-    p->texts = grow(NULL, (size_t)count * sizeof *p->texts);
-    p->prices = grow(NULL, (size_t)count * sizeof *p->prices);
+    p->texts = need(malloc((size_t)count * sizeof *p->texts));
+    p->prices = need(malloc((size_t)count * sizeof *p->prices));
     for (int32_t k = 0; k < count; k++) {
         size_t size = strlen(texts[k]) + 1;
-        p->texts[k] = memcpy(grow(NULL, size), texts[k], size);
+        p->texts[k] = memcpy(need(malloc(size)), texts[k], size);
     }
     qsort(p->texts, (size_t)count, sizeof *p->texts, by_bytes);
     for (int32_t k = 0; k < count; k++)
-        p->prices[k] = grow(NULL, (strlen(p->texts[k]) + 1) * sizeof **p->prices);
+        p->prices[k] = need(malloc((strlen(p->texts[k]) + 1) * sizeof **p->prices));
 }
 
 /* Texts that follow each other are one: tokens then are seen to span them. */
@@ -111,9 +101,9 @@ void shape_text(shape *s, const char *text)
         return;
     }
     size_t before = strlen(p->texts[0]), size = strlen(text) + 1;
-    p->texts[0] = grow(p->texts[0], before + size);
+    p->texts[0] = need(realloc(p->texts[0], before + size));
     memcpy(p->texts[0] + before, text, size);
-    p->prices[0] = grow(p->prices[0], (before + size) * sizeof **p->prices);
+    p->prices[0] = need(realloc(p->prices[0], (before + size) * sizeof **p->prices));
 }
 
 void shape_string(shape *s, int32_t least, int32_t most)

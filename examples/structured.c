@@ -85,14 +85,6 @@ static void read_arguments(int argc, char **argv)
         fail("it takes --model, --schema and either --ask or --prompt; see --help", "");
 }
 
-static void *allocate(size_t size)
-{
-    void *memory = malloc(size);
-    if (!memory)
-        fail("out of memory", "");
-    return memory;
-}
-
 static double now(void)
 {
     struct timespec t;
@@ -136,7 +128,7 @@ static shape *read_schema(const mm_tokenizer *tokenizer, const char *what)
     if (*given != '{') {
         FILE *file = fopen(what, "rb");
         size_t room = 1 << 16;
-        text = allocate(room);
+        text = need(malloc(room));
         length = file ? fread(text, 1, room, file) : 0;
         if (!file || ferror(file))
             fail("can't read ", what);
@@ -157,7 +149,7 @@ static int32_t *make_prompt(const mm_tokenizer *tokenizer, int32_t *count)
     int32_t *ids;
     if (texts[PROMPT]) {
         size_t length = strlen(texts[PROMPT]);
-        ids = allocate((length + 1) * sizeof *ids); /* text has never more ids than bytes */
+        ids = need(malloc((length + 1) * sizeof *ids)); /* text has never more ids than bytes */
         check(mm_encode(tokenizer, texts[PROMPT], length, MM_SPLIT_ALL, ids, length + 1, &n));
     } else {
         mm_chat *chat = NULL;
@@ -169,7 +161,7 @@ static int32_t *make_prompt(const mm_tokenizer *tokenizer, int32_t *count)
         check(mm_chat_create(&chat));
         check(mm_chat_add(chat, "user", texts[ASK], strlen(texts[ASK])));
         check(mm_chat_encode(chat, tokenizer, &form, NULL, 0, &n));
-        ids = allocate((n + 1) * sizeof *ids);
+        ids = need(malloc((n + 1) * sizeof *ids));
         check(mm_chat_encode(chat, tokenizer, &form, ids, n + 1, &n));
         mm_chat_free(chat);
     }
@@ -179,25 +171,17 @@ static int32_t *make_prompt(const mm_tokenizer *tokenizer, int32_t *count)
     return ids;
 }
 
-/* The tokens to make: what the shape takes at least must be among them. */
+/* What the shape takes at least must be among them. */
 static int32_t new_tokens(const mm_model *model, int32_t prompt_length, int64_t needed)
 {
-    int32_t positions = positions_of(model), left = positions - prompt_length;
-    double wanted = numbers[MAX_NEW_TOKENS];
+    int32_t made = new_tokens_of(model, prompt_length, numbers[MAX_NEW_TOKENS], 256);
     char message[160];
-    if (isnan(wanted))
-        wanted = left < 1 ? 1 : left < 256 ? left : 256;
     snprintf(message, sizeof message,
-             "the model has %d positions, too few for a prompt of %d tokens and --max-new-tokens %.0f", positions,
-             prompt_length, wanted);
-    if (wanted > left)
+             "the shape may need %lld tokens, however short the answer is, and --max-new-tokens is %d",
+             (long long)needed, made);
+    if (needed > made)
         fail(message, "");
-    snprintf(message, sizeof message,
-             "the shape may need %lld tokens, however short the answer is, and --max-new-tokens is %.0f",
-             (long long)needed, wanted);
-    if ((double)needed > wanted)
-        fail(message, "");
-    return (int32_t)wanted;
+    return made;
 }
 
 static mm_context *make_context(mm_model *model, int32_t prompt_length, int32_t made)
@@ -216,7 +200,7 @@ static void print(const mm_tokenizer *tokenizer, const mm_generate_result *resul
 {
     size_t length = 0, count = (size_t)result->lengths[0];
     check(mm_decode(tokenizer, result->ids, count, 1, NULL, 0, &length));
-    char *text = allocate(length + 1);
+    char *text = need(malloc(length + 1));
     check(mm_decode(tokenizer, result->ids, count, 1, text, length + 1, &length));
     text[length] = '\0';
     puts(text);

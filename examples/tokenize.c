@@ -16,13 +16,6 @@
 
 #include "options.h"
 
-static void *need(void *memory)
-{
-    if (!memory)
-        fail("out of memory", "");
-    return memory;
-}
-
 static void help(void)
 {
     show_usage("--tokenizer DIR [--decode] [TEXT... | ID...]\n"

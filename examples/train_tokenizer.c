@@ -43,9 +43,7 @@ static void make_room(corpus *c, size_t needed)
     if (needed <= c->room)
         return;
     c->room = 2 * needed;
-    c->buffer = realloc(c->buffer, c->room);
-    if (!c->buffer)
-        fail("out of memory", "");
+    c->buffer = need(realloc(c->buffer, c->room));
 }
 
 /* Ask for the row's size, make room, ask for the row. */
@@ -149,10 +147,8 @@ int main(int argc, char **argv)
     start_as(argv);
     mm_tokenizer_train_options options = MM_TOKENIZER_TRAIN_OPTIONS_INIT;
     const char *out = NULL;
-    const char **special = calloc((size_t)argc, sizeof *special);
-    corpus c = { calloc((size_t)argc, sizeof *c.paths), 0, 0, NULL, 0, NULL, NULL, 0, false };
-    if (!special || !c.paths)
-        fail("out of memory", "");
+    const char **special = need(calloc((size_t)argc, sizeof *special));
+    corpus c = { need(calloc((size_t)argc, sizeof *c.paths)), 0, 0, NULL, 0, NULL, NULL, 0, false };
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (strcmp(argv[i], "--help") == 0)
