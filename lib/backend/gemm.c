@@ -38,6 +38,7 @@ void mmi_product_cut(product *p, int64_t step_rows, int64_t step_cols)
 /* Slices begin at multiples of what OpenBLAS's kernels keep in registers. */
 #define STEP_ROWS 12
 #define STEP_COLS 16
+#define COLUMN_ROWS 8 /* so many rows read B once, which OpenBLAS takes longer for */
 
 /* OpenBLAS and gemm_tile() add to C alone: what it begins with is copied there, a slice right before it is used. */
 static void begin_slice(const product *p, int64_t i, int64_t i_end, int64_t j, int64_t j_end)
@@ -82,19 +83,54 @@ typedef struct rows {
     int32_t dtype;
 } rows;
 
+/* Measured: so many rows meet W as it lies in any case; more of them only where a row's sum is long beside the adding
+ * up of a vector's lanes. */
+#define ALWAYS_FEW 8
+#define LENGTH_PER_ROW 8
+
+/* Rows that are rounded lie in x->panels meanwhile. */
+int64_t mmi_few_rows(const mmi_exec *x, int64_t K)
+{
+    const int64_t most = at_least(ALWAYS_FEW, K / LENGTH_PER_ROW);
+    if (x->compute == MM_F32)
+        return least(most, x->k.few_rows);
+    return least(least(most, x->k.few_rounded), mmi_gemm_panels() / at_least(K, 1));
+}
+
+/* A single row for which the processor has products of rounded numbers. */
+static bool rounded_alone(const rows *r)
+{
+    return r->M == 1 && r->x->k.gemv_row_rounded && r->x->compute == MM_BF16 && r->dtype != MM_F16;
+}
+
+/* Measured: from so many rows on gemm_rows() is faster with weights that are not rounded. */
+#define TILED_ROWS 8
+
 static void multiply_rows(void *arg, int64_t piece, int worker)
 {
     const rows *r = arg;
+    const mmi_kernels *k = &r->x->k;
+    const int32_t round = r->x->compute;
     int64_t j, j_end;
     (void)worker;
     mmi_piece_rows(piece, r->step, r->N, &j, &j_end);
+    float *y = r->Y + j;
     const unsigned char *w = r->W + mmi_dtype_bytes(r->dtype, j * r->ldw);
-    if (r->x->compute != MM_F32)
-        r->x->k.gemv_rows_rounded(r->Y + j, r->ldy, r->X, r->ldx, w, r->dtype, r->ldw, r->M, j_end - j, r->K,
-                                  r->x->k.gemv_ahead, r->x->compute);
+    if (rounded_alone(r))
+        k->gemv_row_rounded(y, r->X, w, r->dtype, r->ldw, j_end - j, r->K, k->gemv_ahead);
+    else if (r->M >= (round == MM_F32 ? TILED_ROWS : round == r->dtype ? k->tiled_rounded : 1))
+        k->gemm_rows(y, r->ldy, r->X, r->ldx, w, r->dtype, r->ldw, r->M, j_end - j, r->K, round);
     else
-        r->x->k.gemv_rows(r->Y + j, r->ldy, r->X, r->ldx, w, r->dtype, r->ldw, r->M, j_end - j, r->K,
-                          r->x->k.gemv_ahead);
+        k->gemv_rows(y, r->ldy, r->X, r->ldx, w, r->dtype, r->ldw, r->M, j_end - j, r->K, k->gemv_ahead);
+}
+
+static void round_some(void *arg, int64_t piece, int worker)
+{
+    const rows *r = arg;
+    int64_t i, i_end;
+    (void)worker;
+    mmi_piece_rows(piece, r->step, r->M, &i, &i_end);
+    r->x->k.round_rows(r->x->panels + i * r->K, r->X + i * r->ldx, r->ldx, i_end - i, r->K, r->x->compute);
 }
 
 /* Rows of W, or columns of B, per piece. A product of more than one piece has a multiple of PIECES_AT_ONCE of them, so
@@ -125,8 +161,17 @@ static void gemv(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const float
     rows r = { x, X, W, Y, NULL, M, N, K, ldx, ldw, ldy, mmi_rows_per_piece(N, K, dtype), dtype };
     if (M == 1)
         r.step = round_up(mmi_rows_per_run(x, N, K, dtype), 8);
-    if (N > 0 && N * K <= READ_ALONE)
+    if (N > 0 && N * K <= READ_ALONE && M * N * K <= ALWAYS_FEW * READ_ALONE)
         r.step = N;
+    else if (M > ALWAYS_FEW && r.step >= N)
+        r.step = round_up(mmi_pieces(N, PIECES_AT_ONCE), 8);
+    if (x->compute != MM_F32 && !rounded_alone(&r)) {
+        rows all = r;
+        all.step = mmi_rows_worth(1, K);
+        mmi_pool_run(x->pool, mmi_pieces(M, all.step), round_some, &all);
+        r.X = x->panels;
+        r.ldx = K;
+    }
     mmi_pool_run(x->pool, mmi_pieces(N, r.step), multiply_rows, &r);
 }
 
@@ -136,7 +181,7 @@ void mmi_gemm(const mmi_exec *x, bool ta, bool tb, int64_t M, int64_t N, int64_t
     if (M <= 0 || N <= 0)
         return;
     bool exact = x->compute == MM_F32;
-    if (M <= mmi_few_rows(x) && !ta && tb && !from) {
+    if (M <= mmi_few_rows(x, K) && !ta && tb && !from) {
         gemv(x, M, N, K, A, lda, B, MM_F32, ldb, C, ldc);
         return;
     }
@@ -157,7 +202,7 @@ void mmi_gemm(const mmi_exec *x, bool ta, bool tb, int64_t M, int64_t N, int64_t
     if (K <= 0) {
         begin_slice(&p, 0, M, 0, N);
         x->k.gemm_tile(C, ldc, A, 0, 1, B, 0, M, N, 0, from != NULL);
-    } else if (M <= MMI_FEW_ROWS && !tb && exact) {
+    } else if (M <= COLUMN_ROWS && !tb && exact) {
         p.cut.cols = round_up(mmi_rows_per_piece(N, K, MM_F32), STEP_COLS);
         mmi_pool_run(x->pool, mmi_pieces(N, p.cut.cols), multiply_columns, &p);
     } else if (exact && x->blas && mmi_blas_takes(M, N, K, lda, ldb, ldc)) {
@@ -202,7 +247,7 @@ void mmi_gemm_weight(const mmi_exec *x, int64_t M, int64_t N, int64_t K, mmi_ope
         mmi_gemm(x, false, true, M, N, K, X.data, X.ld, W, K, NULL, Y, ldy);
     else if (mmi_block_bytes(dtype) > 0)
         mmi_product_of_blocks(x, M, N, K, X, W, dtype, panel, Y, ldy);
-    else if (M <= mmi_few_rows(x))
+    else if (M <= mmi_few_rows(x, K))
         gemv(x, M, N, K, X.data, X.ld, W, dtype, K, Y, ldy);
     else if (N > 0)
         gemm_words(x, M, N, K, X.data, X.ld, W, dtype, panel, Y, ldy);

@@ -7,12 +7,8 @@
 /* Floats of x->panels, whatever the shape. */
 int64_t mmi_gemm_panels(void);
 
-/* Up to so many rows meet W as it lies: everything is in reading it then. */
-#define MMI_FEW_ROWS 8
-static inline int64_t mmi_few_rows(const mmi_exec *x)
-{
-    return x->compute == MM_F32 ? x->k.few_rows : MMI_FEW_ROWS;
-}
+/* Up to so many rows of K numbers meet W as it lies: to lay it out anew takes longer than that saves. */
+int64_t mmi_few_rows(const mmi_exec *x, int64_t K);
 
 /* C[M, N] = op(A) · op(B), or `from` + it: C itself, or rows ldc apart that C does not touch. op(A) is [M, K]: A is [M,
  * K] row-major with rows lda apart, or with `ta` [K, M]. Likewise op(B) [K, N], with `tb` B is [N, K]. The same bits

@@ -111,12 +111,20 @@ typedef struct mmi_kernels {
      * for what lies `ahead` bytes behind what it reads: gemv_ahead where W comes from memory, else 0. */
     void (*gemv_rows)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype, int64_t ldw,
                       int64_t M, int64_t N, int64_t K, int64_t ahead);
-    /* The same with every number of both operands rounded to `round` first (bf16 or f16: to nearest, ties to even;
-     * beyond f16's 65504 to infinity; NaN stays NaN); products of such numbers are exact, sums are float32. What has
-     * fewer bits already stays as it is. A processor's own products of bf16 take numbers, and sums, below 2^-126 for
-     * 0; on tiles those of float32 are made of them, so that a sum may miss that much of each product. */
-    void (*gemv_rows_rounded)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype,
-                              int64_t ldw, int64_t M, int64_t N, int64_t K, int64_t ahead, int32_t round);
+    /* The same of up to MMI_MOST_ROWS, faster for more than those few, with the same bits.
+     *
+     * With `round` every number of both operands is rounded first (bf16 or f16: to nearest, ties to even; beyond f16's
+     * 65504 to infinity; NaN stays NaN), and x is what round_rows() has made of M rows for that, K floats apart;
+     * products of such numbers are exact, sums are float32. What has fewer bits already stays as it is. A processor's
+     * own products of bf16 take numbers, and sums, below 2^-126 for 0; on tiles those of float32 are made of them, so
+     * that a sum may miss that much of each product. */
+    void (*gemm_rows)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype, int64_t ldw,
+                      int64_t M, int64_t N, int64_t K, int32_t round);
+    void (*round_rows)(float *to, const float *x, int64_t ldx, int64_t M, int64_t K, int32_t round);
+    /* y[N] = x[K] · W[N, K]ᵀ of a single row that is rounded to bf16 on the way, as W is, bf16 or f32. NULL where that
+     * is no faster than the above. */
+    void (*gemv_row_rounded)(float *y, const float *x, const void *w, int32_t dtype, int64_t ldw, int64_t N, int64_t K,
+                             int64_t ahead);
 
     /* Attention of a few rows of queries (M up to 8 or so), keys and values in float32, bf16 or q8_0 as a cache has
      * them, ldk and ldv numbers apart (in q8_0 a multiple of 32), those of q and out D, a multiple of 32 up to
@@ -180,6 +188,8 @@ typedef struct mmi_kernels {
     int32_t beats_blas;      /* measured: large products are faster than OpenBLAS's */
     int64_t gemv_ahead;      /* measured: weights come fastest when asked for so many bytes ahead */
     int64_t few_rows;        /* measured: up to so many meet W as it lies, in float32 and in two bytes alike */
+    int64_t few_rounded;     /* measured: the same of rows that are rounded; both at most MMI_MOST_ROWS */
+    int64_t tiled_rounded;   /* from so many rounded rows on gemm_rows() is faster with weights of their type */
     int64_t round_blocks;    /* measured: so many rows meet blocks faster as bf16 numbers; 0: none do */
     int64_t slice_blocks;    /* measured: many rows meet blocks fastest so many bytes of them at a time; 0: any */
     int64_t blocks_worth;    /* more products than that with a small matrix in blocks are worth another thread */
@@ -191,6 +201,7 @@ typedef struct mmi_kernels {
  * precision, and what was summed up before seldom has to be scaled. */
 #define MMI_SOFTMAX_SLACK 8.0f
 
+#define MMI_MOST_ROWS 64   /* that gemm_rows() takes */
 #define MMI_FEW_WIDTH 1024 /* of a head that few_scores() and few_values() take */
 
 static inline int64_t mmi_quantized_row(int64_t K)

@@ -95,7 +95,7 @@ bool mmi_linear_add(const mmi_exec *x, float *y, const float *from, mmi_operand 
         mmi_linear_forward(x, y, C, in, w, b, N, panel);
         return false;
     }
-    if (w.w.dtype == MM_F32 && N > mmi_few_rows(x)) {
+    if (w.w.dtype == MM_F32 && N > mmi_few_rows(x, w.w.cols)) {
         mmi_gemm(x, false, true, N, C, w.w.cols, in.data, in.ld, w.w.data, w.w.cols, from, y, C);
     } else { /* the products for few rows, and those through a panel, can't add */
         mmi_vector_copy(x, y, from, N * C);

@@ -89,3 +89,15 @@ int is_near(double got, double want, double tolerance)
         return got == want;
     return fabs(got - want) <= tolerance;
 }
+
+void multiply_rows(const mmi_kernels *k, float *y, int64_t ldy, const float *x, int64_t ldx, const void *w,
+                   int32_t dtype, int64_t ldw, int64_t M, int64_t N, int64_t K, int32_t round)
+{
+    if (round != MM_F32) {
+        float *rounded = edge_floats(7, M * K);
+        k->round_rows(rounded, x, ldx, M, K, round);
+        x = rounded;
+        ldx = K;
+    }
+    k->gemm_rows(y, ldy, x, ldx, w, dtype, ldw, M, N, K, round);
+}

@@ -45,6 +45,10 @@ void multiply_by_panels(const mmi_kernels *k, float *c, int64_t ldc, const float
                         const float *b, int64_t brs, int64_t bcs, int64_t M, int64_t N, int64_t K, const float *from,
                         int32_t round, int in_place);
 
+/* y[M, N] = x[M, K] · W[N, K]ᵀ of rows that are made for gemm_rows() in slot 7, which is all they need there. */
+void multiply_rows(const mmi_kernels *k, float *y, int64_t ldy, const float *x, int64_t ldx, const void *w,
+                   int32_t dtype, int64_t ldw, int64_t M, int64_t N, int64_t K, int32_t round);
+
 /* ck_assert_msg() for inner loops: libcheck notes every assertion it passes, at the price of a system call. */
 #define expect(condition, ...)                                                                                         \
     do {                                                                                                               \

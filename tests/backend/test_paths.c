@@ -102,8 +102,9 @@ START_TEST(products_of_bf16_for_many_rows_are_not_intels)
     ck_assert(amd.gemm_multiply != without.gemm_multiply);
     ck_assert(intel.gemm_multiply == without.gemm_multiply);
     ck_assert(intel.gemm_pack_bf16 == without.gemm_pack_bf16);
-    ck_assert(intel.gemv_rows_rounded != without.gemv_rows_rounded);
-    ck_assert(intel.gemv_rows_rounded != amd.gemv_rows_rounded);
+    ck_assert(intel.gemm_rows == without.gemm_rows && intel.round_rows == without.round_rows);
+    ck_assert(amd.gemm_rows != without.gemm_rows && amd.round_rows != without.round_rows);
+    ck_assert(intel.gemv_row_rounded && amd.gemv_row_rounded && !without.gemv_row_rounded);
     ck_assert(intel.gemm_blocks != amd.gemm_blocks);
     ck_assert_int_eq(amd.gemv_ahead, 0);
     ck_assert_int_gt(intel.gemv_ahead, 0);
@@ -125,14 +126,18 @@ START_TEST(every_table_has_every_slot_and_the_name_of_its_path)
         memset(&table, 0, sizeof table);
         mmi_kernels_init(&table.k, path->cpu);
         const size_t pack_blocks = offsetof(mmi_kernels, gemm_pack_blocks) / sizeof(void *);
+        const size_t row = offsetof(mmi_kernels, gemv_row_rounded) / sizeof(void *);
         const size_t depth = offsetof(mmi_kernels, gemm_depth) / sizeof(void *); /* numbers from here */
         const size_t panel = offsetof(mmi_kernels, gemm_panel) / sizeof(void *); /* to here */
         ck_assert(table.k.gemm_depth > 0 && table.k.gemm_a_rows > 0 && table.k.gemm_b_cols > 0);
         for (size_t slot = 0; slot < offsetof(mmi_kernels, gemm_in_place) / sizeof(void *); slot++)
-            if (slot != pack_blocks && (slot < depth || slot >= panel))
+            if (slot != pack_blocks && slot != row && (slot < depth || slot >= panel))
                 ck_assert_msg(table.slots[slot] != NULL, "%s: slot %d is empty", path->name, (int)slot);
         ck_assert_msg((table.slots[pack_blocks] != NULL) == (table.k.round_blocks > 0),
                       "%s: blocks are rounded from %d rows on", path->name, (int)table.k.round_blocks);
+        ck_assert_msg((table.slots[row] != NULL) == ((path->cpu & MMI_CPU_BF16) != 0), "%s: a single row", path->name);
+        ck_assert_int_le(table.k.few_rows, MMI_MOST_ROWS);
+        ck_assert_int_le(table.k.few_rounded, MMI_MOST_ROWS);
         if (!path->blas)
             ck_assert_str_eq(table.k.name, path->name);
     }

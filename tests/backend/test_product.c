@@ -249,6 +249,18 @@ START_TEST(an_infinity_reaches_its_row_or_column_with_its_sign)
 }
 END_TEST
 
+/* y again, by gemm_rows(), in slot 4. */
+static void expect_same_in_tiles(const mmi_kernels *k, matrix y, matrix x, const void *w, int32_t dtype, int64_t ldw,
+                                 int64_t M, int64_t N, int64_t K)
+{
+    float *tiled = edge_floats(4, M * N);
+    multiply_rows(k, tiled, N, x.p, x.rs, w, dtype, ldw, M, N, K, MM_F32);
+    for (int64_t i = 0; i < M; i++)
+        expect(memcmp(tiled + i * N, y.p + i * y.rs, (size_t)N * sizeof *tiled) == 0,
+               "%s, %s: row %lld of [%lld, %lld, %lld] has other bits in tiles", k->name, mm_dtype_name(dtype),
+               (long long)i, (long long)M, (long long)N, (long long)K);
+}
+
 START_TEST(few_rows_agree_with_double_precision_for_every_dtype)
 {
     test_rng rng = { 7 };
@@ -272,8 +284,31 @@ START_TEST(few_rows_agree_with_double_precision_for_every_dtype)
                                 want += (double)at(x, i, p) * exact[j * ldw + p];
                             ck_near(at(y, i, j), want, product_error(K), k, "gemv_rows", i * 100 + j);
                         }
+                    if (M > 0 && N > 0)
+                        expect_same_in_tiles(k, y, x, w, dtype, ldw, M, N, K);
                     edge_check();
                 }
+}
+END_TEST
+
+/* Any number of them, and rows that are read in parts: what gemv_rows() has for few at a time. */
+START_TEST(more_rows_than_few_have_the_bits_of_few)
+{
+    static const int64_t lengths[] = { 64, 255, 256, 260, 512, 1023, 1024, 1025, 2049, 3000 };
+    test_rng rng = { 11 };
+    EACH_TABLE (k)
+        for (int32_t dtype = MM_F32; dtype <= MM_F16; dtype++)
+            for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++) {
+                const int64_t M = l == 0 ? MMI_MOST_ROWS : l % 2 ? 5 : rng_between(&rng, 4, 20), N = 19, K = lengths[l];
+                matrix x = random_matrix(0, M, K, ROW_MAJOR, &rng), y = random_matrix(2, M, N, ROW_MAJOR, &rng);
+                float *exact = edge_random(3, N * K, &rng, 1);
+                unsigned char *w = edge_place(1, N * K * (int64_t)mm_dtype_size(dtype));
+                k->narrow(w, exact, dtype, N * K);
+                for (int64_t i = 0; i < M; i++)
+                    k->gemv_rows(y.p + i * y.rs, y.rs, x.p + i * x.rs, x.rs, w, dtype, K, 1, N, K, 0);
+                expect_same_in_tiles(k, y, x, w, dtype, K, M, N, K);
+                edge_check();
+            }
 }
 END_TEST
 
@@ -293,6 +328,7 @@ int main(void)
     tcase_add_test(tests, a_product_may_be_the_largest_float);
     tcase_add_test(tests, an_infinity_reaches_its_row_or_column_with_its_sign);
     tcase_add_test(tests, few_rows_agree_with_double_precision_for_every_dtype);
+    tcase_add_test(tests, more_rows_than_few_have_the_bits_of_few);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

@@ -71,12 +71,16 @@ START_TEST(every_table_rounds_as_portable_c_does)
                 multiply_by_panels(k, y, 40, one, 1, 1, x, 1, 1, 1, 40, 1, NULL, types[t], 0);
                 for (int64_t i = 0; i < 40; i++)
                     expect_rounded(y[i], x[i], types[t], k, "B in columns");
-                k->gemv_rows_rounded(y, 40, one, 1, x, MM_F32, 1, 1, 40, 1, 0, types[t]);
+                multiply_rows(k, y, 40, one, 1, x, MM_F32, 1, 1, 40, 1, types[t]);
                 for (int64_t i = 0; i < 40; i++)
                     expect_rounded(y[i], x[i], types[t], k, "weights");
-                k->gemv_rows_rounded(y, 1, x, 1, one, MM_F32, 1, 40, 1, 1, 0, types[t]);
+                multiply_rows(k, y, 1, x, 1, one, MM_F32, 1, 40, 1, 1, types[t]);
                 for (int64_t i = 0; i < 40; i++)
                     expect_rounded(y[i], x[i], types[t], k, "few rows");
+                if (k->gemv_row_rounded && types[t] == MM_BF16)
+                    k->gemv_row_rounded(y, one, x, MM_F32, 1, 40, 1, 0);
+                for (int64_t i = 0; i < 40; i++)
+                    expect_rounded(y[i], x[i], types[t], k, "weights for one row");
                 edge_check();
             }
 }
@@ -241,6 +245,7 @@ START_TEST(weights_in_blocks_are_laid_out_as_their_rounded_numbers_are)
 }
 END_TEST
 
+/* W's rows as they lie against few rows, or more, of a dtype's weights. */
 static void check_few_rows(const mmi_kernels *k, int32_t dtype, int32_t type, int64_t M, int64_t N, int64_t K,
                            test_rng *rng)
 {
@@ -250,38 +255,46 @@ static void check_few_rows(const mmi_kernels *k, int32_t dtype, int32_t type, in
     unsigned char *w = edge_place(1, elements * (int64_t)mm_dtype_size(dtype));
     k->narrow(w, exact, dtype, elements);
     k->widen(exact, w, dtype, elements);
-    k->gemv_rows_rounded(y, N, x, ldx, w, dtype, ldw, M, N, K, M % 2 * 2048, type);
-    for (int64_t i = 0; i < M * N; i++) {
-        double want = 0;
-        for (int64_t p = 0; p < K; p++)
-            want += (double)mmi_c_round(x[i / N * ldx + p], type) * mmi_c_round(exact[i % N * ldw + p], type);
-        ck_near(y[i], want, product_error(K), k, "gemv_rows_rounded", i);
+    const bool alone = M == 1 && type == MM_BF16 && dtype != MM_F16 && k->gemv_row_rounded;
+    for (int way = 0; way < 1 + alone; way++) {
+        if (way == 0)
+            multiply_rows(k, y, N, x, ldx, w, dtype, ldw, M, N, K, type);
+        else
+            k->gemv_row_rounded(y, x, w, dtype, ldw, N, K, N % 2 * 2048);
+        for (int64_t i = 0; i < M * N; i++) {
+            double want = 0;
+            for (int64_t p = 0; p < K; p++)
+                want += (double)mmi_c_round(x[i / N * ldx + p], type) * mmi_c_round(exact[i % N * ldw + p], type);
+            ck_near(y[i], want, product_error(K), k, way ? "gemv_row_rounded" : "gemm_rows", i);
+            y[i] = NAN;
+        }
+        edge_check();
     }
-    edge_check();
 }
 
 START_TEST(few_rows_are_right_for_weights_of_every_dtype)
 {
+    static const int64_t some[] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13, MMI_MOST_ROWS };
     test_rng rng = { 4 };
     EACH_TABLE (k)
         for (int32_t dtype = MM_F32; dtype <= MM_F16; dtype++)
-            for (int64_t M = 0; M <= 9; M++)
+            for (size_t m = 0; m < sizeof some / sizeof *some; m++)
                 for (int round = 0; round < 8; round++)
-                    check_few_rows(k, dtype, types[round % TYPES], M, rng_between(&rng, 0, 11),
+                    check_few_rows(k, dtype, types[round % TYPES], some[m], rng_between(&rng, 0, 11),
                                    awkward[rng_between(&rng, 0, awkward_count - 1)], &rng);
 }
 END_TEST
 
-/* Around what a kernel keeps of rounded rows: several of them at a time, one, and none. */
+/* Around what a kernel has of W at a time: several rows, four, and parts of those. */
 START_TEST(few_rows_are_right_however_long)
 {
-    static const int64_t lengths[] = { 1023, 1024, 1025, 1366, 2049, 4095, 4096, 4097 };
+    static const int64_t lengths[] = { 255, 256, 257, 511, 512, 513, 1023, 1024, 1025, 1366, 2047, 2048, 2049, 4097 };
     test_rng rng = { 7 };
     EACH_TABLE (k)
         for (int t = 0; t < TYPES; t++)
             for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
-                for (int64_t M = 1; M <= 9; M += 4)
-                    check_few_rows(k, types[t], types[t], M, 5, lengths[i], &rng);
+                for (int64_t M = 1; M <= 9; M += M < 3 ? 1 : 3)
+                    check_few_rows(k, M % 2 ? types[t] : MM_F32, types[t], M, 21, lengths[i], &rng);
 }
 END_TEST
 
@@ -345,7 +358,8 @@ static float *multiply(const runner *r, int32_t type, int variant, int64_t M, in
 }
 
 static const int64_t shapes[][3] = { { 1, 300, 70 },    { 8, 33, 129 },  { 3, 257, 65 },   { 131, 67, 90 },
-                                     { 257, 255, 33 }, { 1, 700, 200 }, { 6, 1030, 133 } };
+                                     { 257, 255, 33 }, { 1, 700, 200 }, { 6, 1030, 133 },
+                                     { 13, 700, 200 } };
 #define SHAPES ((int)(sizeof shapes / sizeof shapes[0]))
 
 START_TEST(products_of_every_kind_are_right_and_have_the_same_bits_on_any_number_of_threads)
@@ -376,6 +390,25 @@ START_TEST(products_of_every_kind_are_right_and_have_the_same_bits_on_any_number
         }
         for (int i = 0; i < SHAPES * 8; i++)
             free(want[i]);
+    }
+}
+END_TEST
+
+/* Few rows are rounded where large products have their panels; of numbers beyond that it is such a product. */
+START_TEST(a_row_that_panels_have_no_room_for_is_right)
+{
+    const int64_t K = mmi_gemm_panels() + 5;
+    for (int t = 0; t < TYPES; t++) {
+        float *want = multiply(NULL, types[t], 2, 2, 1, K);
+        EACH_PATH_OF_FLOATS (path) {
+            runner r = runner_of(path, 2, types[t]);
+            float *c = multiply(&r, types[t], 2, 2, 1, K);
+            for (int64_t i = 0; i < 2; i++)
+                ck_near(c[i], want[i], product_error(K), path, "mmi_gemm", i);
+            free(c);
+            exec_free(&r.x);
+        }
+        free(want);
     }
 }
 END_TEST
@@ -413,6 +446,7 @@ int main(void)
     tcase_add_test(tests, few_rows_are_right_however_long);
     tcase_add_test(tests, an_operand_beyond_float16_reaches_its_row_and_no_other);
     tcase_add_test(tests, products_of_every_kind_are_right_and_have_the_same_bits_on_any_number_of_threads);
+    tcase_add_test(tests, a_row_that_panels_have_no_room_for_is_right);
     tcase_add_test(tests, openblas_has_no_part_in_rounded_products);
     suite_add_tcase(suite, tests);
     return run_suite(suite);

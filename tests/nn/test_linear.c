@@ -230,7 +230,7 @@ START_TEST(what_is_left_to_be_added_is_what_would_have_been_added)
         for (int i = 0; i < 6; i++) {
             const int kind = i % 3;
             mmi_exec e = exec_create(path, 2, FOR_PRODUCTS);
-            const int64_t N = i < 3 ? 5 : mmi_few_rows(&e); /* the most that leave it */
+            const int64_t N = i < 3 ? 5 : mmi_few_rows(&e, IN); /* the most that leave it */
             ck_assert_int_le(N, MOST);
             mmi_param pw = { { w, MM_F32, OUT, IN }, NULL, kind == 2 ? &loras : NULL }, pb = { 0 };
             if (kind == 1)

@@ -65,9 +65,10 @@ void mmi_c_gemm_tile(float *c, int64_t ldc, const float *a, int64_t ars, int64_t
                      int64_t M, int64_t N, int64_t K, int32_t accumulate);
 void mmi_c_gemv_rows(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype, int64_t ldw,
                      int64_t M, int64_t N, int64_t K, int64_t ahead);
-void mmi_c_gemv_rows_rounded(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype,
-                             int64_t ldw, int64_t M, int64_t N, int64_t K, int64_t ahead, int32_t round);
 void mmi_c_gemm_shape(int64_t *depth, int64_t *a_rows, int64_t *b_cols);
+void mmi_c_round_rows(float *to, const float *x, int64_t ldx, int64_t M, int64_t K, int32_t round);
+void mmi_c_gemm_rows(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype, int64_t ldw,
+                     int64_t M, int64_t N, int64_t K, int32_t round);
 void mmi_c_few_scores(float *s, int64_t lds, const float *q, const void *k, int32_t dtype, int64_t ldk, int64_t M,
                       int64_t N, int64_t D, const void *ahead);
 void mmi_c_few_values(float *out, const float *s, int64_t lds, const void *v, int32_t dtype, int64_t ldv, int64_t M,

@@ -39,23 +39,30 @@ float mmi_c_number(const void *w, int32_t dtype, int64_t i)
     return dtype == MM_BF16 ? mmi_c_from_bf16(bits) : mmi_c_from_f16(bits);
 }
 
-void mmi_c_gemv_rows_rounded(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype,
-                             int64_t ldw, int64_t M, int64_t N, int64_t K, int64_t ahead, int32_t round)
+void mmi_c_gemv_rows(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype, int64_t ldw,
+                     int64_t M, int64_t N, int64_t K, int64_t ahead)
 {
     (void)ahead;
+    mmi_c_gemm_rows(y, ldy, x, ldx, w, dtype, ldw, M, N, K, MM_F32);
+}
+
+void mmi_c_round_rows(float *to, const float *x, int64_t ldx, int64_t M, int64_t K, int32_t round)
+{
+    for (int64_t i = 0; i < M; i++)
+        for (int64_t p = 0; p < K; p++)
+            to[i * K + p] = mmi_c_round(x[i * ldx + p], round);
+}
+
+void mmi_c_gemm_rows(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype, int64_t ldw,
+                     int64_t M, int64_t N, int64_t K, int32_t round)
+{
     for (int64_t j = 0; j < N; j++)
         for (int64_t i = 0; i < M; i++) {
             float sum = 0;
             for (int64_t p = 0; p < K; p++)
-                sum += mmi_c_round(x[i * ldx + p], round) * mmi_c_round(mmi_c_number(w, dtype, j * ldw + p), round);
+                sum += x[i * ldx + p] * mmi_c_round(mmi_c_number(w, dtype, j * ldw + p), round);
             y[i * ldy + j] = sum;
         }
-}
-
-void mmi_c_gemv_rows(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype, int64_t ldw,
-                     int64_t M, int64_t N, int64_t K, int64_t ahead)
-{
-    mmi_c_gemv_rows_rounded(y, ldy, x, ldx, w, dtype, ldw, M, N, K, ahead, MM_F32);
 }
 
 void mmi_c_few_scores(float *s, int64_t lds, const float *q, const void *k, int32_t dtype, int64_t ldk, int64_t M,

@@ -30,7 +30,8 @@ void mmi_kernels_init_c(mmi_kernels *k)
         .dropout = mmi_c_dropout,
         .gemm_tile = mmi_c_gemm_tile,
         .gemv_rows = mmi_c_gemv_rows,
-        .gemv_rows_rounded = mmi_c_gemv_rows_rounded,
+        .round_rows = mmi_c_round_rows,
+        .gemm_rows = mmi_c_gemm_rows,
         .few_scores = mmi_c_few_scores,
         .few_values = mmi_c_few_values,
         .gemm_panel = mmi_c_gemm_panel,
@@ -44,6 +45,8 @@ void mmi_kernels_init_c(mmi_kernels *k)
         .gemm_in_place = 1,
     };
     k->few_rows = 8;
+    k->few_rounded = 8;
+    k->tiled_rounded = 8;
     k->blocks_worth = 1 << 17;
     k->attention_worth = 65536; /* some ten microseconds with AVX2 on Zen 3 */
     mmi_c_gemm_shape(&k->gemm_depth, &k->gemm_a_rows, &k->gemm_b_cols);

@@ -278,16 +278,6 @@ static void multiply(float *c, int64_t ldc, const float *a, int64_t ars, const f
     }
 }
 
-#if STEP == 2
-#define OTHERWISE(name, ...)                                                                                           \
-    if (round != MM_BF16) {                                                                                            \
-        BASE(name)(__VA_ARGS__);                                                                                       \
-        return;                                                                                                        \
-    }
-#else
-#define OTHERWISE(name, ...) (void)round;
-#endif
-
 int64_t SIMD(gemm_panel)(int64_t count, int64_t K, int32_t round)
 {
 #if STEP == 2

@@ -36,7 +36,8 @@ void SIMD(kernels_init)(mmi_kernels *k)
     k->dropout = SIMD(dropout);
     k->gemm_tile = SIMD(gemm_tile);
     k->gemv_rows = SIMD(gemv_rows);
-    k->gemv_rows_rounded = SIMD(gemv_rows_rounded);
+    k->round_rows = SIMD(round_rows);
+    k->gemm_rows = SIMD(gemm_rows);
     k->few_scores = SIMD(few_scores);
     k->few_values = SIMD(few_values);
     SIMD(gemm_shape)(&k->gemm_depth, &k->gemm_a_rows, &k->gemm_b_cols);
@@ -49,7 +50,12 @@ void SIMD(kernels_init)(mmi_kernels *k)
     SIMD(kernels_init_blocks)(k);
     k->beats_blas = MEASURED;
     k->gemm_own_lines = MEASURED;
+#if ISA_IS_X86
+    k->few_rows = 32; /* measured on Emerald Rapids, held to it */
+    k->few_rounded = 32;
+#endif
 #if ISA_IS_AVX512
     k->attention_worth = ATTENTION_WORTH_AVX512;
+    k->few_rows = 64;
 #endif
 }

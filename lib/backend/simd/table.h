@@ -64,10 +64,15 @@ void SIMD(few_values)(float *out, const float *s, int64_t lds, const void *v, in
 void SIMD(gemv_rows)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype, int64_t ldw,
                      int64_t M, int64_t N, int64_t K, int64_t ahead);
 
-/* gemv.c, panels.c: products that may be rounded. bf16 leaves to the set below it, BASE, what it has no words for. */
+void SIMD_NAME(gemv_row_rounded, bf16)(float *y, const float *x, const void *w, int32_t dtype, int64_t ldw, int64_t N,
+                                       int64_t K, int64_t ahead);
+
+/* gemm_rows.c, panels.c: products that may be rounded. bf16 leaves to BASE, the set below it, what it has no words for.
+ */
 #define ROUNDING_KERNELS(set)                                                                                          \
-    void set(gemv_rows_rounded)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype,      \
-                                int64_t ldw, int64_t M, int64_t N, int64_t K, int64_t ahead, int32_t round);           \
+    void set(round_rows)(float *to, const float *x, int64_t ldx, int64_t M, int64_t K, int32_t round);                 \
+    void set(gemm_rows)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype, int64_t ldw, \
+                        int64_t M, int64_t N, int64_t K, int32_t round);                                               \
     int64_t set(gemm_panel)(int64_t count, int64_t K, int32_t round);                                                  \
     void set(gemm_pack_a)(float *to, const float *a, int64_t across, int64_t along, int64_t count, int64_t K,          \
                           int32_t round);                                                                              \
@@ -78,8 +83,17 @@ void SIMD(gemv_rows)(float *y, int64_t ldy, const float *x, int64_t ldx, const v
                             int64_t K, const float *from, int32_t round)
 ROUNDING_KERNELS(SIMD);
 ROUNDING_KERNELS(BASE);
-void SIMD_NAME(gemv_row_rounded, bf16)(float *y, int64_t ldy, const float *x, int64_t ldx, const void *w, int32_t dtype,
-                                       int64_t ldw, int64_t M, int64_t N, int64_t K, int64_t ahead, int32_t round);
+void BASE(widen)(float *y, const void *x, int32_t dtype, int64_t n);
+
+#if STEP == 2
+#define OTHERWISE(name, ...)                                                                                           \
+    if (round != MM_BF16) {                                                                                            \
+        BASE(name)(__VA_ARGS__);                                                                                       \
+        return;                                                                                                        \
+    }
+#else
+#define OTHERWISE(name, ...) (void)round;
+#endif
 void SIMD(gemm_shape)(int64_t *depth, int64_t *a_rows, int64_t *b_cols);
 
 /* blocks.c; the latter on x86 */

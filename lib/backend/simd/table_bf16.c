@@ -5,7 +5,10 @@
 void mmi_kernels_init_bf16(mmi_kernels *k)
 {
     k->name = "bf16";
-    k->gemv_rows_rounded = SIMD(gemv_rows_rounded);
+    k->gemv_row_rounded = SIMD(gemv_row_rounded);
+    k->tiled_rounded = 1; /* gemv_rows() reads no words */
+    k->round_rows = SIMD(round_rows);
+    k->gemm_rows = SIMD(gemm_rows);
     k->gemm_panel = SIMD(gemm_panel);
     k->gemm_pack_a = SIMD(gemm_pack_a);
     k->gemm_pack_b = SIMD(gemm_pack_b);
@@ -19,5 +22,5 @@ void mmi_kernels_init_bf16(mmi_kernels *k)
 void mmi_kernels_init_bf16_row(mmi_kernels *k)
 {
     k->name = "bf16";
-    k->gemv_rows_rounded = SIMD(gemv_row_rounded);
+    k->gemv_row_rounded = SIMD(gemv_row_rounded);
 }

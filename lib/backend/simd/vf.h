@@ -20,6 +20,7 @@
  *     vf_even_bf16(w), vf_odd_bf16(w)   of 2 · VL such numbers in a vector's bits every second one, from number 0 or 1 on
  *     vf_evens(a, b), vf_odds(a, b)     likewise of a's lanes and, behind them, b's
  *     vf_zip_low(e, o), vf_zip_high(e, o)   those two, given evens and odds: e[0], o[0], e[1], …
+ *     vf_sums(to, v)          vf_sum() of four, the same bits
  *     vf_transpose(r)         r[i][j] to r[j][i], VL × VL
  *     STEP                    numbers along K that a lane holds: 1 as a float, or 2 as a word of two bf16 numbers
  *     vf_step(a, b, c)        a · b + c: of words, both products are added
@@ -74,6 +75,14 @@
 #else
 #define ROLLED
 #define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+#if !ISA_IS_AVX512
+static ALWAYS_INLINE void vf_sums(float to[4], const vf v[4])
+{
+    for (int i = 0; i < 4; i++)
+        to[i] = vf_sum(v[i]);
+}
 #endif
 
 /* Holds a sum of whole numbers as it stands: a compiler that sees all of them adds them up in another order, with more

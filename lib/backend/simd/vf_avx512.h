@@ -41,6 +41,17 @@ static inline void vf_store_tail(float *p, vtail t, vf v) { _mm512_mask_storeu_p
 static inline vf vf_fill_tail(vf v, vtail t, vf fill) { return _mm512_mask_blend_ps(t, fill, v); }
 
 static inline float vf_sum(vf v) { return _mm512_reduce_add_ps(v); }
+/* In vf_sum()'s order. */
+static inline void vf_sums(float to[4], const vf v[4])
+{
+    const vf a = _mm512_add_ps(_mm512_shuffle_f32x4(v[0], v[1], 0x44), _mm512_shuffle_f32x4(v[0], v[1], 0xEE));
+    const vf b = _mm512_add_ps(_mm512_shuffle_f32x4(v[2], v[3], 0x44), _mm512_shuffle_f32x4(v[2], v[3], 0xEE));
+    const vf four = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xDD));
+    const vf two = _mm512_add_ps(four, _mm512_shuffle_ps(four, four, 0x4E));
+    const vf one = _mm512_add_ps(two, _mm512_shuffle_ps(two, two, 0xB1));
+    const __m512i firsts = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    _mm_storeu_ps(to, _mm512_castps512_ps128(_mm512_permutexvar_ps(firsts, one)));
+}
 static inline float vf_largest(vf v) { return _mm512_reduce_max_ps(v); }
 
 static inline vf vf_ldexp(vf v, vf n) { return _mm512_scalef_ps(v, n); }
