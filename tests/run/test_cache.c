@@ -743,15 +743,18 @@ START_TEST(behind_a_long_text_bits_are_the_same_on_any_threads_and_beside_other_
     int32_t ids[LONG];
     for (int i = 0; i < LONG; i++)
         ids[i] = (int32_t)rng_between(&rng, 0, vocab_of(model) - 1);
-    const float *expected = behind_a_long_text(model, dtypes[_i], 1, 1, ids);
     static const struct {
         int32_t sequences, threads;
     } ways[] = { { 1, 3 }, { 3, 2 }, { MOST_BESIDE, 1 }, { MOST_BESIDE, 2 } }; /* two, six and sixteen key heads */
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
-        ck_assert_msg(same_bits(behind_a_long_text(model, dtypes[_i], ways[i].sequences, ways[i].threads, ids),
-                                expected, AFTER * vocab_of(model)),
-                      "%s, %d sequences on %d threads", mm_dtype_name(dtypes[_i]), (int)ways[i].sequences,
-                      (int)ways[i].threads);
+    mm_model *models[] = { model, exact };
+    for (int m = 0; m < 2; m++) {
+        const float *expected = behind_a_long_text(models[m], dtypes[_i], 1, 1, ids);
+        for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+            ck_assert_msg(same_bits(behind_a_long_text(models[m], dtypes[_i], ways[i].sequences, ways[i].threads, ids),
+                                    expected, AFTER * vocab_of(model)),
+                          "weights in %s, %s, %d sequences on %d threads", m == 0 ? "q8_0" : "f32",
+                          mm_dtype_name(dtypes[_i]), (int)ways[i].sequences, (int)ways[i].threads);
+    }
     mm_model_free(model);
     mm_model_free(exact);
 }
