@@ -17,7 +17,6 @@
 
 #define LINE 64            /* bytes */
 #define ROUNDED_AHEAD 4096 /* bytes: how far ahead W is asked for where it is rounded */
-#define NOINLINE __attribute__((noinline))
 
 #if STEP == 2
 #define WIDEN BASE(widen)

@@ -69,6 +69,7 @@
 #define BASE(name) SIMD_NAME(name, avx512) /* of the set that bf16 comes on top of */
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
+#define NOINLINE __attribute__((noinline))
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
 #define ROLLED _Pragma("clang loop unroll(disable)")
