@@ -103,14 +103,19 @@ static bool rounded_alone(const rows *r)
     return r->M == 1 && r->x->k.gemv_row_rounded && r->x->compute == MM_BF16 && r->dtype != MM_F16;
 }
 
-/* Measured: from so many rows on gemm_rows() is faster with weights that are not rounded. */
+/* Measured: from so many rows on gemm_rows() is faster with weights that are not rounded. Only there are words met. */
 #define TILED_ROWS 8
+static bool in_tiles(const rows *r)
+{
+    const int32_t round = r->x->compute;
+    const bool as_it_is = round == MM_F32 || (round == r->dtype && !(round == MM_BF16 && r->x->k.rounds_to_words));
+    return r->M >= (as_it_is ? TILED_ROWS : 1);
+}
 
 static void multiply_rows(void *arg, int64_t piece, int worker)
 {
     const rows *r = arg;
     const mmi_kernels *k = &r->x->k;
-    const int32_t round = r->x->compute;
     int64_t j, j_end;
     (void)worker;
     mmi_piece_rows(piece, r->step, r->N, &j, &j_end);
@@ -118,8 +123,8 @@ static void multiply_rows(void *arg, int64_t piece, int worker)
     const unsigned char *w = r->W + mmi_dtype_bytes(r->dtype, j * r->ldw);
     if (rounded_alone(r))
         k->gemv_row_rounded(y, r->X, w, r->dtype, r->ldw, j_end - j, r->K, k->gemv_ahead);
-    else if (r->M >= (round == MM_F32 ? TILED_ROWS : round == r->dtype ? k->tiled_rounded : 1))
-        k->gemm_rows(y, r->ldy, r->X, r->ldx, w, r->dtype, r->ldw, r->M, j_end - j, r->K, round);
+    else if (in_tiles(r))
+        k->gemm_rows(y, r->ldy, r->X, r->ldx, w, r->dtype, r->ldw, r->M, j_end - j, r->K, r->x->compute);
     else
         k->gemv_rows(y, r->ldy, r->X, r->ldx, w, r->dtype, r->ldw, r->M, j_end - j, r->K, k->gemv_ahead);
 }
@@ -158,10 +163,12 @@ int64_t mmi_rows_per_run(const mmi_exec *x, int64_t N, int64_t K, int32_t dtype)
 static void gemv(const mmi_exec *x, int64_t M, int64_t N, int64_t K, const float *X, int64_t ldx, const void *W,
                  int32_t dtype, int64_t ldw, float *Y, int64_t ldy)
 {
+    if (N < 1)
+        return;
     rows r = { x, X, W, Y, NULL, M, N, K, ldx, ldw, ldy, mmi_rows_per_piece(N, K, dtype), dtype };
     if (M == 1)
         r.step = round_up(mmi_rows_per_run(x, N, K, dtype), 8);
-    if (N > 0 && N * K <= READ_ALONE && M * N * K <= ALWAYS_FEW * READ_ALONE)
+    if (N * K <= READ_ALONE && M * N * K <= ALWAYS_FEW * READ_ALONE)
         r.step = N;
     else if (M > ALWAYS_FEW && r.step >= N)
         r.step = round_up(mmi_pieces(N, PIECES_AT_ONCE), 8);

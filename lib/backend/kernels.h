@@ -186,10 +186,10 @@ typedef struct mmi_kernels {
     int32_t gemm_in_place;   /* gemm_multiply reads rows of A where they lie */
     int32_t gemm_own_lines;  /* measured: what is not read in place is faster dealt out by gemm_own.c */
     int32_t beats_blas;      /* measured: large products are faster than OpenBLAS's */
+    int32_t rounds_to_words; /* rows that round_rows() has made for bf16 gemv_rows() can't read */
     int64_t gemv_ahead;      /* measured: weights come fastest when asked for so many bytes ahead */
     int64_t few_rows;        /* measured: up to so many meet W as it lies, in float32 and in two bytes alike */
     int64_t few_rounded;     /* measured: the same of rows that are rounded; both at most MMI_MOST_ROWS */
-    int64_t tiled_rounded;   /* from so many rounded rows on gemm_rows() is faster with weights of their type */
     int64_t round_blocks;    /* measured: so many rows meet blocks faster as bf16 numbers; 0: none do */
     int64_t slice_blocks;    /* measured: many rows meet blocks fastest so many bytes of them at a time; 0: any */
     int64_t blocks_worth;    /* more products than that with a small matrix in blocks are worth another thread */

@@ -311,7 +311,8 @@ START_TEST(products_with_weights_of_every_dtype_agree)
 {
     static const int64_t shapes[][3] = { { 1, 77, 64 },    { 8, 200, 33 }, { 9, 40, 50 },
                                          { 100, 130, 65 }, { 0, 4, 4 },    { 4, 0, 4 },
-                                         { 1, 1030, 133 }, { 7, 700, 200 } };
+                                         { 1, 1030, 133 }, { 7, 700, 200 },
+                                         { 13, 0, 200 } };
     test_rng rng = { 2 };
     EACH_PATH_OF_FLOATS (path) {
         mmi_exec x = exec_create(path, 2, FOR_PRODUCTS);
@@ -344,11 +345,13 @@ END_TEST
 /* Up to several panels of each. */
 START_TEST(many_rows_meet_weights_of_two_bytes_as_they_do_the_same_numbers_in_four)
 {
-    static const int64_t shapes[][3] = { { 9, 40, 50 }, { 23, 300, 515 }, { 12, 1100, 1301 }, { 30, 20, 0 } };
+    static const int64_t shapes[][3] = { { 9, 40, 50 },      { 23, 300, 515 },  { 12, 1100, 1301 },
+                                         { 30, 20, 0 },      { 70, 300, 515 },  { 65, 1100, 1301 },
+                                         { 32, 40, 256 },    { 33, 40, 300 },   { 64, 30, 512 } };
     static const int32_t computes[] = { MM_F32, MM_BF16, MM_F16 };
     test_rng rng = { 3 };
     EACH_PATH_OF_FLOATS (path)
-        for (int at = 0; at < 2 * 3 * 4; at++) {
+        for (int at = 0; at < 2 * 3 * 9; at++) {
             const int64_t *shape = shapes[at / 6], M = shape[0], N = shape[1], K = shape[2];
             int32_t dtype = at % 2 ? MM_BF16 : MM_F16;
             mmi_exec x = exec_create(path, 2, FOR_PRODUCTS);

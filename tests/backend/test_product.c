@@ -294,12 +294,13 @@ END_TEST
 /* Any number of them, and rows that are read in parts: what gemv_rows() has for few at a time. */
 START_TEST(more_rows_than_few_have_the_bits_of_few)
 {
-    static const int64_t lengths[] = { 64, 255, 256, 260, 512, 1023, 1024, 1025, 2049, 3000 };
+    static const int64_t lengths[] = { 64, 255, 256, 260, 512, 1023, 1024, 1025, 2049, 3000, 1100, 2100 };
     test_rng rng = { 11 };
     EACH_TABLE (k)
         for (int32_t dtype = MM_F32; dtype <= MM_F16; dtype++)
             for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++) {
-                const int64_t M = l == 0 ? MMI_MOST_ROWS : l % 2 ? 5 : rng_between(&rng, 4, 20), N = 19, K = lengths[l];
+                const int64_t some[] = { MMI_MOST_ROWS, 5, rng_between(&rng, 4, 20), 61 }, M = some[l % 4];
+                const int64_t N = 19, K = lengths[l];
                 matrix x = random_matrix(0, M, K, ROW_MAJOR, &rng), y = random_matrix(2, M, N, ROW_MAJOR, &rng);
                 float *exact = edge_random(3, N * K, &rng, 1);
                 unsigned char *w = edge_place(1, N * K * (int64_t)mm_dtype_size(dtype));

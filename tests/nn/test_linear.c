@@ -220,7 +220,7 @@ static bool add_later(float *y, const mmi_exec *e, const float *x, mmi_param w, 
 
 START_TEST(what_is_left_to_be_added_is_what_would_have_been_added)
 {
-    enum { MOST = 16, IN = 64, OUT = 37 };
+    enum { MOST = MMI_MOST_ROWS, IN = 8 * MOST, OUT = 37 };
     test_rng rng = { 31 };
     float *x = take_random(&rng, MOST * IN, 1), *w = take_random(&rng, OUT * IN, 1), *b = take_random(&rng, OUT, 1);
     float *start = take_random(&rng, MOST * OUT, 1), *panel = take_floats(OUT * IN, NAN);

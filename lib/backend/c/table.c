@@ -46,7 +46,6 @@ void mmi_kernels_init_c(mmi_kernels *k)
     };
     k->few_rows = 8;
     k->few_rounded = 8;
-    k->tiled_rounded = 8;
     k->blocks_worth = 1 << 17;
     k->attention_worth = 65536; /* some ten microseconds with AVX2 on Zen 3 */
     mmi_c_gemm_shape(&k->gemm_depth, &k->gemm_a_rows, &k->gemm_b_cols);

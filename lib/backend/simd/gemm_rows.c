@@ -197,7 +197,7 @@ void SIMD(gemm_rows)(float *y, int64_t ldy, const float *x, int64_t ldx, const v
         return;
     const int64_t size = dtype == MM_F32 ? 4 : 2;
     const int64_t asked = tiles_of(M) * LINE; /* with each step, so that all of the next rows will have been */
-    float room[W_ROWS][PART];
+    _Alignas(LINE) float room[W_ROWS][PART];
     vf sums[(MMI_MOST_ROWS + X_ROWS) * W_ROWS];
     for (int64_t j = 0; j < N; j += W_ROWS) {
         const unsigned char *rows = (const unsigned char *)w + j * ldw * size;
