@@ -24,7 +24,7 @@
 #define WIDEN SIMD(widen)
 #endif
 
-/* Four rows of W, or the last ones over and over, against some of x. */
+/* Four rows of W, with the first in place of those that are missing, against some of x. */
 typedef struct tile {
     float *y;
     int64_t ldy;
@@ -214,7 +214,7 @@ void SIMD(gemm_rows)(float *y, int64_t ldy, const float *x, int64_t ldx, const v
                        .ahead = (const char *)rows + W_ROWS * (ldw + k) * size,
                        .ahead_step = (W_ROWS * NUMBERS * size + asked - 1) / asked * LINE };
             for (int64_t i = 0; i < W_ROWS; i++)
-                t.w[i] = i < t.n ? lanes_of(room[i], rows + (i * ldw + k) * size, dtype, t.K, round) : t.w[i - 1];
+                t.w[i] = i < t.n ? lanes_of(room[i], rows + (i * ldw + k) * size, dtype, t.K, round) : t.w[0];
             multiply_rows(&t, M);
         }
     }
