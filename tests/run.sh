@@ -152,6 +152,7 @@ case $kind in
         log=$log-memcheck
         ;;
     tsan | aarch64 | avx512) set -- "$@" --timeout-multiplier 10 ;;
+    sanitize) set -- "$@" --timeout-multiplier 4 ;; # examples may need all of their 300 s
     emulated)
         set -- "$@" --timeout-multiplier 10
         if [ "$suite" = portable ]; then # unless another is asked for
