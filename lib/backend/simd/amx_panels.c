@@ -285,7 +285,7 @@ void SIMD(gemm_pack_b)(float *to, const float *b, int64_t across, int64_t along,
 }
 
 /* A tile whose rows have the same word of 16 lines. One copy of the code is enough. */
-static __attribute__((noinline)) void store_turned(unsigned char *to, vf lines[TILE_LINES])
+static NOINLINE void store_turned(unsigned char *to, vf lines[TILE_LINES])
 {
     vf_transpose(lines);
     for (int i = 0; i < TILE_LINES; i++)

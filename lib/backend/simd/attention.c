@@ -88,7 +88,7 @@ static ALWAYS_INLINE vf pairs_at(const unsigned char *array, int64_t p, int32_t 
 }
 
 /* n numbers, a multiple of 2 * VL. */
-static __attribute__((noinline)) void split(float *to, const float *from, int64_t n)
+static NOINLINE void split(float *to, const float *from, int64_t n)
 {
     for (int64_t i = 0; i < n; i += 2 * VL) {
         vf a = vf_load(from + i), b = vf_load(from + i + VL);
@@ -98,8 +98,8 @@ static __attribute__((noinline)) void split(float *to, const float *from, int64_
 }
 
 /* Scores that are not worth a tree. Not inlined: it would stand in nine places. */
-static __attribute__((noinline)) void scores_by_rows(float *s, int64_t lds, const float *q, const unsigned char *k,
-                                                     int64_t ldk, int32_t dtype, int64_t M, int64_t N, int64_t D)
+static NOINLINE void scores_by_rows(float *s, int64_t lds, const float *q, const unsigned char *k, int64_t ldk,
+                                    int32_t dtype, int64_t M, int64_t N, int64_t D)
 {
     if (dtype != MM_Q8_0) {
         SIMD(gemv_rows)(s, lds, q, D, k, dtype, ldk, M, N, D, 0);

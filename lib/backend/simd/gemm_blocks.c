@@ -265,8 +265,7 @@ static ALWAYS_INLINE void copy_columns(float *to, const float *from, int64_t col
 }
 
 /* One copy of the code is enough. */
-static __attribute__((noinline)) void copy_sums(float *sum, const part *t, int rows, int strips, int64_t apart,
-                                                int64_t cols, bool end)
+static NOINLINE void copy_sums(float *sum, const part *t, int rows, int strips, int64_t apart, int64_t cols, bool end)
 {
     for (int i = 0; i < rows; i++)
         for (int s = 0; s < strips; s++, sum += MMI_STRIP) {
@@ -362,9 +361,8 @@ static ALWAYS_INLINE void multiply_rows(float *y, int64_t ldy, const unsigned ch
 }
 
 /* One copy of the code is enough. */
-static __attribute__((noinline)) void multiply_several(float *y, int64_t ldy, const unsigned char *x,
-                                                       const unsigned char *w, int32_t dtype, int64_t M, int64_t N,
-                                                       int64_t K)
+static NOINLINE void multiply_several(float *y, int64_t ldy, const unsigned char *x, const unsigned char *w,
+                                      int32_t dtype, int64_t M, int64_t N, int64_t K)
 {
     if (dtype == MM_Q8_0)
         multiply_rows(y, ldy, x, w, MM_Q8_0, M, N, K);

@@ -4,12 +4,7 @@
 #include "backend/simd/table.h"
 #include "backend/simd/words.h"
 
-#define W_ROWS 4
-#if ISA_IS_AVX2
-#define X_ROWS 3 /* so many times four sums, as many of x, and one of W: sixteen registers */
-#else
-#define X_ROWS 4
-#endif
+#define LANES (STEP == 2 ? MM_BF16 : MM_F32) /* what both operands are when they meet */
 
 /* Numbers of K at a time: four rows of W are then half of a first level of cache while all of x meets them. (Eight rows
  * of 512 numbers at a time, as many bytes, are slower by a fifth: measured on Emerald Rapids.) */
@@ -38,28 +33,15 @@ typedef struct tile {
     int64_t ahead_step;
 } tile;
 
-/* Lanes from number p on of `left` that remain, zeros behind them. */
-static ALWAYS_INLINE vf get_lanes(const void *row, int64_t p, int64_t left)
+static ALWAYS_INLINE void add_step(vf sum[X_ROWS][W_ROWS], const tile *t, const int m, int64_t p, int64_t left)
 {
-#if STEP == 2
-    uint16_t rest[NUMBERS] = { 0 };
-    return vf_load(memcpy(rest, (const uint16_t *)row + p, (size_t)left * sizeof rest[0]));
-#else
-    return vf_get((const float *)row + p, left);
-#endif
-}
-
-static ALWAYS_INLINE void add_step(vf sum[X_ROWS][W_ROWS], const tile *t, const int m, int64_t p, const bool all)
-{
-    const int64_t at = p / STEP, left = t->K - p;
     vf weights[W_ROWS];
     UNROLL
     for (int j = 0; j < W_ROWS; j++)
-        weights[j] = all ? vf_load((const void *)((const char *)t->w[j] + at * 4)) : get_lanes(t->w[j], p, left);
+        weights[j] = get_weights(t->w[j], p, left, LANES, LANES);
     UNROLL
     for (int i = 0; i < m; i++) {
-        const float *row = t->x + i * t->ldx;
-        vf xs = all ? vf_load(row + at) : get_lanes(row, p, left);
+        vf xs = get_weights(t->x + i * t->ldx, p, left, LANES, LANES);
         UNROLL
         for (int j = 0; j < W_ROWS; j++)
             sum[i][j] = vf_step(xs, weights[j], sum[i][j]);
@@ -91,10 +73,10 @@ static ALWAYS_INLINE void multiply(const tile *t, const int m)
     for (; p + NUMBERS <= t->K; p += NUMBERS, ahead += t->ahead_step) {
         for (int64_t line = 0; line < t->ahead_step; line += LINE)
             __builtin_prefetch(ahead + line, 0, 2);
-        add_step(sum, t, m, p, true);
+        add_step(sum, t, m, p, NUMBERS);
     }
     if (p < t->K)
-        add_step(sum, t, m, p, false);
+        add_step(sum, t, m, p, t->K - p);
     if (!t->last) {
         UNROLL
         for (int i = 0; i < m * W_ROWS; i++)
@@ -167,7 +149,7 @@ static NOINLINE void round_line(float *to, const float *x, int64_t K, int32_t ro
 /* Whether W's numbers are lanes as they lie. */
 static bool as_lanes(int32_t dtype, int32_t round)
 {
-    return STEP == 2 ? dtype == MM_BF16 : dtype == MM_F32 && round == MM_F32;
+    return dtype == LANES && (STEP == 2 || round == MM_F32);
 }
 
 /* K numbers of a row of W as lanes, made in `room` if they are not. */

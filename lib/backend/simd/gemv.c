@@ -1,14 +1,6 @@
 #include "backend/simd/table.h"
 #include "backend/simd/words.h"
 
-/* Rows of W read side by side, and rows of x that meet them while they are in registers. */
-#define W_ROWS 4
-#if ISA_IS_AVX2
-#define X_ROWS 3
-#else
-#define X_ROWS 4
-#endif
-
 /* Once for each line: what lies `ahead` of number p of a row, in those numbers that a step reads. Nothing ahead is the
  * line that is read, which costs nothing where W comes from memory. AVX2 leaves it all to the hardware: no processor
  * that has no more was measured to gain by asking. */

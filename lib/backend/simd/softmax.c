@@ -5,7 +5,7 @@
 
 /* exp(a (x - shift)) of the last numbers, fewer than a vector, and 0 in the lanes beyond them. Those are 1 meanwhile:
  * what comes to less than a normal number takes a processor fifty times as long. One copy of the code is enough. */
-static __attribute__((noinline)) vf exp_of_last(const float *x, int64_t n, vf shift, vf a)
+static NOINLINE vf exp_of_last(const float *x, int64_t n, vf shift, vf a)
 {
     return vf_fill_tail(vf_exp(vf_mul(a, vf_sub(vf_get_or(x, n, shift), shift))), vf_tail(n), vf_zero());
 }

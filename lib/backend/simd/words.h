@@ -30,6 +30,15 @@ static ALWAYS_INLINE vf round_words(vf v, int32_t dtype)
 
 #define NUMBERS (STEP * VL) /* in a vector of words */
 
+/* Rows of W read side by side, and rows of x that meet them while they are in registers: with AVX2 three times four
+ * sums, as many rows of x and one of W are in all sixteen. */
+#define W_ROWS 4
+#if ISA_IS_AVX2
+#define X_ROWS 3
+#else
+#define X_ROWS 4
+#endif
+
 /* The next NUMBERS of an array, or the `left` that remain and zeros behind them, rounded. */
 static ALWAYS_INLINE vf get_rounded(const float *p, int64_t left, int32_t round)
 {
