@@ -79,6 +79,8 @@ mm_status mm_evaluate_loss(mm_context *context, mm_loader *loader, int64_t max_b
         status = mm_loader_tell(loader, &stood);
     if (status == MM_OK) {
         status = add_epoch(&e, context, loader, max_batches, sizes);
+        if (status == MM_OK && e.batches == 0)
+            status = mmi_loader_fail_unreadable(loader);
         mm_status back = mm_loader_seek(loader, &stood);
         status = status == MM_OK ? back : status;
     }

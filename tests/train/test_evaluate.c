@@ -865,6 +865,41 @@ START_TEST(bad_rows_are_named_by_file_and_line)
 }
 END_TEST
 
+/* Rows that are passed over leave the loss to the others, and none at all is no loss of 0. */
+START_TEST(rows_that_are_passed_over_are_not_all_of_them)
+{
+    static const char *const file[] = { "[]\n{\"text\": \"the dog\"}\n", "[]\n{}\n" };
+    mm_context *context = context_for(MM_OUT_LOSS, 3, LENGTH, 0, 1);
+    for (int32_t form = MM_ROWS_PAD3; form <= MM_ROWS_PACK; form += MM_ROWS_PACK - MM_ROWS_PAD3)
+        for (int none = 0; none <= 1; none++) {
+            mm_dataset *dataset = open_rows(file[none]);
+            mm_loader *loader = NULL;
+            mm_loader_options o = MM_LOADER_OPTIONS_INIT;
+            o.batch = 3;
+            o.max_length = LENGTH;
+            o.form = form;
+            o.bos_id = 1;
+            o.eos_id = 2;
+            o.skip_bad_lines = 1;
+            ck_ok(mm_loader_create(dataset, tokenizer, &o, &loader));
+            mm_evaluation e = MM_EVALUATION_INIT;
+            const mm_evaluation as_it_was = e;
+            mm_status status = mm_evaluate_loss(context, loader, 0, &e);
+            if (none) {
+                ck_status(status, MM_ERR_FORMAT);
+                ck_error_mentions("rows.jsonl: not one row");
+                ck_assert_mem_eq(&e, &as_it_was, sizeof e);
+            } else {
+                ck_ok(status);
+                ck_assert(e.tokens > 0 && e.loss > 0);
+            }
+            mm_loader_free(loader);
+            mm_dataset_free(dataset);
+        }
+    mm_context_free(context);
+}
+END_TEST
+
 START_TEST(weights_that_are_not_finite_are_noticed)
 {
     mm_view view;
@@ -1092,6 +1127,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, a_report_gets_the_share_that_passed_and_the_first_answers);
     tcase_add_test(tc, samples_of_what_the_model_writes_come_into_a_report);
     tcase_add_test(tc, bad_rows_are_named_by_file_and_line);
+    tcase_add_test(tc, rows_that_are_passed_over_are_not_all_of_them);
     tcase_add_test(tc, weights_that_are_not_finite_are_noticed);
     tcase_add_test(tc, conversations_need_a_template_that_is_known);
     tcase_add_test(tc, the_loss_of_prompts_is_none);
