@@ -71,7 +71,7 @@ static const option_row shared[] = {
     { "save-interval", COUNT, &o.save_interval, "N     steps between checkpoints" },
     { "keep-last", COUNT, &o.keep_last, "N     checkpoints kept, 0 for all" },
     { "from-resume", TEXT, &o.from_resume, "0|1   1: go on from NAME.run, if there is a checkpoint; or a checkpoint's directory" },
-    { "resume", FLAG, &o.resume, "      the same as --from-resume 1" },
+    { "resume", FLAG, &o.resume, "      the same as --from-resume 1; with more --epochs or --max-steps a run becomes longer" },
     { "log-interval", COUNT, &o.log_interval, "N     steps between lines of the log" },
     { "report", TEXT, &o.report, "DIR   curves and samples: report.html, metrics.jsonl, TensorBoard files (NAME.run/report)" },
     { "sample", LIST, &o.samples, "TEXT  a question or a beginning that is put ten times in a run, for the report; up to 8" },

@@ -2,6 +2,7 @@
  *
  *     pretrain --data-path dataset/pretrain_hq.jsonl --tokenizer model --save-dir out
  *     pretrain …the same options… --from-resume 1        goes on where it stopped, to the same bits
+ *     pretrain …, with more epochs… --from-resume 1      goes on, also where it had ended
  *     pretrain …the same options… --comm local:meet --world-size 2 --rank 0 &
  *     pretrain …the same options… --comm local:meet --world-size 2 --rank 1          two processes train one model
  *

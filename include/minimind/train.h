@@ -213,6 +213,9 @@ MM_API void mm_trainer_free(mm_trainer *trainer);
  * Go back to a checkpoint: weights, optimizer, step and place in the data. What follows is bit-identical to a run that
  * was never interrupted.
  *
+ * A run, also one that is at its end, may become longer: with more epochs, with more max_steps, or none. It goes on as one
+ * of that length, which schedules of the learning rate follow from here on.
+ *
  * @param path  A checkpoint directory, or an output directory whose `latest` is taken.
  *
  * @return MM_OK; MM_ERR_ARG; MM_ERR_IO, there is none; MM_ERR_FORMAT, damaged, or of another config or other options

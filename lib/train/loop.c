@@ -109,10 +109,7 @@ static mm_status next_epoch(mm_trainer *t)
     if (status != MM_OK)
         return status;
     mm_loader_tell(t->loader, &t->now.data);
-    if (t->now.data.epoch < t->options.epochs) {
-        t->now.epoch = t->now.data.epoch;
-        t->now.epoch_step = 0;
-    }
+    mmi_trainer_begin_epoch(&t->now, t);
     mmi_trainer_settle(t);
     return MM_OK;
 }

@@ -194,6 +194,11 @@ mm_status mmi_policy_open(mmi_policy *p, const mm_trainer *t, const mmi_json *fr
                         "can go on from one between two sets of answers",
                         directory, (long long)rows);
     const bool some = mmi_stage_in_midst_of(t, step); /* answers that are to be learnt from again */
+    if (some && rows == 0)
+        return mmi_fail(MM_ERR_FORMAT,
+                        "%s: ended between two updates from one set of answers, which no run keeps to its end: it "
+                        "can't become longer",
+                        directory);
     if (rows < some || rows > (some ? p->rows : 0) || rows % p->o.group != 0 || length < some || length > p->length ||
         steps < 0 || steps > INT64_MAX / 2)
         return mmi_fail(MM_ERR_FORMAT, "%s/state.json: stage does not fit %lld answers of %lld ids in groups of %d",

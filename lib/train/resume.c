@@ -157,6 +157,8 @@ static void take_saved(mm_trainer *t, const saved *s)
     t->health = s->health;
     t->standings.loads_of = 0;
     t->boundary = s->boundary;
+    mmi_trainer_begin_epoch(&t->now, t); /* where a run that was at its end has become longer */
+    mmi_trainer_begin_epoch(&t->boundary, t);
     t->boundary_last = s->boundary_last;
     t->boundary_health = s->boundary_health;
     t->saved_step = -1;

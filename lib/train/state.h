@@ -20,7 +20,8 @@ bool mmi_state_data(mmi_json *to, const mm_loader *loader);
 /* Read it and check it against its own checksum; mmi_json_free it. */
 mm_status mmi_state_read(mmi_json **out, const char *directory);
 
-/* Are the options and the data that decide what follows the trainer's own? MM_ERR_FORMAT says which is not. */
+/* Are the options and the data that decide what follows the trainer's own, but for a length that may have grown?
+ * MM_ERR_FORMAT says which is not. */
 mm_status mmi_state_check_options(mmi_json *state, const mm_trainer *trainer, const char *directory);
 
 /* Is every file as it was written? */

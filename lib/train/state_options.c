@@ -107,6 +107,16 @@ static bool is_later(const char *key)
     return false;
 }
 
+/* A run may become longer: 0 of max_steps is as many as the epochs have. How many that are is not asked, as packed
+ * rows would have to be counted once more. */
+static bool is_longer(const char *key, const mmi_json *saved, const mmi_json *here)
+{
+    const int64_t was = mmi_json_int(saved, -1), is = mmi_json_int(here, -1);
+    if (strcmp(key, "max_steps") == 0)
+        return was > 0 && (is == 0 || is > was);
+    return strcmp(key, "epochs") == 0 && was > 0 && is > was;
+}
+
 /* Two values as text, for comparing and for telling. */
 static mm_status compare_option(const char *key, mmi_json *saved, mmi_json *here, const char *directory)
 {
@@ -116,6 +126,8 @@ static mm_status compare_option(const char *key, mmi_json *saved, mmi_json *here
         return MM_OK;
     if (!saved)
         return mmi_fail(MM_ERR_FORMAT, "%s/state.json: options.%s is missing", directory, key);
+    if (is_longer(key, saved, here))
+        return MM_OK;
     mm_status status = mmi_json_write(saved, 0, &a, &length);
     if (status == MM_OK)
         status = mmi_json_write(here, 0, &b, &length);

@@ -227,6 +227,14 @@ bool mmi_trainer_is_mine(mm_trainer *t)
     return atomic_load(&t->busy) == mmi_this_thread();
 }
 
+void mmi_trainer_begin_epoch(mmi_place *at, const mm_trainer *t)
+{
+    if (at->data.epoch == at->epoch || at->data.epoch >= t->options.epochs)
+        return;
+    at->epoch = at->data.epoch;
+    at->epoch_step = 0;
+}
+
 void mmi_trainer_settle(mm_trainer *t)
 {
     t->boundary = t->now;

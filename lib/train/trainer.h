@@ -99,6 +99,9 @@ mm_status mmi_trainer_enter(mm_trainer *t, const char *function);
 void mmi_trainer_leave(mm_trainer *t);
 bool mmi_trainer_is_mine(mm_trainer *t); /* it is this thread that has entered */
 
+/* The data have come to another epoch: so has the run, unless it has no more of them. */
+void mmi_trainer_begin_epoch(mmi_place *at, const mm_trainer *t);
+
 /* All that was learnt is in the weights: a failure goes back to here. */
 void mmi_trainer_settle(mm_trainer *t);
 

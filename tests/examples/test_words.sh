@@ -53,6 +53,13 @@ tells_of_an_earlier_run() {
         ! grep -qF "earlier run" "$work/log"
 }
 
+# Of two steps, then of five; not of three again.
+becomes_longer() {
+    learn --max-steps 2 --save-weight long && learn --max-steps 5 --save-weight long --from-resume 1 &&
+        grep -qxF "going on from step 2 of 5" "$work/log" && [ -d "$work/out/long.run/step-5" ] &&
+        ! learn --max-steps 3 --save-weight long --from-resume 1 && grep -qF "its max_steps is 5, here it is 3" "$work/stderr"
+}
+
 # At a rate of 0 no validation is better than the first.
 ends_without_patience() {
     learn --validation-path "$work/held.jsonl" --eval-interval 2 --patience 2 --learning-rate 0 --max-steps 40 --save-weight patient &&
@@ -501,6 +508,7 @@ check "a small model is there to speak of" learn --max-steps 2
 check "rows without an answer are told of, and a run with no others ends" tells_of_rows_without_answers
 check "a validation is told of once, also by a run that goes on" tells_validations_once
 check "a run that begins anew says what it will replace" tells_of_an_earlier_run
+check "a run of two steps goes on to five, and is not shortened again" becomes_longer
 check "a run out of patience says so, and where the best model is" ends_without_patience
 check "a run out of time says so" ends_in_time
 check "a run out of data says so" ends_with_the_data

@@ -418,6 +418,41 @@ START_TEST(a_resumed_run_ends_with_the_same_bits)
 }
 END_TEST
 
+/* Three updates from each set of answers, which are kept as long as the run needs them. */
+START_TEST(a_run_becomes_longer_behind_its_last_update_from_a_set_of_answers)
+{
+    mm_policy_training policy = training_of(MM_POLICY_GRPO);
+    policy.updates = 3;
+    tiny_options o = options_for(&policy, put_prompts(7));
+    o.trainer.accumulation_steps = 1;
+    o.trainer.schedule = MM_SCHEDULE_CONSTANT;
+    tiny_run whole, part;
+    tiny_start(&whole, &o);
+    ck_ok(mm_trainer_run(whole.trainer));
+    ck_assert_int_eq(tiny_steps(&whole), 18);
+    for (int64_t steps = 8; steps <= 9; steps++) {
+        o.trainer.output = scratch_directory();
+        o.trainer.max_steps = steps;
+        tiny_start(&part, &o);
+        ck_ok(mm_trainer_run(part.trainer));
+        tiny_end(&part);
+        o.trainer.max_steps = 0;
+        tiny_start(&part, &o);
+        if (steps == 9) {
+            ck_ok(mm_trainer_resume(part.trainer, o.trainer.output));
+            ck_ok(mm_trainer_run(part.trainer));
+            tiny_check_same(&part, &whole);
+        } else {
+            ck_status(mm_trainer_resume(part.trainer, o.trainer.output), MM_ERR_FORMAT);
+            ck_error_mentions("it can't become longer");
+            ck_assert_int_eq(tiny_steps(&part), 0);
+        }
+        tiny_end(&part);
+    }
+    tiny_end(&whole);
+}
+END_TEST
+
 START_TEST(beside_an_adapter_the_reference_is_the_model_itself)
 {
     mm_policy_training policy = training_of(_i);
@@ -615,6 +650,7 @@ int main(void)
     tcase_add_test(runs, the_number_of_threads_changes_nothing);
     tcase_add_test(runs, values_that_are_no_numbers_are_passed_over_and_nothing_is_made_of_them);
     tcase_add_loop_test(runs, a_resumed_run_ends_with_the_same_bits, 0, 20);
+    tcase_add_test(runs, a_run_becomes_longer_behind_its_last_update_from_a_set_of_answers);
     tcase_add_loop_test(runs, beside_an_adapter_the_reference_is_the_model_itself, MM_POLICY_GRPO, MM_POLICY_PPO + 1);
     tcase_add_test(runs, the_model_that_learns_is_no_reference);
     tcase_add_test(runs, a_callback_that_stops_leaves_the_run_before_its_step);
