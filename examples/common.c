@@ -42,6 +42,7 @@ static const option_row shared[] = {
     { "skip-bad-lines", FLAG, &o.skip_bad_lines, "      pass over lines that are no rows" },
     { "max-seq-len", COUNT, &o.max_seq_len, "N     tokens per row" },
     { "template", TEXT, &o.template_name, "NAME  of conversations: minimind2, minimind3 or minillm (the tokenizer's)" },
+    { "strip-empty-think", FLAG, &o.strip_empty_think, "      learn conversations without MiniMind-3's empty think blocks" },
     { "tokenizer", TEXT, &o.tokenizer, "DIR   with a tokenizer.json (the model's own)" },
     { "from-weight", TEXT, &o.from_weight, "NAME  of a model in SAVE_DIR to begin from, or a model's directory" },
     { "Training", HEADING, NULL, NULL },
@@ -229,6 +230,9 @@ mm_loader *make_loader(const char *path, mm_tokenizer *tokenizer, int32_t kind, 
     l.kind = kind;
     l.form = form;
     l.template_name = o.template_name;
+    l.strip_empty_think = o.strip_empty_think > 0;
+    if (l.strip_empty_think && kind != MM_ROW_CHAT && kind != MM_ROW_PREFERENCE)
+        fail("of conversations that are learnt think blocks can be left out, these rows take no --", "strip-empty-think");
     l.trim = 1; /* padding behind the last target costs time and teaches nothing */
     l.skip_bad_lines = o.skip_bad_lines > 0;
     l.bos_id = mm_tokenizer_find(tokenizer, "<|im_start|>");

@@ -10,7 +10,8 @@ typedef struct settings {
     char *save_dir, *save_weight, *data_path, *validation_path, *tokenizer, *from_weight, *from_resume, *schedule, *template_name;
     char *kernels, *dtype, *optimizer, *lora_targets, *from_lora, *report, *regression;
     double epochs, batch_size, learning_rate, accumulation_steps, grad_clip, weight_decay, warmup_steps, max_steps, max_seconds;
-    double log_interval, save_interval, eval_interval, patience, keep_last, max_seq_len, seed, threads, skip_bad_lines, resume;
+    double log_interval, save_interval, eval_interval, patience, keep_last, max_seq_len, seed, threads;
+    double skip_bad_lines, strip_empty_think, resume;
     double lora_rank, lora_alpha, lora_dropout, regression_interval;
     text_list samples;
     int64_t rows; /* of --data-path, once its loader is made */

@@ -48,13 +48,15 @@ static const char usage[] =
     "  --bos             of text, choices and prompts: begin each with the model's bos token, for a model that was\n"
     "                    trained on --form pack or pad3\n"
     "  --template NAME   of loss --kind chat and prompts: minimind2, minimind3 or minillm (the tokenizer's own)\n"
+    "  --strip-empty-think\n"
+    "                    of loss --kind chat: without MiniMind-3's empty think blocks, as sft of that option learns\n"
     "  --threads N       0: one per core (0)\n"
     "  --verbose         of choices and prompts: tell about every row";
 
 static struct {
     const char *what, *model, *data, *dtype, *adapter, *kind, *form, *template_name;
     long batch, max_length, max_rows, overlap, threads;
-    int verbose, bos;
+    int verbose, bos, strip_empty_think;
 } o = { .kind = "text", .batch = 8, .max_length = -1 };
 
 static long number(const char *name, const char *text)
@@ -110,6 +112,8 @@ static void read_arguments(int argc, char **argv)
             expect_one_of(argv[i], "choices and prompts"), o.verbose = 1;
         else if (strcmp(argv[i], "--pack") == 0)
             expect_one_of(argv[i], "loss"), o.form = "pack";
+        else if (strcmp(argv[i], "--strip-empty-think") == 0)
+            expect_one_of(argv[i], "loss"), o.strip_empty_think = 1;
         else if (strcmp(argv[i], "--bos") == 0)
             o.bos = 1;
         else if (i == 1 && argv[i][0] != '-')
@@ -125,8 +129,8 @@ static void read_arguments(int argc, char **argv)
         fail("it takes loss, text, choices or prompts, then --model and --data; see --help", "");
     if (o.bos && strcmp(o.what, "loss") == 0)
         fail("rows of loss begin as --form says, they take no --", "bos");
-    if (o.template_name && strcmp(o.what, "loss") == 0 && strcmp(o.kind, "text") == 0)
-        fail("rows of --kind text are no conversations, they take no --", "template");
+    if ((o.template_name || o.strip_empty_think) && strcmp(o.what, "loss") == 0 && strcmp(o.kind, "text") == 0)
+        fail("rows of --kind text are no conversations, they take no --", o.template_name ? "template" : "strip-empty-think");
 }
 
 /* The context keeps it alive. */
@@ -176,6 +180,7 @@ static void evaluate_loss(mm_context *context, mm_tokenizer *tokenizer, mm_datas
     l.batch = (int32_t)o.batch;
     l.max_length = (int32_t)o.max_length;
     l.template_name = o.template_name;
+    l.strip_empty_think = o.strip_empty_think;
     l.trim = 1;
     l.shuffle = 0;
     if (strcmp(o.kind, "chat") != 0 && strcmp(o.kind, "text") != 0)

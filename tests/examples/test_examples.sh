@@ -642,6 +642,26 @@ evaluates_as_training_did_by_default() {
     awk '{ d = $2 - $4; n += NF >= 17 && d * d < 2e-8 } END { exit n != 2 }' "$work/defaults"
 }
 
+# MiniMind-3's template puts an empty think block before an answer that says nothing of the kind; here it is left out of
+# what is learnt, and of what is measured where evaluate is told so.
+leaves_out_empty_think_blocks() {
+    set -- --template minimind3 --max-length 64 --model "$work/thoughtless/full_sft" --data "$work/chat.jsonl" --kind chat
+    for option in "" --strip-empty-think; do
+        # shellcheck disable=SC2086
+        "$bin/sft" --from-weight "$model" --data-path "$work/chat.jsonl" --validation-path "$work/chat.jsonl" --template minimind3 \
+            --max-seq-len 64 --max-steps 1 --save-dir "$work/thoughtless" --threads 1 $option >"$work/log" || return 1
+        sed -n 's/^validation after step 1: loss: \([0-9.]*\),.*/\1/p' "$work/log"
+        # shellcheck disable=SC2086
+        "$bin/evaluate" loss "$@" --form pad $option | tr '\n' ' ' && echo || return 1
+    done | tee "$work/loss"
+    awk '{ told[NR] = $1; getline; measured[NR / 2] = $2; tokens[NR / 2] = $12 }
+         END { exit !(NR == 4 && told[1] == measured[1] && told[3] == measured[2] && tokens[1] > tokens[2]) }' "$work/loss" || return 1
+    refuses "these rows take no --strip-empty-think" pretrain --data-path "$work/a.jsonl" --tokenizer "$work/tokenizer" \
+        --save-dir "$work/none" --strip-empty-think &&
+        refuses "take no --strip-empty-think" evaluate loss --model "$model" --data "$work/a.jsonl" --strip-empty-think &&
+        refuses "strip-empty-think is for loss, not for text" evaluate text --model "$model" --data "$work/a.jsonl" --strip-empty-think
+}
+
 # A conversation under another template than the tokenizer's is another text.
 evaluates_under_a_template() {
     for named in "" "--template minimind3" "--template minimind2"; do
@@ -792,6 +812,7 @@ check "evaluate gives the loss of a text and of rows" evaluates_text
 check "evaluate asks a model with its adapter" evaluates_an_adapter
 check "evaluate lays rows out as training did" evaluates_as_training_did
 check "evaluate lays rows out as training does by default" evaluates_as_training_did_by_default
+check "sft and evaluate leave out empty think blocks when told to" leaves_out_empty_think_blocks
 check "evaluate measures conversations under a template that is named" evaluates_under_a_template
 check "evaluate refuses a template that there is not" refuses "template" \
     evaluate loss --kind chat --model "$model" --data "$work/chat.jsonl" --template zz
