@@ -273,10 +273,12 @@ static char *copy_of(const char *at)
 /* --- Schemas --- */
 
 /* clang-format off */
-enum { TYPE, ENUM, CONST, PROPERTIES, REQUIRED, ITEMS, MIN_LENGTH, MAX_LENGTH, MIN_ITEMS, MAX_ITEMS, ADDITIONAL, KEYWORDS };
+enum { TYPE, ENUM, CONST, PROPERTIES, REQUIRED, ITEMS, MIN_LENGTH, MAX_LENGTH, MIN_ITEMS, MAX_ITEMS,
+       MINIMUM, MAXIMUM, ABOVE, BELOW, ADDITIONAL, KEYWORDS };
 static const char *const keywords[KEYWORDS] = {
     "\"type\"", "\"enum\"", "\"const\"", "\"properties\"", "\"required\"", "\"items\"",
-    "\"minLength\"", "\"maxLength\"", "\"minItems\"", "\"maxItems\"", "\"additionalProperties\""
+    "\"minLength\"", "\"maxLength\"", "\"minItems\"", "\"maxItems\"",
+    "\"minimum\"", "\"maximum\"", "\"exclusiveMinimum\"", "\"exclusiveMaximum\"", "\"additionalProperties\""
 };
 static const char *const remarks[] = { /* that say nothing of what fits */
     "\"$schema\"", "\"$id\"", "\"$comment\"", "\"title\"", "\"description\"", "\"default\"", "\"examples\"", NULL
@@ -338,6 +340,37 @@ static int32_t read_count(const place *p, const char *value, int32_t otherwise)
     if (*value < '0' || *value > '9' || end != behind(value) || count > SHAPE_NO_END || count != (double)(int32_t)count)
         refuse(p, "a length is a whole number from 0 up, not ", value);
     return (int32_t)count;
+}
+
+static int64_t read_bound(const place *p, const char *value, int64_t otherwise)
+{
+    if (!value)
+        return otherwise;
+    size_t length = (size_t)(behind(value) - value), sign = *value == '-';
+    if (strspn(value + sign, "0123456789") != length - sign || length - sign > 15)
+        refuse(p, "a bound is a whole number of at most 15 digits, not ", value);
+    return strtoll(value, NULL, 10);
+}
+
+/* Where there are bounds; of others than whole numbers it's not for a digit to say whether it leads between them. */
+static void add_number(shape *s, const place *p, const char *const found[KEYWORDS], bool whole)
+{
+    int bound = MINIMUM;
+    while (bound <= BELOW && !found[bound])
+        bound++;
+    if (bound > BELOW) {
+        shape_number(s, whole);
+        return;
+    }
+    if (!whole)
+        refuse(p, "only of an integer answers can be kept to its ", keywords[bound]);
+    int64_t low = read_bound(p, found[MINIMUM], -SHAPE_LARGEST), above = read_bound(p, found[ABOVE], low - 1);
+    int64_t high = read_bound(p, found[MAXIMUM], SHAPE_LARGEST), below = read_bound(p, found[BELOW], high + 1);
+    low = above >= low ? above + 1 : low;
+    high = below <= high ? below - 1 : high;
+    if (low > high)
+        refuse(p, "no whole number of at most 15 digits lies between its bounds", NULL);
+    shape_range(s, low, high);
 }
 
 static bool is_of_type(const char *value, const char *type)
@@ -458,7 +491,7 @@ static void add_schema(shape *s, const place *p, const char *schema)
     else if (is(type, "\"string\""))
         shape_string(s, least, most);
     else if (is(type, "\"integer\"") || is(type, "\"number\""))
-        shape_number(s, is(type, "\"integer\""));
+        add_number(s, p, found, is(type, "\"integer\""));
     else if (is(type, "\"boolean\""))
         shape_choice(s, yes_or_no, 2);
     else if (is(type, "\"null\""))

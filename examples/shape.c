@@ -6,13 +6,14 @@
 #include <string.h>
 
 /* A text is a choice of one. An array is an ITEMS, the parts of an item, and a MORE; it opens in the text before. */
-enum { CHOICE, STRING, NUMBER, ITEMS, MORE };
+enum { CHOICE, STRING, NUMBER, RANGE, ITEMS, MORE };
 
 typedef struct part {
     int kind;
     int32_t outer;       /* the ITEMS of the array that it's in, its own of a MORE; -1: none */
     int32_t other;       /* of an ITEMS its MORE */
     int32_t least, most; /* characters or items */
+    int64_t low, high;   /* of a RANGE */
     bool whole;          /* of a NUMBER */
     bool fixed;          /* of a CHOICE: a text that may grow */
     char **texts;        /* [count], sorted */
@@ -24,10 +25,10 @@ typedef struct part {
 struct shape {
     part *parts; /* [count + 1], the last one is the end */
     int32_t count, outer, depth;
-    int32_t separator[3];   /* prices of ", ", from each of its bytes on */
-    int64_t bracket, quote; /* ..., of what closes arrays and strings */
-    int64_t plain, escaped; /* ..., of a character that needs no escape, and of what follows a backslash */
-    int64_t digit;
+    int32_t separator[3];            /* prices of ", ", from each of its bytes on */
+    int64_t bracket, quote;          /* ..., of what closes arrays and strings */
+    int64_t plain, escaped;          /* ..., of a character that needs no escape, and of what follows a backslash */
+    int64_t digit, any_digit, minus; /* ..., of the cheapest digit, of the dearest, and of a sign */
     int64_t follow[256]; /* ..., of the byte behind one that leads a character; [0]: behind any other of its bytes */
 };
 
@@ -119,6 +120,13 @@ void shape_number(shape *s, bool whole)
     append(s, NUMBER)->whole = whole;
 }
 
+void shape_range(shape *s, int64_t least, int64_t most)
+{
+    part *p = append(s, RANGE);
+    p->low = least;
+    p->high = most;
+}
+
 void shape_open_array(shape *s, int32_t least, int32_t most)
 {
     if (s->depth++ == SHAPE_DEPTH)
@@ -152,6 +160,7 @@ static void enter(const shape *s, shape_state *state, int32_t number)
     state->part = number;
     state->at = state->low = 0;
     state->high = s->parts[number].count;
+    state->value = 0;
     state->step = 0;
 }
 
@@ -251,6 +260,48 @@ static bool take_of_number(const part *p, shape_state *state, unsigned char byte
     return true;
 }
 
+static int digits_of(int64_t value)
+{
+    int digits = 1;
+    for (; value > 9; value /= 10)
+        digits++;
+    return digits;
+}
+
+/* The fewest digits that must follow, a first one behind a sign included; -1: none lead to a number of the range. */
+static int digits_to_range(const part *p, const shape_state *state)
+{
+    int64_t first = state->value, last = state->value; /* what so many more digits can make of it */
+    if (state->step == MINUS)
+        return p->low < 0 ? digits_of(p->high < 0 ? -p->high : 1) : -1;
+    if (state->step == NOTHING)
+        return p->high >= 0 ? digits_of(p->low > 0 ? p->low : 0) : -1;
+    for (int digits = 0; digits < MOST_DIGITS; digits++) {
+        if (first <= p->high && last >= p->low)
+            return digits;
+        if (state->step == ZERO || first < -SHAPE_LARGEST || last > SHAPE_LARGEST)
+            return -1;
+        first = first * 10 - (state->value < 0 ? 9 : 0);
+        last = last * 10 + (state->value < 0 ? 0 : 9);
+    }
+    return -1;
+}
+
+/* There is no -0: it is no other number. */
+static bool take_of_range(const part *p, shape_state *state, unsigned char byte)
+{
+    int digit = byte - '0';
+    if (byte == '-' && state->step == NOTHING) {
+        state->step = MINUS;
+    } else if (digit < 0 || digit > 9 || state->step == ZERO || (state->step == MINUS && digit == 0)) {
+        return false;
+    } else {
+        state->value = state->value * 10 + (state->step == MINUS || state->value < 0 ? -digit : digit);
+        state->step = state->value == 0 ? ZERO : WHOLE;
+    }
+    return digits_to_range(p, state) >= 0;
+}
+
 static bool take_of_more(const shape *s, const part *more, shape_state *state, unsigned char byte)
 {
     const part *array = &s->parts[more->outer];
@@ -280,6 +331,8 @@ static bool take_of_part(const shape *s, const part *p, shape_state *state, unsi
         return take_of_string(p, state, byte);
     case NUMBER:
         return take_of_number(p, state, byte);
+    case RANGE:
+        return take_of_range(p, state, byte);
     case MORE:
         return take_of_more(s, p, state, byte);
     default: /* an ITEMS can be none */
@@ -299,6 +352,8 @@ static bool may_end(const part *p, const shape_state *state)
         return state->step == CLOSED;
     case NUMBER:
         return state->step == ZERO || state->step == WHOLE || state->step == FRACTION || state->step == EXPONENT;
+    case RANGE:
+        return state->step >= ZERO && state->value >= p->low && state->value <= p->high;
     default:
         return p->kind == ITEMS;
     }
@@ -361,6 +416,19 @@ static int64_t price_of_string(const shape *s, const part *p, const shape_state 
     return begun + price_of_characters(s, p, state->at);
 }
 
+/* Which digits must come depends on those before: the dearest, and a sign only where there is no other way. */
+static int64_t price_of_range(const shape *s, const part *p, const shape_state *state)
+{
+    shape_state behind = *state;
+    int digits = digits_to_range(p, state);
+    if (state->step == NOTHING && (digits < 0 || p->low < 0)) {
+        behind.step = MINUS;
+        int64_t negative = at_most_never(s->minus + digits_to_range(p, &behind) * s->any_digit);
+        return digits < 0 || negative < digits * s->any_digit ? negative : digits * s->any_digit;
+    }
+    return at_most_never(digits * s->any_digit);
+}
+
 /* What is left of the part, at least. */
 static int64_t price_of_part(const shape *s, const part *p, const shape_state *state)
 {
@@ -374,6 +442,8 @@ static int64_t price_of_part(const shape *s, const part *p, const shape_state *s
         return price_of_string(s, p, state);
     case NUMBER:
         return may_end(p, state) ? 0 : s->digit;
+    case RANGE:
+        return price_of_range(s, p, state);
     case MORE:
         return state->at == 1 ? s->separator[1] + s->parts[p->outer + 1].tail : 0;
     default:
@@ -437,6 +507,9 @@ void shape_price(shape *s, shape_spell_fn spell, void *user)
     s->bracket = bytes[']'];
     s->quote = bytes['"'];
     s->digit = cheapest(bytes, is_digit, 0);
+    s->minus = bytes['-'];
+    for (int digit = '0'; digit <= '9'; digit++)
+        s->any_digit = bytes[digit] > s->any_digit ? bytes[digit] : s->any_digit;
     s->plain = cheapest(bytes, is_letter, 0);
     s->escaped = cheapest(bytes, is_escaped, 0);
     for (int lead = 0; lead < 256; lead++)
@@ -457,6 +530,7 @@ void shape_price(shape *s, shape_spell_fn spell, void *user)
             fail("the shape takes more tokens than there can be, or the tokenizer lacks some for ",
                  p->kind == STRING ? "its strings" :
                  p->kind == NUMBER ? "its numbers" :
+                 p->kind == RANGE  ? "its numbers" :
                                      "its arrays");
     }
 }

@@ -16,6 +16,7 @@ typedef struct shape shape;
 #define SHAPE_DEPTH 16         /* arrays within each other */
 #define SHAPE_NEVER (1 << 30)  /* more tokens than there ever are */
 #define SHAPE_NO_END INT32_MAX /* as many characters or items as one likes */
+#define SHAPE_LARGEST 999999999999999 /* 15 digits: a double holds each of them */
 
 typedef struct shape_state {
     int32_t part;               /* of the shape's; behind the last one all is said */
@@ -23,6 +24,7 @@ typedef struct shape_state {
     int32_t low, high;          /* of a choice: the texts [low, high) begin with what has been read */
     int32_t depth;              /* arrays that are open, and ... */
     int32_t items[SHAPE_DEPTH]; /* ... how many items each has, with the one that is being written */
+    int64_t value;              /* of a whole number between bounds: what its digits so far make */
     uint8_t step;               /* of a string or a number: where in its grammar */
     uint8_t lead, more;         /* of a character: its first byte, if it's the last one read, and the bytes to come */
 } shape_state;
@@ -35,6 +37,7 @@ void shape_text(shape *s, const char *text);
 void shape_choice(shape *s, const char *const *texts, int32_t count); /* one of at least one */
 void shape_string(shape *s, int32_t least, int32_t most);             /* characters, in quotes */
 void shape_number(shape *s, bool whole);
+void shape_range(shape *s, int64_t least, int64_t most);      /* a whole number, neither beyond SHAPE_LARGEST */
 void shape_open_array(shape *s, int32_t least, int32_t most); /* most > 0; its item is what follows, until ... */
 void shape_close_array(shape *s);
 

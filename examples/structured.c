@@ -41,8 +41,9 @@ static const char usage[] =
     "  --help              show this\n"
     "\n"
     "Of JSON Schema it keeps to type (object, array, string, integer, number, boolean or null), enum, const,\n"
-    "properties, items, minLength, maxLength, minItems and maxItems. An object has all its properties, in this\n"
-    "order; required and additionalProperties say no more. What else would have to be kept to is refused.\n"
+    "properties, items, minLength, maxLength, minItems, maxItems, and of an integer minimum, maximum,\n"
+    "exclusiveMinimum and exclusiveMaximum. An object has all its properties, in this order; required and\n"
+    "additionalProperties say no more. What else would have to be kept to is refused.\n"
     "Numbers have at most 15 digits before and behind the point and 2 in the exponent.";
 
 enum { MAX_NEW_TOKENS, TEMPERATURE, TOP_P, SEED, THREADS, NUMBERS };

@@ -18,6 +18,13 @@ shapes = [
     {"type": "array", "items": {"type": "array", "items": {"type": "array", "maxItems": 2, "items": {"type": "boolean"}}}},
     {"type": "array", "maxItems": 0, "items": {"type": "null"}}, {"type": "object", "properties": {}},
     {"type": "array", "minItems": 1, "items": {"enum": [1, 10, 100, -1]}},
+    {"type": "integer", "minimum": 0, "maximum": 120}, {"type": "integer", "minimum": -7, "maximum": 5},
+    {"type": "integer", "maximum": -120}, {"type": "integer", "exclusiveMinimum": 995, "exclusiveMaximum": 1004},
+    {"type": "integer", "minimum": 199, "maximum": 201, "exclusiveMaximum": 201},
+    {"type": "integer", "minimum": 0, "maximum": 0},
+    {"type": "array", "minItems": 3, "items": {"type": "integer", "minimum": -1100, "maximum": -96}},
+    {"type": "integer", "minimum": 999999999999998},
+    {"type": "integer", "minimum": -999999999999999, "exclusiveMaximum": -99999999999999},
     {"type": "object", "properties": {'中文 "q" é\\': {"type": "string", "minLength": 1}}},
 ]
 
@@ -46,7 +53,10 @@ def fits(value, schema):
                 all(fits(one, schema["items"]) for one in value))
     if kind == "string":
         return isinstance(value, str) and schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", 1e9)
-    types = {"integer": (int,), "number": (int, float), "boolean": (bool,), "null": (type(None),)}
+    if kind == "integer":
+        return (type(value) is int and schema.get("minimum", -1e15) <= value <= schema.get("maximum", 1e15) and
+                schema.get("exclusiveMinimum", -1e15) < value < schema.get("exclusiveMaximum", 1e15))
+    types = {"number": (int, float), "boolean": (bool,), "null": (type(None),)}
     return type(value) in types[kind] and abs(value or 0) < 1e200
 
 

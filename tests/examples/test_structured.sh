@@ -67,7 +67,11 @@ refuses_what_cannot_be_kept_to() {
         refuses_schema 'required is no property of it, "z"' '{"type": "object", "properties": {}, "required": ["z"]}' &&
         refuses_schema '"items"' '{"type": "array"}' && refuses_schema "not 1.5" '{"type": "string", "maxLength": 1.5}' &&
         refuses_schema "not -1" '{"type": "string", "minLength": -1}' && refuses_schema "as long as" '{"type": "string", "minLength": 2, "maxLength": 1}' &&
-        refuses_schema "more arrays" "$(printf '{"type": "array", "items": %.0s' $(seq 17)){\"type\": \"null\"}$(printf '}%.0s' $(seq 17))"
+        refuses_schema 'only of an integer .*"maximum"' '{"type": "number", "maximum": 2}' && refuses_schema "not 1.5" '{"type": "integer", "minimum": 1.5}' &&
+        refuses_schema 'not "2"' '{"type": "integer", "maximum": "2"}' && refuses_schema "not -1234567890123456" '{"type": "integer", "minimum": -1234567890123456}' &&
+        refuses_schema "between its bounds" '{"type": "integer", "minimum": 2, "exclusiveMaximum": 2}' &&
+        refuses_schema "between its bounds" '{"type": "integer", "exclusiveMinimum": 999999999999999}' &&
+        refuses_schema 'beside an enum .*"minimum"' '{"enum": [1], "minimum": 1}' && refuses_schema "more arrays" "$(printf '{"type": "array", "items": %.0s' $(seq 17)){\"type\": \"null\"}$(printf '}%.0s' $(seq 17))"
 }
 
 refuses_what_takes_too_many_tokens() {
@@ -91,7 +95,8 @@ END
     rm -f "$work/dumb/tokenizer_config.json"
     set -- structured --model "$work/dumb" --prompt x --schema
     "$bin/$1" --model "$work/dumb" --prompt x --schema '{"type": "boolean"}' && refuses "has no tokens to write .*{}" "$@" '{"type": "object", "properties": {}}' &&
-        refuses "lacks some for its numbers" "$@" '{"type": "array", "minItems": 1, "items": {"type": "integer"}}'
+        refuses "lacks some for its numbers" "$@" '{"type": "array", "minItems": 1, "items": {"type": "integer"}}' &&
+        refuses "lacks some for its numbers" "$@" '{"type": "integer", "minimum": 0}'
 }
 
 says_what_it_needs() {
