@@ -39,6 +39,10 @@ static const option_row own[] = {
     { "max-chars", COUNT, &max_chars, "N     to so long; MiniMind has 20 and 800, 0: no matter" },
     { "repetition", SWITCH, &repetition, "0|1   1: less for saying the same again, as MiniMind has it" },
     { "epochs", COUNT, &epochs, NULL }, /* as many as the steps take */
+    /* What the trainer refuses, since rewards are measured at every step, is taken for its message, but not offered. */
+    { "validation-path", TEXT, &o.validation_path, NULL },
+    { "eval-interval", COUNT, &o.eval_interval, NULL },
+    { "patience", COUNT, &o.patience, NULL },
     { NULL, 0, NULL, NULL },
 };
 

@@ -29,6 +29,13 @@ lists_once() {
     [ "$(wc -l <"$work/listed")" -gt 40 ] && uniq -d "$work/listed" | nothing
 }
 
+# What a run of rewards refuses is not offered.
+offers_no_validation() {
+    helps rl && ! grep -E -- '--(validation-path|eval-interval|patience) ' "$work/help" &&
+        refuses "the stage policy has no validation" rl --lessons 0 --steps 1 --work-dir "$work/valid" \
+            --validation-path "$work/asked.jsonl"
+}
+
 same_corpus_twice() {
     "$bin/make_corpus" --bytes 100000 --out "$work/a.jsonl" && "$bin/make_corpus" --bytes 100000 --seed 1 >"$work/b.jsonl" &&
         cmp "$work/a.jsonl" "$work/b.jsonl" && "$bin/make_corpus" --bytes 100000 --seed 2 >"$work/c.jsonl" &&
@@ -695,6 +702,8 @@ done
 check "distill --help lists its options once, under headings" lists_once distill from-weight
 check "lora --help lists its options once, under headings" lists_once lora from-weight save-weight lora-rank lora-targets
 check "rl --help lists its options once, under headings" lists_once rl from-weight save-dir max-steps batch-size max-seq-len
+printf '{"question": "1+1", "answer": "2"}\n' >"$work/asked.jsonl"
+check "rl --help offers no validation, which rl refuses" offers_no_validation
 for program in train prefill decode batch scaling kernels start; do
     check "bench $program gives its figures as JSON" bench_measures $program
 done
