@@ -23,7 +23,7 @@
  * learning_rate, grad_norm, tokens_per_s, memory (in bytes), expert_load and some more.
  *
  * It knows nothing of trainers: any loop may use it. Its memory does not grow with the run's length: up to 30 KB for each curve,
- * of which a vector has one for each element, and the page up to 17 KB of it.
+ * of which a vector has one for each element; the page has up to 60 KB of it.
  *
  * Threads: one call at a time per report.
  */

@@ -331,6 +331,33 @@ START_TEST(a_long_curve_keeps_its_mean_and_its_extremes)
 }
 END_TEST
 
+/* As report.h has them, of a curve as long as any: every bucket full, all drawn twice, numbers of many digits. */
+START_TEST(a_long_curve_takes_as_much_memory_and_room_on_the_page_as_is_said)
+{
+    mm_report *report = open_from(-1);
+    test_rng rng = { 6 };
+    mm_memory_usage before = MM_MEMORY_USAGE_INIT, after = MM_MEMORY_USAGE_INIT;
+    ck_ok(mm_report_scalar(report, 0, "loss", 1));
+    ck_ok(mm_report_flush(report));
+    char *text = contents(page);
+    size_t size = strlen(text);
+    mmi_free(text);
+    ck_ok(mm_memory_get_usage(&before));
+    for (int64_t step = 0; step < MMI_SERIES_BUCKETS * 16; step++) {
+        mm_status status = mm_report_scalar(report, step * 10000001, "curve", exp(40 * rng_uniform(&rng)));
+        ck_each(status == MM_OK, "step %lld", (long long)step);
+    }
+    ck_ok(mm_memory_get_usage(&after));
+    ck_ok(mm_report_flush(report));
+    text = contents(page);
+    ck_assert_uint_le(after.current - before.current, 30000);
+    ck_assert_uint_gt(strlen(text) - size, 40000); /* as long as any it is not, if this does not hold */
+    ck_assert_uint_le(strlen(text) - size, 60000);
+    mmi_free(text);
+    mm_report_free(report);
+}
+END_TEST
+
 START_TEST(of_many_texts_the_first_the_last_and_some_between_are_shown)
 {
     mm_report *report = open_from(-1);
@@ -970,6 +997,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, a_damaged_line_is_named_and_the_file_is_left_alone);
     tcase_add_test(tc, a_resumed_report_draws_the_same_curves_as_one_that_never_stopped);
     tcase_add_test(tc, a_long_curve_keeps_its_mean_and_its_extremes);
+    tcase_add_test(tc, a_long_curve_takes_as_much_memory_and_room_on_the_page_as_is_said);
     tcase_add_test(tc, of_many_texts_the_first_the_last_and_some_between_are_shown);
     tcase_add_test(tc, a_long_text_is_cut_on_the_page_between_characters);
     tcase_add_test(tc, no_text_breaks_out_of_the_page);
