@@ -17,7 +17,8 @@
  *  - "minillm"    Mini-LLM's: tools, a default system text, no <think> block of its own.
  *
  * A tokenizer directory brings its template in chat_template.jinja or tokenizer_config.json. It is recognised by its
- * text; one that is not known is refused, never approximated. A tokenizer trained by this library has "minimind2"'s.
+ * text; one that is not known is refused, never approximated. A tokenizer trained by this library has "minimind2"'s where
+ * <|im_start|> and <|im_end|> are among its special tokens, as they are by default, and else none.
  *
  * Threads: a conversation is used by one call at a time.
  */

@@ -37,7 +37,8 @@ MM_API mm_status mm_config_create(const char *preset, mm_config **out);
  * @param out   Yours: pair it with mm_config_free().
  *
  * @return MM_OK; MM_ERR_ARG; MM_ERR_IO; MM_ERR_MEMORY;
- *         MM_ERR_FORMAT, not JSON, or a value of the wrong type or out of range (the message names file and key);
+ *         MM_ERR_FORMAT, not JSON, a value of the wrong type or out of range, or a key that must be there and is not (the
+ *         message names file and key);
  *         MM_ERR_UNSUPPORTED, a `model_type` or a feature that the library does not run. Since: 0.1
  */
 MM_API mm_status mm_config_load(const char *path, mm_config **out);

@@ -70,13 +70,14 @@ typedef struct mm_context_options {
     size_t struct_size;  /**< sizeof(mm_context_options) */
     int32_t mode;        /**< MM_TRAIN: may train as well as evaluate; MM_EVAL: no gradients are held */
     int32_t max_batch;   /**< sequences at once, at least 1 */
-    int32_t max_length;  /**< tokens per sequence and pass, at least 1 */
-    int32_t max_context; /**< tokens per sequence with the cached ones; 0: max_length */
+    int32_t max_length;  /**< tokens per sequence and pass, 1 to the config's max_position_embeddings. A model that has fewer
+                              than the default's 512 needs it set */
+    int32_t max_context; /**< tokens per sequence with the cached ones, max_length to max_position_embeddings; 0: max_length */
     int32_t outputs;     /**< MM_OUT_… that may be asked for; 0: MM_OUT_LOSS in training, MM_OUT_LAST_LOGITS else */
     int32_t threads;     /**< 0: one per core that the process may run on, whatever hardware threads a core has, or fewer
                               where its control groups (Linux's cgroups, as containers have them) give it the time of
-                              fewer, rounded up; 1: the caller's alone. Contexts that run side by side share the processors: give each its part, or both
-                              the same parallel_for */
+                              fewer, rounded up; 1: the caller's alone. Contexts that run side by side share the
+                              processors: give each its part, or both the same parallel_for */
     int32_t checkpointing; /**< 1: training keeps only what each layer read and runs the layer again on the way back: less
                                 memory, about a third more time, the same bits */
     float router_noise;  /**< deviation of the noise on the router's logits in MM_TRAIN mode (Mini-LLM uses 0.01); 0: none */
@@ -90,8 +91,8 @@ typedef struct mm_context_options {
     const char *trainable; /**< in MM_TRAIN without an adapter: patterns, separated by commas, of the tensors to train,
                                 over names such as "model.layers.0.mlp.up_proj.weight": a `*` stands for any characters,
                                 and a pattern also means names that end in a dot and it, ".weight" or ".bias" left out or
-                                not: "lm_head,layers.7.*". The others are frozen: no gradient is held or computed for
-                                them. NULL: all are trained */
+                                not: "embed_tokens,layers.7.*". A tied head goes by the embedding's name. The others are
+                                frozen: no gradient is held or computed for them. NULL: all are trained */
     int32_t compute;     /**< what the operands of matrix products are rounded to: MM_F32, which they are, MM_BF16 or MM_F16;
                               see "Precision" above */
     int32_t reserved;    /**< 0 */
@@ -114,8 +115,8 @@ MM_API const char *mm_kernels_name(int32_t index);
  * @param out      Yours: pair it with mm_context_free().
  *
  * @return MM_OK; MM_ERR_ARG, a size out of range, no such kernels, a dtype that is not computed in, an adapter for other
- *         shapes, or a pattern that means nothing; MM_ERR_MEMORY; MM_ERR_STATE, MM_TRAIN on weights that are not float32 or, without an adapter, mapped.
- *         Since: 0.1
+ *         shapes, or a pattern that means nothing; MM_ERR_MEMORY; MM_ERR_STATE, MM_TRAIN on weights that are not float32 or,
+ *         without an adapter, mapped. Since: 0.1
  */
 MM_API mm_status mm_context_create(mm_model *model, const mm_context_options *options, mm_context **out);
 
@@ -130,10 +131,10 @@ MM_API mm_model *mm_context_model(const mm_context *context);
  * weights[i] · alpha/rank · B (A x) for every one. So a policy and its reference can share one model, in two contexts or
  * in one that changes between them. A pass that was not gone back over yet can't be any more.
  *
- * @param adapters  [count], kept alive by the context; made for the model it runs, or for one of the same shapes (such as
- *                  the float32 model that a quantized one was made from).
+ * @param adapters  [count], each once, kept alive by the context; made for the model it runs, or for one of the same
+ *                  shapes (such as the float32 model that a quantized one was made from).
  * @param weights   [count], what each counts; NULL: 1.
- * @param count     0: none. A context that trains an adapter refuses MM_TRAIN passes while that one is not set.
+ * @param count     At most 64; 0: none. A context that trains an adapter refuses MM_TRAIN passes while that one is not set.
  *
  * @return MM_OK; MM_ERR_ARG; MM_ERR_MEMORY; MM_ERR_STATE, another call runs on the context. On failure the adapters are
  *         those of before. Setting as many of the same sizes again, also after none, allocates nothing. Since: 0.1

@@ -42,8 +42,8 @@ enum {
 typedef struct mm_dataset_options {
     size_t struct_size;          /**< sizeof(mm_dataset_options) */
     const char *const *paths;    /**< [count] JSON-lines files */
-    const double *weights;       /**< [count], or NULL for 1 each: how often an epoch takes each row of a file. 1: once;
-                                      0.5: every other row, the rest in the next epoch; 3: three times */
+    const double *weights;       /**< [count], or NULL for 1 each: how often an epoch takes each row of a file, above 0.
+                                      1: once; 0.5: every other row, the rest in the next epoch; 3: three times */
     const int64_t *max_rows;     /**< [count], or NULL: only so many rows from the beginning of a file; 0: all */
     const char *index_directory; /**< where indices are kept, named after the files and a hash of where these are; NULL: beside
                                       each file. Where it can't be written, they are made anew each time, in memory */
@@ -118,7 +118,8 @@ enum {
                                 of a leading system message */
     MM_ROW_PREFERENCE = 2, /**< {"chosen", "rejected"}, two conversations that differ in their last message alone */
     MM_ROW_PROMPT = 3      /**< to be answered by the model: {"conversations"}, whose last turn, if it is the assistant's, is
-                                the reference answer; or {"question", "answer"}, where it stands behind "####" */
+                                the reference answer; or {"question", "answer"}, where it is what stands behind the last "####", or
+                                all of the answer where there is none, without blanks round it and without commas */
 };
 
 /** How rows become batches. */
@@ -145,8 +146,9 @@ typedef struct mm_loader_options {
     int32_t kind;              /**< MM_ROW_… */
     int32_t strip_empty_think; /**< 1: take empty think blocks out of rendered conversations; prompts keep theirs */
     int32_t thinking;          /**< MM_THINK_… of prompts */
-    int32_t rank;              /**< which of `world` processes this is, from 0. Batches of all ranks together are one step: every */
-    int32_t world;             /**< rank makes the same number of steps, and each row comes to one of them, once an epoch */
+    int32_t rank;              /**< which of `world` processes this is, from 0 */
+    int32_t world;             /**< processes that train together. Batches of all ranks together are one step: every rank
+                                    makes the same number of steps, and each row comes to one rank, once an epoch */
     int32_t workers;           /**< threads that prepare rows ahead; 0: none, rows are prepared when they are asked for. Batches
                                     are the same with any number */
     int32_t mixed_prompts;     /**< 1: take pairs whose answers are to different prompts, as upstream does; 0: such a row is a bad
