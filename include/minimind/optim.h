@@ -61,7 +61,7 @@ MM_API mm_status mm_adamw_create_adapter(mm_adapter *adapter, const mm_adamw_opt
 typedef struct mm_muon_options {
     size_t struct_size;    /**< sizeof(mm_muon_options) */
     double momentum;       /**< in [0, 1), by Nesterov's rule */
-    double beta1;          /**< these four and decay as in mm_adamw_options, weight_decay and decay for both */
+    double beta1;          /**< of AdamW, as are the next two; all as in mm_adamw_options */
     double beta2;          /**< of AdamW */
     double eps;            /**< of AdamW */
     double weight_decay;   /**< of both */

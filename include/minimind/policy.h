@@ -74,7 +74,7 @@ typedef struct mm_policy_training {
     double lambda;          /**< as in mm_gae_options */
     double value_clip;      /**< as in mm_ppo_options */
     double value_weight;    /**< as in mm_ppo_options */
-    double value_rate;      /**< the value head's learning rate, in policy's; it begins at 0 and has far to go */
+    double value_rate;      /**< the value head's learning rate, as a multiple of the policy's: the head begins at 0 and has far to go */
     float temperature;      /**< as in mm_sampling, > 0: answers must differ */
     float top_p;            /**< as in mm_sampling */
     int32_t variant;        /**< MM_POLICY_… */

@@ -71,8 +71,8 @@ typedef struct mm_train_metric {
 typedef struct mm_train_progress {
     size_t struct_size;     /**< sizeof(mm_train_progress) */
     int64_t step;           /**< micro-steps (batches) done, from 1 */
-    int64_t total_steps;    /**< of the whole run; bad lines that are passed over can end it earlier, and packed rows, too, which
-                                 are not counted with max_steps */
+    int64_t total_steps;    /**< of the whole run; bad lines that are passed over can end it earlier, and so can packed rows with
+                                 max_steps, since these are then not counted */
     int64_t epoch;          /**< from 0 */
     int64_t epoch_step;     /**< micro-steps of this epoch done */
     int64_t epoch_steps;    /**< micro-steps of an epoch; 0, not counted, when packing with max_steps, or where packed epochs
@@ -121,13 +121,14 @@ typedef struct mm_trainer_options {
     double beta1, beta2, eps, weight_decay; /**< as in mm_adamw_options and mm_muon_options */
     double max_seconds;        /**< stop after so long as mm_trainer_stop() does; 0: no limit */
     int64_t epochs;            /**< at least 1 */
-    int64_t max_steps;         /**< micro-steps at most; 0: as many as the epochs have. With it packed rows are not counted, and
-                                    may end before total_steps, which is this */
+    int64_t max_steps;         /**< micro-steps at most; 0: as many as the epochs have. With it packed rows are not counted
+                                    beforehand: total_steps is this number, and the rows may end before it */
     int64_t accumulation_steps; /**< batches per update, at least 1 */
     int64_t warmup_steps;      /**< of MM_SCHEDULE_COSINE, _LINEAR and _WSD, in micro-steps */
     int64_t save_interval;     /**< micro-steps between checkpoints; 0: only at the end */
-    int64_t log_interval;      /**< micro-steps between calls of on_step, at least 1. Each validation is told, too, and the last one: where
-                                    bad lines come behind it, a second time with the validation at the end */
+    int64_t log_interval;      /**< micro-steps between calls of on_step, at least 1. It is also called at each validation and behind the
+                                    last step: twice there, where only bad lines were left and the validation at the end
+                                    comes behind them */
     int32_t schedule;          /**< MM_SCHEDULE_… */
     int32_t keep_last;         /**< checkpoints kept; 0: all */
     int32_t threads;           /**< as in mm_context_options */
@@ -154,12 +155,13 @@ typedef struct mm_trainer_options {
                                     first one fails it. Bad is a loss, or at an update a norm of the gradients, that is not
                                     finite, or too high by spike_factor. So many bad updates in a row are as many bad steps,
                                     whatever losses stand between them */
-    double spike_factor;       /**< 0, or too high is: above mean + spike_factor · max(deviation, 0.01 · mean) of the last 64
-                                    good ones, once there are 16 */
+    double spike_factor;       /**< 0: nothing finite is too high. Else what is above mean + spike_factor · max(deviation,
+                                    0.01 · mean) of the last 64 good ones, once there are 16 */
     double decay_part;         /**< of MM_SCHEDULE_WSD: which part of the steps the rate falls in, in (0, 1]; 0: 0.2 */
-    double loss_scale;         /**< gradients are computed of so many times the loss, which is halved, the update being passed over,
-                                    when they overflow. A power of two changes no digit. 0: the loss as it is, but with compute
-                                    MM_F16 65536 times it; 1 with an interval of -1 is never scaled */
+    double loss_scale;         /**< what the loss is multiplied by before gradients are computed of it, and these are divided by again.
+                                    When they overflow it is halved, and the update passed over. A power of two changes no digit.
+                                    0: the loss as it is, but with compute MM_F16 65536 times it; 1 with an interval of -1 is
+                                    never scaled */
     int64_t loss_scale_interval; /**< it doubles after so many updates without an overflow; 0: 2000; -1: never */
     int32_t keep_best;         /**< 1: save whenever a validation is the best so far; the file `best` names that checkpoint, which
                                     keep_last spares. An earlier run's stays until this run has one, or comes to its step. Needs
