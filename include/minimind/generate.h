@@ -150,7 +150,7 @@ MM_API void mm_generate_options_init(mm_generate_options *options, size_t struct
 typedef struct mm_generate_result {
     size_t struct_size;            /**< sizeof(mm_generate_result) */
     const int32_t *ids;            /**< those of sequence i begin at ids + i * stride; there are lengths[i] */
-    const float *logprobs;         /**< likewise: of the distribution drawn from at temperature 1, before any filter */
+    const float *logprobs;         /**< likewise: of what on_logits leaves, at temperature 1, before penalty and filters */
     const int32_t *lengths;        /**< [sequences] */
     const int32_t *finish;         /**< [sequences] MM_FINISH_… */
     int64_t stride;                /**< max_new_tokens, or what the context can hold if that is less */
