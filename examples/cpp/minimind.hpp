@@ -906,7 +906,7 @@ private:
     detail::owner<mm_report, mm_report_free> handle_;
 };
 
-/** The ranks that train one model together; get() is for mm_trainer_options.comm, and outlives the trainer. */
+/** The ranks that train one model together; get() is for mm_trainer_options.comm. It must outlive the trainer. */
 class communicator {
 public:
     /** `give_back` frees `taken`: for one of MPI that is mm_comm_mpi_free, for a table of one's own whatever it needs. */
