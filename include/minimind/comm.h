@@ -80,8 +80,9 @@ MM_API void mm_comm_options_init(mm_comm_options *options, size_t struct_size);
  * @param options  NULL for the defaults.
  * @param out      Yours: pair it with mm_comm_free().
  *
- * @return MM_OK; MM_ERR_ARG; MM_ERR_MEMORY; MM_ERR_IO, the path can't be used, or not all ranks came in time; MM_ERR_STATE,
- *         ranks that don't fit together: two with one number, another size, another version of the library. Since: 0.1
+ * @return MM_OK; MM_ERR_ARG; MM_ERR_MEMORY; MM_ERR_IO, the path can't be used, as by the second of two ranks with one number,
+ *         or not all ranks came in time; MM_ERR_STATE, ranks that don't fit together: another size, another version of the
+ *         library. Since: 0.1
  */
 MM_API mm_status mm_comm_local_create(const char *path, int32_t rank, int32_t size, const mm_comm_options *options,
                                       mm_comm **out);
@@ -92,7 +93,7 @@ MM_API mm_status mm_comm_local_create(const char *path, int32_t rank, int32_t si
  * @param address  Where rank 0 is to be found, the same for all ranks: "host:port", "10.0.0.1:29500", "[::1]:29500". Rank 0
  *                 listens there while the others come in; these need a way to each other too, at ports of the system's choice.
  *
- * @return as mm_comm_local_create(). Since: 0.1
+ * @return as mm_comm_local_create(); two ranks with one number above 0 are MM_ERR_STATE here. Since: 0.1
  */
 MM_API mm_status mm_comm_tcp_create(const char *address, int32_t rank, int32_t size, const mm_comm_options *options,
                                     mm_comm **out);
