@@ -79,7 +79,8 @@ typedef struct mm_policy_training {
     float top_p;            /**< as in mm_sampling */
     int32_t variant;        /**< MM_POLICY_… */
     int32_t group;          /**< answers to each prompt; of GRPO and CISPO at least 2, for they are compared */
-    int32_t max_new_tokens; /**< of an answer; the rest is cut off */
+    int32_t max_new_tokens; /**< of an answer; the rest is cut off. Behind a prompt of the loader's max_length it must fit into
+                                 max_position_embeddings */
     int32_t updates;        /**< steps that learn from the same answers, each with an update of its own: above 1
                                  accumulation_steps must be 1 */
 } mm_policy_training;
