@@ -40,16 +40,21 @@ static size_t ids_of(const slot *s)
     return s->sample.side[0].count + s->sample.side[1].count;
 }
 
-/* Make the row at a place, outside of the lock: nobody else touches the slot. */
-static void prepare(mmi_stream *s, slot *to, mmi_desk *desk, int64_t epoch, int64_t place)
+/* Make the slot's row, outside of the lock: nobody else touches the slot. */
+static void prepare(const mmi_stream *s, slot *to, mmi_desk *desk)
 {
-    const mm_loader_options *o = &s->recipe->options;
-    to->row = mmi_dataset_row_at(s->dataset, place, epoch, o->seed, o->shuffle != 0);
     to->status = mmi_sample_read(&to->sample, desk, s->recipe, s->dataset, to->row);
     if (to->status == MM_OK)
         return;
     snprintf(to->story, sizeof to->story, "%s", mm_last_error());
     to->sample.side[0].count = to->sample.side[1].count = 0;
+}
+
+static void prepare_at(const mmi_stream *s, slot *to, mmi_desk *desk, int64_t epoch, int64_t place)
+{
+    const mm_loader_options *o = &s->recipe->options;
+    to->row = mmi_dataset_row_at(s->dataset, place, epoch, o->seed, o->shuffle != 0);
+    prepare(s, to, desk);
 }
 
 /* The next place in the order of things; epochs follow each other without a pause. */
@@ -91,7 +96,7 @@ static void work(void *arg)
         slot *to = claim(s, &epoch, &place);
         s->busy++;
         mmi_monitor_leave(s->monitor);
-        prepare(s, to, &desk, epoch, place);
+        prepare_at(s, to, &desk, epoch, place);
         mmi_monitor_enter(s->monitor);
         s->busy--;
         to->ready = true;
@@ -198,6 +203,15 @@ static slot *wait_for_next(mmi_stream *s)
     return next;
 }
 
+/* What kept a thread from making the row, memory that was short for one, may have passed since then. */
+static void prepare_again(mmi_stream *s, slot *to)
+{
+    prepare(s, to, &s->desk);
+    mmi_monitor_enter(s->monitor);
+    s->ids += ids_of(to); /* none until now */
+    mmi_monitor_leave(s->monitor);
+}
+
 mm_status mmi_stream_take(const mmi_sample **sample, int64_t *row, mmi_stream *s)
 {
     slot *next;
@@ -208,10 +222,12 @@ mm_status mmi_stream_take(const mmi_sample **sample, int64_t *row, mmi_stream *s
         mmi_monitor_enter(s->monitor);
         next = wait_for_next(s);
         mmi_monitor_leave(s->monitor);
+        if (next->status != MM_OK && next->status != MM_ERR_FORMAT)
+            prepare_again(s, next);
     } else {
         int64_t epoch, place;
         next = claim(s, &epoch, &place);
-        prepare(s, next, &s->desk, epoch, place);
+        prepare_at(s, next, &s->desk, epoch, place);
     }
     s->waited += mmi_now() - start;
     *sample = &next->sample;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/memory.h"
@@ -402,6 +403,40 @@ START_TEST(every_failing_allocation_is_survived)
 }
 END_TEST
 
+/* Each row is longer than those before it, and so needs memory. */
+static void use_growing_rows(void)
+{
+    enum { ROWS = 40, STEP = 100 };
+    static char bytes[ROWS * ROWS * STEP];
+    size_t size = 0;
+    for (int i = 0; i < ROWS; i++)
+        size += (size_t)sprintf(bytes + size, "{\"text\": \"%d%0*d\"}\n", i, (i + 1) * STEP, 0);
+    use_rows(bytes, size);
+}
+
+/* The threads have made what is ready, or failed to, by the end of a pause. */
+START_TEST(rows_that_no_memory_was_left_for_are_made_again_when_they_are_asked_for)
+{
+    const struct timespec pause = { .tv_nsec = 50000000 };
+    static record expected[12], found;
+    use_growing_rows();
+    for (int32_t workers = 0; workers < 3; workers++) {
+        mm_loader_options o = options_of(MM_ROWS_PAD, workers);
+        o.shuffle = 0;
+        mm_loader *loader = create(&o);
+        for (int i = 0; i < 12; i++) {
+            if (i == 3 || i == 4) {
+                nanosleep(&pause, NULL);
+                mmi_memory_fail_at(i == 3 && workers > 0, true); /* 0: no more */
+            }
+            take(loader, workers == 0 ? &expected[i] : &found);
+            ck_assert(workers == 0 || memcmp(&found, &expected[i], sizeof found) == 0);
+        }
+        mm_loader_free(loader);
+    }
+}
+END_TEST
+
 /* Rows of 65000 ids, 256 KiB each; of the 514 slots that could hold one more than may be ready at one time. */
 START_TEST(long_rows_leave_no_memory_behind)
 {
@@ -449,6 +484,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, a_file_that_shrinks_while_it_is_read_ends_in_a_status);
     tcase_add_test(tc, stats_tell_what_was_given_and_waited_for);
     tcase_add_test(tc, every_failing_allocation_is_survived);
+    tcase_add_test(tc, rows_that_no_memory_was_left_for_are_made_again_when_they_are_asked_for);
     tcase_add_loop_test(tc, long_rows_leave_no_memory_behind, 0, 2);
     tcase_set_timeout(tc, 120);
     suite_add_tcase(suite, tc);
