@@ -81,8 +81,7 @@ mm_status mm_evaluate_loss(mm_context *context, mm_loader *loader, int64_t max_b
         status = add_epoch(&e, context, loader, max_batches, sizes);
         if (status == MM_OK && e.batches == 0)
             status = mmi_loader_fail_unreadable(loader);
-        mm_status back = mm_loader_seek(loader, &stood);
-        status = status == MM_OK ? back : status;
+        mmi_loader_return(loader, &stood);
     }
     mmi_free(sizes);
     return status == MM_OK ? finish(&e, out) : status;

@@ -360,7 +360,7 @@ mm_status mm_distill_cache_write(mm_model *teacher, mm_loader *loader, int32_t k
         status = mm_loader_seek(loader, &start);
         if (status == MM_OK)
             status = run_teacher(&w);
-        mm_loader_seek(loader, &before);
+        mmi_loader_return(loader, &before);
     }
     if (status == MM_OK)
         status = write_file(&w, path);

@@ -1106,6 +1106,40 @@ START_TEST(every_failing_allocation_is_survived)
 }
 END_TEST
 
+/* A packed document of several batches: to go back into it by mm_loader_seek() would be to read it. */
+START_TEST(a_loader_stands_within_its_document_again_whatever_failed)
+{
+    char row[1200], path[600];
+    snprintf(row, sizeof row, "{\"text\": \"%01000d\"}\n", 0);
+    snprintf(path, sizeof path, "%s/teacher.safetensors", scratch_directory());
+    mm_dataset *dataset = open_rows(row);
+    mm_loader *loader = text_loader(dataset, MM_ROWS_PACK);
+    mm_context *context = context_for(MM_OUT_LOSS, 3, LENGTH, 0, 1);
+    mm_batch batch = MM_BATCH_INIT;
+    mm_evaluation e = MM_EVALUATION_INIT;
+    mm_loader_position before = MM_LOADER_POSITION_INIT, after = MM_LOADER_POSITION_INIT;
+    ck_ok(mm_loader_next(loader, &batch));
+    ck_ok(mm_loader_tell(loader, &before));
+    ck_assert_int_gt(before.offset, 0);
+    for (int which = 0; which < 2; which++) {
+        mm_status status = MM_ERR_MEMORY;
+        for (uint64_t n = 1; status != MM_OK && n < 1000; n++) {
+            mmi_memory_fail_at(n, true);
+            status = which == 0 ? mm_evaluate_loss(context, loader, 0, &e) :
+                                  mm_distill_cache_write(model, loader, 3, 1, path);
+            mmi_memory_fail_at(0, false);
+            ck_assert(status == MM_OK || status == MM_ERR_MEMORY);
+            ck_ok(mm_loader_tell(loader, &after));
+            ck_assert_mem_eq(&before, &after, sizeof before);
+        }
+        ck_assert_int_eq(status, MM_OK);
+    }
+    mm_context_free(context);
+    mm_loader_free(loader);
+    mm_dataset_free(dataset);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("train/evaluate");
@@ -1133,6 +1167,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, the_loss_of_prompts_is_none);
     tcase_add_test(tc, misuse_is_refused);
     tcase_add_test(tc, every_failing_allocation_is_survived);
+    tcase_add_test(tc, a_loader_stands_within_its_document_again_whatever_failed);
     tcase_set_timeout(tc, 120);
     suite_add_tcase(suite, tc);
     return suite;
