@@ -39,7 +39,8 @@ MM_API mm_status mm_tokenizer_load_memory(const char *json, size_t length, mm_to
 
 /**
  * Write tokenizer.json, tokenizer_config.json and, if the tokenizer came with one, chat_template.jinja (another's is removed)
- * into `directory`, which is made if it is missing; each file is replaced in one step.
+ * into `directory`, which is made if it is missing. Each file is replaced in one step, when all are written: on failure
+ * the old ones stand. Where only the directory's sync fails, at the end, the new ones do.
  *
  * @return MM_OK; MM_ERR_ARG; MM_ERR_IO; MM_ERR_MEMORY. Since: 0.1
  */

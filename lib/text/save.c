@@ -1,6 +1,9 @@
 /* Writing a tokenizer the way Hugging Face's libraries do, so that they and this one read it alike. */
+#define _POSIX_C_SOURCE 200809L
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/files.h"
 #include "base/json.h"
@@ -203,36 +206,83 @@ static mm_status write_json(mmi_json *value, const char *path)
     return status;
 }
 
+enum { TEMPLATE, TOKENIZER, CONFIG, FILES };
+static const char *const names[FILES] = { "chat_template.jinja", "tokenizer.json", "tokenizer_config.json" };
+static atomic_uint serial;
+
+typedef struct paths {
+    char *file[FILES], *waiting[FILES]; /* and its name until all are on disk */
+} paths;
+
+static void free_paths(paths *p)
+{
+    for (int i = 0; i < FILES; i++) {
+        mmi_free(p->file[i]);
+        mmi_free(p->waiting[i]);
+    }
+}
+
+static mm_status make_paths(paths *p, const char *directory)
+{
+    unsigned number = atomic_fetch_add(&serial, 1);
+    for (int i = 0; i < FILES; i++) {
+        char name[80];
+        snprintf(name, sizeof name, "%s.%ld-%u.tmp", names[i], (long)getpid(), number);
+        p->file[i] = mmi_path_join(directory, names[i]);
+        p->waiting[i] = mmi_path_join(directory, name);
+        if (!p->file[i] || !p->waiting[i])
+            return mmi_fail_memory(strlen(directory) + strlen(name) + 2, "a path");
+    }
+    return MM_OK;
+}
+
 /* The template's own file, if the tokenizer came with one. Another tokenizer's would be taken for this one's. */
-static mm_status write_template(const mm_tokenizer *t, const char *path)
+static mm_status place_template(const mm_tokenizer *t, const paths *p)
 {
     if (t->chat.file)
-        return mmi_write_file(path, t->chat.file, t->chat.file_length);
-    if (mmi_file_exists(path) && remove(path) != 0)
-        return mmi_fail_errno(path, "remove");
+        return mmi_rename(p->waiting[TEMPLATE], p->file[TEMPLATE]);
+    if (mmi_file_exists(p->file[TEMPLATE]) && remove(p->file[TEMPLATE]) != 0)
+        return mmi_fail_errno(p->file[TEMPLATE], "remove");
     return MM_OK;
+}
+
+/* All are on disk before one takes its place: half of another tokenizer's may be none, or one with other ids. */
+static mm_status write_files(const mm_tokenizer *t, const paths *p)
+{
+    mm_status status = MM_OK;
+    for (int i = 0; i < FILES && status == MM_OK; i++)
+        status = mmi_check_replaceable(p->file[i]);
+    if (status == MM_OK)
+        status = write_json(tokenizer_json(t), p->waiting[TOKENIZER]);
+    if (status == MM_OK)
+        status = t->config ? mmi_write_file(p->waiting[CONFIG], t->config, t->config_length) :
+                             write_json(config_json(t), p->waiting[CONFIG]);
+    if (status == MM_OK && t->chat.file)
+        status = mmi_write_file(p->waiting[TEMPLATE], t->chat.file, t->chat.file_length);
+    if (status == MM_OK)
+        status = place_template(t, p);
+    if (status == MM_OK)
+        status = mmi_rename(p->waiting[TOKENIZER], p->file[TOKENIZER]);
+    if (status == MM_OK)
+        status = mmi_rename_synced(p->waiting[CONFIG], p->file[CONFIG]);
+    for (int i = 0; i < FILES && status != MM_OK; i++)
+        unlink(p->waiting[i]);
+    return status;
 }
 
 mm_status mm_tokenizer_save(const mm_tokenizer *t, const char *directory)
 {
     if (!t || !directory)
         return mmi_fail(MM_ERR_ARG, "mm_tokenizer_save: %s is NULL", !t ? "tokenizer" : "directory");
-    mm_status status = mmi_make_directory(directory);
-    if (status != MM_OK)
-        return status;
-    char *file = mmi_path_join(directory, "tokenizer.json");
-    char *config = mmi_path_join(directory, "tokenizer_config.json");
-    char *template = mmi_path_join(directory, "chat_template.jinja");
-    if (!file || !config || !template)
-        status = mmi_fail_memory(strlen(directory) + 32, "a path");
+    paths p = { { NULL }, { NULL } };
+    bool there = mmi_is_directory(directory);
+    mm_status status = make_paths(&p, directory);
     if (status == MM_OK)
-        status = write_json(tokenizer_json(t), file);
+        status = mmi_make_directory(directory);
     if (status == MM_OK)
-        status = t->config ? mmi_write_file(config, t->config, t->config_length) : write_json(config_json(t), config);
-    if (status == MM_OK)
-        status = write_template(t, template);
-    mmi_free(template);
-    mmi_free(config);
-    mmi_free(file);
+        status = write_files(t, &p);
+    if (status != MM_OK && !there)
+        rmdir(directory); /* succeeds only on one that was made here and is empty */
+    free_paths(&p);
     return status;
 }

@@ -676,6 +676,38 @@ START_TEST(loading_and_saving_survive_every_failing_allocation)
 }
 END_TEST
 
+/* The ids of one tokenizer beside the config of another are none that load. */
+START_TEST(a_tokenizer_that_cannot_be_saved_leaves_the_one_that_was_there)
+{
+    char directory[512], missing[600];
+    snprintf(directory, sizeof directory, "%s", scratch_directory());
+    snprintf(missing, sizeof missing, "%s/missing", directory);
+    char *text = replaced(json, "\"added_tokens\": [",
+                          "\"added_tokens\": [ {\"id\": 600, \"content\": \"a b\", \"special\": false},");
+    mm_tokenizer *old = NULL, *new = NULL, *found = NULL;
+    ck_ok(mm_tokenizer_load_memory(json, strlen(json), &old));
+    ck_ok(mm_tokenizer_load_memory(text, strlen(text), &new));
+    mm_status status = MM_ERR_MEMORY;
+    for (uint64_t at = 1; status != MM_OK; at++) {
+        ck_assert_uint_lt(at, 1000);
+        ck_ok(mm_tokenizer_save(old, directory));
+        mmi_memory_fail_at(at, true);
+        status = mm_tokenizer_save(new, missing);
+        ck_assert(status == MM_OK || !mmi_is_directory(missing));
+        mmi_memory_fail_at(at, false);
+        status = mm_tokenizer_save(new, directory);
+        mmi_memory_fail_at(0, false);
+        ck_assert(status == MM_OK || status == MM_ERR_MEMORY);
+        ck_ok(mm_tokenizer_load(directory, &found));
+        ck_assert_int_eq(mm_tokenizer_find(found, "a b"), status == MM_OK ? 600 : -1);
+        mm_tokenizer_free(found);
+    }
+    mm_tokenizer_free(old);
+    mm_tokenizer_free(new);
+    free(text);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("text/load");
@@ -703,6 +735,7 @@ static Suite *make_suite(void)
     tcase_add_test(tests, the_config_says_of_added_tokens_what_tokenizer_json_does);
     tcase_add_test(tests, the_special_tokens_that_the_config_names_are_added_tokens_of_tokenizer_json);
     tcase_add_test(tests, loading_and_saving_survive_every_failing_allocation);
+    tcase_add_test(tests, a_tokenizer_that_cannot_be_saved_leaves_the_one_that_was_there);
     suite_add_tcase(suite, tests);
     return suite;
 }
