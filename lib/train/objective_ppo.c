@@ -23,7 +23,7 @@ static mm_status check_gae(const mm_gae_options *o, int64_t rows, int64_t length
     mm_status status = mmi_objective_shape(what, rows, length);
     if (status == MM_OK)
         status = mmi_objective_mask(what, mask, rows, length);
-    for (int64_t i = 0; i < rows * length && status == MM_OK; i++)
+    for (int64_t i = 0; status == MM_OK && i < rows * length; i++)
         if (mask[i] && !(isfinite(rewards[i]) && isfinite(values[i])))
             status = mmi_fail(MM_ERR_NUMERIC, "%s: at [%lld][%lld] the reward is %g, the value %g", what,
                               (long long)(i / length), (long long)(i % length), rewards[i], (double)values[i]);

@@ -224,6 +224,8 @@ START_TEST(an_advantage_held_wrong_is_named)
     mm_gae_options o = MM_GAE_OPTIONS_INIT;
     ck_status(mm_gae(&o, ROWS, T, NULL, in.values, in.mask, in.advantages, in.returns), MM_ERR_ARG);
     ck_status(mm_gae(&o, 0, T, in.rewards, in.values, in.mask, in.advantages, in.returns), MM_ERR_ARG);
+    ck_status(mm_gae(&o, INT64_MIN, T, in.rewards, in.values, in.mask, in.advantages, in.returns), MM_ERR_ARG);
+    ck_status(mm_gae(&o, INT64_MAX, T, in.rewards, in.values, in.mask, in.advantages, in.returns), MM_ERR_ARG);
     o.gamma = 1.5;
     ck_status(try_gae(&in, &o), MM_ERR_ARG);
     ck_error_mentions("gamma");
