@@ -16,7 +16,8 @@ extern "C" {
  *
  * @param model  Kept alive by the cache.
  * @param dtype  What they are kept as: MM_F32; MM_BF16, half the memory; MM_Q8_0, about a quarter, where head_dim is a
- *               multiple of 32. Attention reads any of them as it lies; what is lost is the rounding.
+ *               multiple of 32. Attention reads any of them as it lies; what is lost is the rounding, but for keys and
+ *               values above 8 · 10⁶, which MM_Q8_0 has as little as in weights: they become infinite or NaN.
  * @param out    Yours: pair it with mm_cache_free().
  *
  * @return MM_OK; MM_ERR_ARG, a size out of range (capacity beyond max_position_embeddings too) or no such dtype here;

@@ -793,6 +793,36 @@ START_TEST(the_contexts_own_cache_is_of_the_dtype_that_was_asked_for)
 }
 END_TEST
 
+/* Values of some 10^9, which float32 holds and the half scale of a block does not. */
+START_TEST(what_blocks_can_not_hold_is_told_and_not_drawn_from)
+{
+    mm_model *model = model_of(wide_heads, 3);
+    mm_context *context = context_of(model, MM_EVAL, 1, 8, MM_OUT_LAST_LOGITS);
+    static const int32_t ids[4] = { 1, 2, 3, 4 }, length = 4;
+    const int32_t *prompt = ids;
+    mm_generate_options o = MM_GENERATE_OPTIONS_INIT;
+    mm_generate_result r = MM_GENERATE_RESULT_INIT;
+    o.prompts = &prompt;
+    o.prompt_lengths = &length;
+    o.max_new_tokens = 2;
+    for (int64_t t = 0; t < mm_model_tensor_count(model); t++) {
+        mm_view view;
+        mm_tensor_info info = MM_TENSOR_INFO_INIT;
+        ck_ok(mm_layout_get(mm_model_config(model), t, &info));
+        ck_ok(mm_model_write(model, t, &view));
+        for (int64_t i = 0; i < info.elements && strstr(info.name, ".0.self_attn.v_proj."); i++)
+            ((float *)view.data)[i] *= 1e9f;
+    }
+    mm_model_written(model);
+    for (int i = 0; i < DTYPES; i++) {
+        o.cache_dtype = dtypes[i];
+        ck_status(mm_generate(context, &o, &r), dtypes[i] == MM_Q8_0 ? MM_ERR_NUMERIC : MM_OK);
+    }
+    mm_context_free(context);
+    mm_model_free(model);
+}
+END_TEST
+
 /* What a cache should hold: the ids of each sequence. */
 typedef struct shadow {
     mm_cache *cache;
@@ -910,5 +940,6 @@ int main(void)
                         DTYPES);
     tcase_add_loop_test(tests, any_order_of_calls_leaves_caches_that_go_on_as_the_whole_does, 0, all_count);
     tcase_add_test(tests, the_contexts_own_cache_is_of_the_dtype_that_was_asked_for);
+    tcase_add_test(tests, what_blocks_can_not_hold_is_told_and_not_drawn_from);
     return run_suite(suite);
 }
