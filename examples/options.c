@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@ void start_as(char **argv)
 {
     const char *folder = argv[0] ? strrchr(argv[0], '/') : NULL;
     program = folder ? folder + 1 : argv[0] ? argv[0] : program;
+    signal(SIGXFSZ, SIG_IGN); /* a file that may grow no longer is told of by name, as a full disk is */
 }
 
 void show_usage(const char *text)

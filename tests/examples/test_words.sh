@@ -202,6 +202,20 @@ notices_a_full_disk() {
         noticed structured --model "$model" --prompt a --schema '{"type": "null"}'
 }
 
+# A file that may grow no longer, by a limit of the process, is as good as a full disk, and no signal's affair.
+notices_a_limit_of_files() {
+    # shellcheck disable=SC2086
+    (ulimit -f 40 && exec "$bin/pretrain" $rows --hidden-size 32 --num-hidden-layers 1 --max-steps 3 --save-interval 1 --save-dir "$work/limit") \
+        >"$work/log" 2>"$work/stderr"
+    status=$?
+    echo "status $status" && cat "$work/stderr" && ls "$work/limit/pretrain.run"
+    [ "$status" -eq 1 ] && grep -q "^pretrain: .*can't write: " "$work/stderr" && [ -z "$(find "$work/limit" -name '*.tmp')" ] || return 1
+    (ulimit -f 1 && exec "$bin/train_tokenizer" --quiet --vocab-size 400 --out "$work/limited" "$work/a.jsonl") 2>"$work/stderr"
+    status=$?
+    echo "status $status" && cat "$work/stderr"
+    [ "$status" -eq 1 ] && grep -q "^train_tokenizer: .*can't write: " "$work/stderr" && [ ! -e "$work/limited/tokenizer.json" ]
+}
+
 # --- Options ---
 
 # The model that is converted is there afterwards, to the bit.
@@ -529,6 +543,7 @@ else
 fi
 check "train_tokenizer sends pipes no moving line" sends_pipes_no_moving_line
 [ ! -c /dev/full ] || check "every program says that its output can't be written" notices_a_full_disk
+check "a limit of files' size is told of as a full disk is" notices_a_limit_of_files
 check "convert leaves its model as it is" keeps_the_source
 check "options that would have no effect are refused" refuses_options_of_others
 check "lora refuses what would not shape its adapter" shapes_adapters
