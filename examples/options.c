@@ -3,6 +3,7 @@
 #include "options.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <math.h>
 #include <signal.h>
@@ -15,10 +16,20 @@
 
 const char *program = "example";
 
+/* The number of a standard stream that is closed would be the next file's, and what is said would land there. Opened
+ * the wrong way round it goes on failing, as a closed one does. */
+static void hold_streams(void)
+{
+    for (int i = 0; i < 3; i++)
+        if (fcntl(i, F_GETFD) == -1 && open("/dev/null", i == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0)
+            return;
+}
+
 void start_as(char **argv)
 {
     const char *folder = argv[0] ? strrchr(argv[0], '/') : NULL;
     program = folder ? folder + 1 : argv[0] ? argv[0] : program;
+    hold_streams();
     signal(SIGXFSZ, SIG_IGN); /* a file that may grow no longer is told of by name, as a full disk is */
 }
 

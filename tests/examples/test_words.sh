@@ -216,6 +216,16 @@ notices_a_limit_of_files() {
     [ "$status" -eq 1 ] && grep -q "^train_tokenizer: .*can't write: " "$work/stderr" && [ ! -e "$work/limited/tokenizer.json" ]
 }
 
+# Files that a program opens would take the numbers of the streams that it was started without, and what it says.
+keeps_its_words_out_of_files() {
+    # shellcheck disable=SC2086
+    "$bin/pretrain" $rows --hidden-size 32 --num-hidden-layers 1 --max-steps 3 --save-interval 1 --save-dir "$work/mute" <&- >&- 2>&-
+    status=$?
+    echo "status $status"
+    [ "$status" -eq 1 ] && [ -s "$work/mute/pretrain/model.safetensors" ] && find "$work/mute" -name '*.lock' -size +0 | nothing &&
+        ! grep -r 'Epoch:' "$work/mute"
+}
+
 # --- Options ---
 
 # The model that is converted is there afterwards, to the bit.
@@ -544,6 +554,7 @@ fi
 check "train_tokenizer sends pipes no moving line" sends_pipes_no_moving_line
 [ ! -c /dev/full ] || check "every program says that its output can't be written" notices_a_full_disk
 check "a limit of files' size is told of as a full disk is" notices_a_limit_of_files
+check "what a program says lands in no file of a run that has no output" keeps_its_words_out_of_files
 check "convert leaves its model as it is" keeps_the_source
 check "options that would have no effect are refused" refuses_options_of_others
 check "lora refuses what would not shape its adapter" shapes_adapters
