@@ -1,8 +1,18 @@
 #include "model/show.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "model/fields.h"
+
+const char *mmi_real_show(char text[MMI_SHOWN], double value)
+{
+    int digits = 0;
+    do
+        snprintf(text, MMI_SHOWN, "%.*g", ++digits, value);
+    while (digits < 17 && strtod(text, NULL) != value);
+    return text;
+}
 
 const char *mmi_config_show(char text[MMI_SHOWN], const mm_config *config, int32_t index)
 {
@@ -13,7 +23,7 @@ const char *mmi_config_show(char text[MMI_SHOWN], const mm_config *config, int32
     else if (field->type == MM_TYPE_INT)
         snprintf(text, MMI_SHOWN, "%lld", (long long)value.i);
     else if (field->type == MM_TYPE_FLOAT)
-        snprintf(text, MMI_SHOWN, "%.17g", value.f);
+        mmi_real_show(text, value.f);
     else
         snprintf(text, MMI_SHOWN, "%s", field->type == MM_TYPE_STRING ? field->words[value.i] : value.i ? "true" : "false");
     return field->name;
