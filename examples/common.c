@@ -514,14 +514,15 @@ static void say_sizes(const mm_model *model, const mm_adapter *adapter)
 
 static void save(const mm_model *model, const mm_tokenizer *tokenizer, const mm_adapter *adapter)
 {
-    const char *path = place_of(o.save_weight);
-    if (adapter) {
-        check(mm_adapter_save(adapter, path));
-    } else {
-        check(mm_model_save(model, path));
-        check(mm_tokenizer_save(tokenizer, path));
-    }
-    printf("the %s is in %s\n", adapter ? "adapter" : "model", path);
+    const char *path = place_of(o.save_weight), *what = adapter ? "adapter" : "model";
+    char kept[4300];
+    mm_status status = adapter ? mm_adapter_save(adapter, path) : mm_model_save(model, path);
+    if (!adapter && status == MM_OK)
+        status = mm_tokenizer_save(tokenizer, path);
+    snprintf(kept, sizeof kept, "; what was learnt is in %s, and --from-resume 1 saves the %s", run_directory, what);
+    if (status != MM_OK)
+        fail(mm_last_error(), kept);
+    printf("the %s is in %s\n", what, path);
 }
 
 /* How many validations in a row were no better than the best one, also when some of them are an earlier run's. */
@@ -557,8 +558,10 @@ static void say_what_ended_it(const mm_train_progress *p, double seconds)
 void train(mm_model *model, mm_loader *loader, mm_tokenizer *tokenizer, const mm_trainer_options *options)
 {
     mm_trainer_options t = *options;
-    if (leads)
+    if (leads) {
         watch_check(o.report, o.regression);
+        must_take_files("", place_of(o.save_weight)); /* rather now than behind the last step */
+    }
     t.adapter = make_adapter(model);
     check(mm_trainer_create(model, loader, tokenizer, &t, &trainer));
     if (leads)

@@ -270,3 +270,21 @@ void make_directories(const char *path)
         }
     mkdir(part, 0777);
 }
+
+void must_take_files(const char *option, const char *where)
+{
+    const size_t there = part_there(where);
+    char path[4300];
+    make_directories(where);
+    snprintf(path, sizeof path, "%s/.try-XXXXXX", where);
+    int file = mkstemp(path);
+    if (file < 0) {
+        int reason = errno;
+        remove_empty(where, there);
+        snprintf(path, sizeof path, "%s%s: can't write there: ", option, where);
+        fail(path, strerror(reason));
+    }
+    close(file);
+    unlink(path);
+    remove_empty(where, there);
+}

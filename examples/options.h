@@ -63,6 +63,9 @@ void make_directories(const char *path);
 size_t part_there(const char *path);
 void remove_empty(const char *path, size_t there);
 
+/* Fail, with what `option` and the path are called, where no file can be made: one comes and goes, and so do directories. */
+void must_take_files(const char *option, const char *where);
+
 /* A number that must fit an int32_t. */
 int32_t small(const char *option, double value);
 

@@ -172,6 +172,7 @@ int main(int argc, char **argv)
     }
     if (!out || c.count == 0)
         fail("it takes --out DIR and a file; see --help", "");
+    must_take_files("--out ", out); /* rather now than when all is counted */
 
     options.next_text = next_text;
     options.on_progress = show_progress;

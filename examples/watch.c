@@ -2,12 +2,10 @@
 
 #include "watch.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "options.h"
 
@@ -46,23 +44,6 @@ static const char *in_ascii(const char *text)
     return plain;
 }
 
-/* By a file that comes and goes, and so do the directories. */
-static void must_take_files(const char *where)
-{
-    const size_t there = part_there(where);
-    char path[4200];
-    make_directories(where);
-    snprintf(path, sizeof path, "%s/.try-XXXXXX", where);
-    int file = mkstemp(path);
-    if (file < 0) {
-        snprintf(path, sizeof path, "--report %s: can't write there: ", where);
-        fail(path, strerror(errno));
-    }
-    close(file);
-    unlink(path);
-    remove_empty(where, there);
-}
-
 void watch_check(const char *where, const char *regression)
 {
     mm_dataset *rows = NULL;
@@ -72,7 +53,7 @@ void watch_check(const char *where, const char *regression)
         check(mm_dataset_open(regression, &rows));
     mm_dataset_free(rows);
     if (where && where[0])
-        must_take_files(where);
+        must_take_files("--report ", where);
 }
 
 void watch_open(const mm_trainer *trainer, mm_model *model, const mm_tokenizer *tokenizer, const watch_plan *wanted)

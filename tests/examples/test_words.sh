@@ -110,6 +110,21 @@ names_the_report_first() {
         learn_not "a.jsonl" --report "$work/a.jsonl/below"
 }
 
+# What the model or the tokenizer can't come to is said before anything is learnt, not behind it.
+names_its_place_first() {
+    mkdir "$work/taken" && : >"$work/taken/pretrain" && ! learn --save-dir "$work/taken" --max-steps 2 && ! grep -q '^Epoch' "$work/log" &&
+        grep -q "^pretrain: $work/taken/pretrain: can't write there: " "$work/stderr" && [ "$(ls "$work/taken")" = pretrain ] &&
+        refuses "--out .*a.jsonl: can't write there: " train_tokenizer --out "$work/a.jsonl" "$work/held.jsonl"
+}
+
+# What stands in the way of the model, behind all else, leaves what was learnt.
+saves_the_model_later() {
+    mkdir -p "$work/blocked/pretrain/model.safetensors" && ! learn --save-dir "$work/blocked" --max-steps 2 &&
+        grep -q "^pretrain: .*model.safetensors: .*; what was learnt is in $work/blocked/pretrain.run, and --from-resume 1 saves the model$" \
+            "$work/stderr" && rmdir "$work/blocked/pretrain/model.safetensors" && learn --save-dir "$work/blocked" --max-steps 2 --from-resume 1 &&
+        [ -s "$work/blocked/pretrain/model.safetensors" ]
+}
+
 # Neither the directory of the run nor any above it, which were not there; one that was stays.
 leaves_nothing_of_a_refused_run() {
     echo '{"text": ' >"$work/torn.jsonl"
@@ -543,6 +558,8 @@ fi
 check "a run that another rank ends says so" ends_with_another_rank
 check "a run refused for its data leaves no directory" leaves_nothing_of_a_refused_run
 check "what a report lacks ends the run at its beginning" names_the_report_first
+check "a place that takes no model or tokenizer is named at the beginning" names_its_place_first
+check "a model that can't be saved is saved by going on" saves_the_model_later
 if command -v script >/dev/null && SHELL=/bin/sh script -qec true /dev/null </dev/null >/dev/null 2>&1; then
     check "the moving line fits the terminal" fits_the_terminal
     check "a dumb terminal is sent lines" is_plain_where_it_is_dumb
