@@ -27,7 +27,7 @@ static int told(mm_status status)
 {
     if (status == MM_OK)
         return 1;
-    fprintf(stderr, "\n%s: the report ends here: %s\n", plan.program, mm_last_error());
+    fprintf(stderr, "%s: the report ends here: %s\n", plan.program, mm_last_error());
     mm_report_free(report);
     report = NULL;
     return 0;
@@ -138,7 +138,7 @@ static void ask_again(int64_t step)
         return;
     mm_status status = mm_evaluate_prompts(writer, words, questions, &q, &r);
     if (status == MM_ERR_FORMAT) { /* a prompt that can't be put: all else goes on */
-        fprintf(stderr, "\n%s: nothing of --regression any more: %s\n", plan.program, mm_last_error());
+        fprintf(stderr, "%s: nothing of --regression any more: %s\n", plan.program, mm_last_error());
         mm_dataset_free(questions);
         questions = NULL;
     }

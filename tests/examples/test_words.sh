@@ -125,6 +125,16 @@ saves_the_model_later() {
         [ -s "$work/blocked/pretrain/model.safetensors" ]
 }
 
+# A line on standard error, and no empty one before it; a terminal's moving line is gone by then.
+ends_a_report_in_a_line() {
+    printf '{"prompt": "a", "expect": []}' >"$work/unasked.jsonl"
+    learn --regression "$work/unasked.jsonl" --max-steps 2 --save-weight unasked && [ "$(wc -l <"$work/stderr")" -eq 1 ] &&
+        learn --sample "$(printf 'a\377')" --max-steps 2 --save-weight unsaid && [ "$(wc -l <"$work/stderr")" -eq 1 ] || return 1
+    # shellcheck disable=SC2086
+    at_terminal "export TERM=xterm" "$bin/pretrain" $rows --hidden-size 32 --num-hidden-layers 1 --max-steps 4 --save-dir "$work/out" \
+        --save-weight unasked --regression "$work/unasked.jsonl" --regression-interval 3 && cat -v "$work/terminal" | grep -q '^pretrain: nothing of'
+}
+
 # Neither the directory of the run nor any above it, which were not there; one that was stays.
 leaves_nothing_of_a_refused_run() {
     echo '{"text": ' >"$work/torn.jsonl"
@@ -560,6 +570,7 @@ check "a run refused for its data leaves no directory" leaves_nothing_of_a_refus
 check "what a report lacks ends the run at its beginning" names_the_report_first
 check "a place that takes no model or tokenizer is named at the beginning" names_its_place_first
 check "a model that can't be saved is saved by going on" saves_the_model_later
+check "what ends a report is told in one line" ends_a_report_in_a_line
 if command -v script >/dev/null && SHELL=/bin/sh script -qec true /dev/null </dev/null >/dev/null 2>&1; then
     check "the moving line fits the terminal" fits_the_terminal
     check "a dumb terminal is sent lines" is_plain_where_it_is_dumb
