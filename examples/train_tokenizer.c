@@ -31,8 +31,8 @@ typedef struct corpus {
     char **paths;
     int count, next;
     mm_dataset *rows; /* the open .jsonl file */
-    int64_t row;
     FILE *lines; /* the open text file */
+    int64_t row; /* of either, how many were read */
     char *buffer;
     size_t room;
     bool quiet;
@@ -69,6 +69,7 @@ static size_t read_line(corpus *c)
         if (byte == '\n')
             break;
     }
+    c->row++;
     return length;
 }
 
@@ -76,9 +77,9 @@ static void open_next(corpus *c)
 {
     const char *path = c->paths[c->next++];
     size_t length = strlen(path);
+    c->row = 0;
     if (length > 6 && strcmp(path + length - 6, ".jsonl") == 0) {
         check(mm_dataset_open(path, &c->rows));
-        c->row = 0;
     } else if (!(c->lines = fopen(path, "rb"))) {
         fail("can't open ", path);
     }
@@ -108,6 +109,15 @@ static int32_t next_text(void *user, const char **text, size_t *length)
     }
     *text = c->buffer;
     return 1;
+}
+
+/* Rows are UTF-8 where they are JSON; a line need not be, and the library knows none of its file. */
+static void fail_in_text(const corpus *c)
+{
+    char place[4300] = "";
+    if (c->lines)
+        snprintf(place, sizeof place, "%s:%lld: ", c->paths[c->next - 1], (long long)c->row);
+    fail(place, mm_last_error());
 }
 
 static int32_t show_progress(void *user, int64_t done, int64_t total)
@@ -148,7 +158,7 @@ int main(int argc, char **argv)
     mm_tokenizer_train_options options = MM_TOKENIZER_TRAIN_OPTIONS_INIT;
     const char *out = NULL;
     const char **special = need(calloc((size_t)argc, sizeof *special));
-    corpus c = { need(calloc((size_t)argc, sizeof *c.paths)), 0, 0, NULL, 0, NULL, NULL, 0, false };
+    corpus c = { need(calloc((size_t)argc, sizeof *c.paths)), 0, 0, NULL, NULL, 0, NULL, 0, false };
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (strcmp(argv[i], "--help") == 0)
@@ -179,7 +189,8 @@ int main(int argc, char **argv)
     options.user = &c;
     options.special_tokens = options.special_count > 0 ? special : NULL;
     mm_tokenizer *tokenizer = NULL;
-    check(mm_tokenizer_train(&options, &tokenizer));
+    if (mm_tokenizer_train(&options, &tokenizer) != MM_OK)
+        fail_in_text(&c);
     check(mm_tokenizer_save(tokenizer, out));
     show_moving(stderr, "");
     fprintf(stderr, "%s: %d tokens\n", out, mm_tokenizer_vocab_size(tokenizer));

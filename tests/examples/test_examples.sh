@@ -59,6 +59,12 @@ trains_from_text() {
         grep -q '"</s>"' "$work/plain/tokenizer.json"
 }
 
+# Of several files, which; of its lines, not of all that were read.
+refuses_what_is_no_text() {
+    printf 'good\ngood\nb\377d\ngood\n' >"$work/latin.txt"
+    refuses "latin.txt:3: .*not UTF-8 at byte 1 " train_tokenizer --out "$work/x" "$work/plain.txt" "$work/latin.txt" "$work/plain.txt"
+}
+
 # Ids give the text again, whether words or a file have them, with spaces or commas. Nothing gives nothing.
 ids_become_text() {
     printf 'Grüße,\t世界\n<|im_end|> x' >"$work/words.txt"
@@ -742,6 +748,7 @@ check "train_tokenizer names a text file that is missing" refuses "absent.txt" t
 mkdir "$work/folder.txt"
 check "train_tokenizer names a text file that can't be read" refuses "can't read .*folder.txt" \
     train_tokenizer --out "$work/x" "$work/plain.txt" "$work/folder.txt"
+check "train_tokenizer names the line that is no text" refuses_what_is_no_text
 check "train_tokenizer refuses a size that is no number" refuses "--vocab-size" \
     train_tokenizer --vocab-size many --out "$work/x" "$work/a.jsonl"
 printf '{"text": "good"}\n{"text": 3}\n' >"$work/bad.jsonl"
