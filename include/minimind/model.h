@@ -68,7 +68,8 @@ MM_API mm_status mm_model_load_memory(const mm_config *config, const void *data,
  * Write config.json and model.safetensors into `directory`, which is made if it is missing. Each file is replaced in
  * one step, when both are written: a reader never sees half a file, and on failure the old ones stand. Where only the
  * directory's sync fails, at the end, the new ones do; a process that ends between the two steps leaves the new weights
- * beside the old config. Where the config has a "torch_dtype" or a "dtype", the file says there what the weights are.
+ * beside the old config. What killed processes left of earlier saves goes. Where the config has a "torch_dtype" or a
+ * "dtype", the file says there what the weights are.
  *
  * @return MM_OK; MM_ERR_ARG; MM_ERR_IO (a full disk too); MM_ERR_MEMORY; MM_ERR_UNSUPPORTED, quantized weights, for which
  *         safetensors has no dtype. Since: 0.1

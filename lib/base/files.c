@@ -389,6 +389,7 @@ mm_status mmi_writer_open(mmi_writer *w, const char *path)
         writer_release(w);
         return w->status;
     }
+    flock(w->fd, LOCK_EX | LOCK_NB); /* for mmi_writer_clear(), where there are locks */
     w->open = true;
     return MM_OK;
 }
@@ -482,7 +483,7 @@ void mmi_writer_abandon(mmi_writer *w)
     writer_release(w);
 }
 
-/* Whether `ending` is the ".PID-SERIAL.tmp" of a temporary name. */
+/* Whether `ending` is the ".PID-SERIAL.tmp" of a temporary name, which may have one of its own. */
 static bool ends_temporary(const char *ending)
 {
     static const char marks[] = ".-";
@@ -492,17 +493,28 @@ static bool ends_temporary(const char *ending)
             return false;
         ending += 1 + digits;
     }
-    return strcmp(ending, ".tmp") == 0;
+    return strncmp(ending, ".tmp", 4) == 0 && (ending[4] == '\0' || ends_temporary(ending + 4));
 }
 
-void mmi_writer_clear(const char *directory, const char *name)
+/* A process that runs here is at work on its files, though it has not begun with some; one that runs elsewhere holds a
+ * lock on the one that it writes. */
+static bool is_abandoned(const char *path, long pid)
+{
+    if (getpgid((pid_t)pid) >= 0 || errno != ESRCH)
+        return false;
+    int lock = mmi_lock_file(path, 0);
+    mmi_unlock_file(lock);
+    return lock >= 0;
+}
+
+void mmi_writer_clear(const char *directory, const char *name, bool all)
 {
     DIR *list = opendir(directory);
     size_t length = strlen(name);
     for (struct dirent *entry; list && (entry = readdir(list)) != NULL;)
         if (strncmp(entry->d_name, name, length) == 0 && ends_temporary(entry->d_name + length)) {
             char *path = mmi_path_join(directory, entry->d_name);
-            if (path)
+            if (path && (all || is_abandoned(path, atol(entry->d_name + length + 1))))
                 unlink(path);
             mmi_free(path);
         }

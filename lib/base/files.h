@@ -99,8 +99,9 @@ mm_status mmi_writer_put(mmi_writer *w, const void *data, size_t size);
 mm_status mmi_writer_commit(mmi_writer *w);
 void mmi_writer_abandon(mmi_writer *w);
 
-/* Remove what killed writers of directory/name left. The caller knows that nobody is writing it. */
-void mmi_writer_clear(const char *directory, const char *name);
+/* Remove what killed writers of directory/name left; `all`, where the caller knows that nobody is writing it, or else of
+ * processes that are gone. */
+void mmi_writer_clear(const char *directory, const char *name, bool all);
 
 /* The three in one. */
 mm_status mmi_write_file(const char *path, const void *data, size_t size);

@@ -114,9 +114,9 @@ static mm_status write_files(const mmi_saved_pair *pair, const paths *p)
     if (status == MM_OK)
         status = mmi_check_replaceable(p->config);
     if (status == MM_OK)
-        status = pair->write_config(pair->owner, p->new_config);
-    if (status == MM_OK)
         status = pair->write_weights(pair->owner, p->new_weights);
+    if (status == MM_OK)
+        status = pair->write_config(pair->owner, p->new_config);
     if (status == MM_OK)
         status = mmi_rename(p->new_weights, p->weights);
     if (status == MM_OK)
@@ -137,6 +137,10 @@ mm_status mmi_save_pair(const char *directory, const mmi_saved_pair *pair)
         status = mmi_make_directory(directory);
     if (status == MM_OK)
         status = write_files(pair, &p);
+    if (status == MM_OK) { /* a killed save may have left as much as the model takes */
+        mmi_writer_clear(directory, pair->weights, false);
+        mmi_writer_clear(directory, pair->config, false);
+    }
     if (status != MM_OK && !there)
         rmdir(directory); /* succeeds only on one that was made here and is empty */
     free_paths(&p);

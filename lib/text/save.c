@@ -281,6 +281,8 @@ mm_status mm_tokenizer_save(const mm_tokenizer *t, const char *directory)
         status = mmi_make_directory(directory);
     if (status == MM_OK)
         status = write_files(t, &p);
+    for (int i = 0; i < FILES && status == MM_OK; i++)
+        mmi_writer_clear(directory, names[i], false);
     if (status != MM_OK && !there)
         rmdir(directory); /* succeeds only on one that was made here and is empty */
     free_paths(&p);

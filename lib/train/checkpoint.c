@@ -276,8 +276,8 @@ static void prune(const paths *p, const char *output, int64_t step, int64_t keep
         while (status == MM_OK && (first = oldest(output, remains[i], locked ? INT64_MAX : step, -1, &count)) >= 0)
             status = tidy(output, first);
     if (locked) {
-        mmi_writer_clear(output, "latest");
-        mmi_writer_clear(output, "best");
+        mmi_writer_clear(output, "latest", true);
+        mmi_writer_clear(output, "best", true);
     }
     while (status == MM_OK && keep > 0 && (first = oldest(output, "", step, spared, &count)) >= 0 && count >= keep)
         status = remove_checkpoint(output, first);

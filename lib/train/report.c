@@ -54,8 +54,8 @@ static mm_status lock(mm_report *r)
     r->lock = mmi_lock_file(path, 0);
     mmi_free(path);
     if (r->lock >= 0) { /* what a killed process left of files that are written anew */
-        mmi_writer_clear(r->directory, "metrics.jsonl");
-        mmi_writer_clear(r->directory, "report.html");
+        mmi_writer_clear(r->directory, "metrics.jsonl", true);
+        mmi_writer_clear(r->directory, "report.html", true);
     }
     return r->lock != MMI_LOCK_HELD ? MM_OK : mmi_fail(MM_ERR_STATE, "%s: another report has it open", r->directory);
 }

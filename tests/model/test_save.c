@@ -1,9 +1,12 @@
 /* Saving models: whole files or the old ones, whatever happens in between. */
 #define _XOPEN_SOURCE 700
+#include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -305,6 +308,57 @@ START_TEST(a_process_killed_while_saving_leaves_a_whole_model)
 }
 END_TEST
 
+/* A temporary file of process `pid`, open. */
+static int leave(const char *directory, const char *name, pid_t pid)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s.%ld-7.tmp", directory, name, (long)pid);
+    int fd = open(path, O_WRONLY | O_CREAT, 0666);
+    ck_assert_int_ge(fd, 0);
+    return fd;
+}
+
+static int count_temporaries(const char *directory)
+{
+    int count = 0;
+    DIR *list = opendir(directory);
+    for (struct dirent *entry; (entry = readdir(list)) != NULL;)
+        count += strstr(entry->d_name, ".tmp") != NULL;
+    closedir(list);
+    return count;
+}
+
+/* A process that is gone here may be one that runs elsewhere, which has a lock. */
+START_TEST(what_killed_saves_left_goes_with_the_next_one)
+{
+    mm_model *model = sample_model(1);
+    const char *directory = scratch_directory();
+    ck_ok(mm_model_save(model, directory));
+    pid_t gone = fork();
+    ck_assert_int_ge(gone, 0);
+    if (gone == 0)
+        _exit(0);
+    ck_assert_int_eq(waitpid(gone, NULL, 0), gone);
+    char within[64];
+    snprintf(within, sizeof within, "model.safetensors.%ld-3.tmp", (long)gone);
+    close(leave(directory, "model.safetensors", gone));
+    close(leave(directory, "config.json", gone));
+    close(leave(directory, within, gone));
+    close(leave(directory, "model.safetensors", getppid()));
+    close(leave(directory, "notes.txt", gone));
+    ck_ok(mm_model_save(model, directory));
+    ck_assert_int_eq(count_temporaries(directory), 2);
+    int written = leave(directory, "config.json", gone);
+    ck_assert_int_eq(flock(written, LOCK_EX), 0);
+    ck_ok(mm_model_save(model, directory));
+    ck_assert_int_eq(count_temporaries(directory), 3);
+    close(written);
+    ck_ok(mm_model_save(model, directory));
+    ck_assert_int_eq(count_temporaries(directory), 2);
+    mm_model_free(model);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("model/save");
@@ -320,6 +374,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(c, a_full_disk_leaves_the_old_files_and_nothing_else, 0, 4);
     tcase_add_test(c, every_failing_allocation_leaves_the_old_files);
     tcase_add_test(c, a_process_killed_while_saving_leaves_a_whole_model);
+    tcase_add_test(c, what_killed_saves_left_goes_with_the_next_one);
     tcase_set_timeout(c, 60);
     suite_add_tcase(suite, c);
     return suite;
