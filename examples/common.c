@@ -369,12 +369,23 @@ static struct {
 
 static void watch(void);
 
+/* "4:05", "25:04:05". */
+static const char *clock_of(double seconds)
+{
+    static char text[40];
+    int64_t s = (int64_t)fmin(seconds, 1e15), hours = s / 3600;
+    if (hours > 0)
+        snprintf(text, sizeof text, "%lld:%02d:%02d", (long long)hours, (int)(s / 60 % 60), (int)(s % 60));
+    else
+        snprintf(text, sizeof text, "%d:%02d", (int)(s / 60), (int)(s % 60));
+    return text;
+}
+
 static int32_t show(void *user, const mm_train_progress *p)
 {
     (void)user;
     watch(); /* a run that never comes so far leaves the report of the one before as it is */
     rate = rate > 0 ? 0.95 * rate + 0.05 * p->tokens_per_s : p->tokens_per_s;
-    double left = seconds_for(p, p->total_steps - p->step);
     char line[160];
     show_moving(stdout, ""); /* it makes room */
     if (o.on_step)
@@ -384,8 +395,9 @@ static int32_t show(void *user, const mm_train_progress *p)
     last = *p;
     last.metrics = NULL;
     fflush(stdout);
-    snprintf(line, sizeof line, "step %lld/%lld  loss %.4f  lr %.3g  %.0f tokens/s  %d:%02d left", (long long)p->step,
-             (long long)p->total_steps, p->loss, p->learning_rate, rate, (int)(left / 60), (int)left % 60);
+    snprintf(line, sizeof line, "step %lld/%lld  loss %.4f  lr %.3g  %.0f tokens/s  %s left", (long long)p->step,
+             (long long)p->total_steps, p->loss, p->learning_rate, rate,
+             clock_of(seconds_for(p, p->total_steps - p->step)));
     show_moving(stdout, line);
     return 0;
 }

@@ -167,6 +167,15 @@ fits_the_terminal() {
     [ "$(wc -l <"$work/moving")" -eq 4 ] && ! grep -qE '.{40}' "$work/moving" && grep -qE 'lr: [0-9.]+e-0[78],' "$work/terminal"
 }
 
+# A day of minutes, 1440:00, would be read as hours.
+tells_long_runs_in_hours() {
+    # shellcheck disable=SC2086
+    at_terminal "stty cols 120; export TERM=xterm" timeout -s INT 1 "$bin/pretrain" $rows --hidden-size 32 --num-hidden-layers 1 \
+        --epochs 100000000 --log-interval 100000000 --save-interval 0 --report "" --save-dir "$work/out" --save-weight long >"$work/log"
+    tail -c 200 "$work/log"
+    tr '\r' '\n' <"$work/terminal" | grep -qE ' [0-9]+:[0-5][0-9]:[0-5][0-9] left'
+}
+
 is_plain_where_it_is_dumb() {
     # shellcheck disable=SC2086
     at_terminal "export TERM=dumb" "$bin/pretrain" $rows --hidden-size 32 --num-hidden-layers 1 --max-steps 4 \
@@ -573,7 +582,8 @@ check "a model that can't be saved is saved by going on" saves_the_model_later
 check "what ends a report is told in one line" ends_a_report_in_a_line
 if command -v script >/dev/null && SHELL=/bin/sh script -qec true /dev/null </dev/null >/dev/null 2>&1; then
     check "the moving line fits the terminal" fits_the_terminal
-    check "a dumb terminal is sent lines" is_plain_where_it_is_dumb
+    check "the time that is left has hours" tells_long_runs_in_hours
+check "a dumb terminal is sent lines" is_plain_where_it_is_dumb
     check "tokens are coloured on a terminal that has colours, unless NO_COLOR is set" colours_where_they_are_wanted
     check "train_tokenizer wipes its moving line" wipes_its_line
 else
