@@ -2,16 +2,21 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "model/fields.h"
 
-const char *mmi_real_show(char text[MMI_SHOWN], double value)
+char *mmi_shorten(char *text)
 {
+    char *end, shorter[40];
     int digits = 0;
+    double value = strtod(text, &end);
+    if (end == text || *end || !strpbrk(text, ".e"))
+        return text;
     do
-        snprintf(text, MMI_SHOWN, "%.*g", ++digits, value);
-    while (digits < 17 && strtod(text, NULL) != value);
-    return text;
+        snprintf(shorter, sizeof shorter, "%.*g", ++digits, value);
+    while (digits < 17 && strtod(shorter, NULL) != value);
+    return strlen(shorter) < strlen(text) ? strcpy(text, shorter) : text;
 }
 
 const char *mmi_config_show(char text[MMI_SHOWN], const mm_config *config, int32_t index)
@@ -23,7 +28,7 @@ const char *mmi_config_show(char text[MMI_SHOWN], const mm_config *config, int32
     else if (field->type == MM_TYPE_INT)
         snprintf(text, MMI_SHOWN, "%lld", (long long)value.i);
     else if (field->type == MM_TYPE_FLOAT)
-        mmi_real_show(text, value.f);
+        snprintf(text, MMI_SHOWN, "%.17g", value.f);
     else
         snprintf(text, MMI_SHOWN, "%s", field->type == MM_TYPE_STRING ? field->words[value.i] : value.i ? "true" : "false");
     return field->name;

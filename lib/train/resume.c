@@ -22,7 +22,7 @@ static mm_status compare_configs(const mm_config *saved, const mm_config *here, 
         mmi_config_show(b, here, i);
         if (strcmp(a, b) != 0)
             return mmi_fail(MM_ERR_FORMAT, "%s: is a checkpoint of another model: its %s is %s, here it is %s",
-                            directory, key, a, b);
+                            directory, key, mmi_shorten(a), mmi_shorten(b));
     }
     return MM_OK;
 }

@@ -118,16 +118,10 @@ static bool is_longer(const char *key, const mmi_json *saved, const mmi_json *he
     return strcmp(key, "epochs") == 0 && was > 0 && is > was;
 }
 
-/* A value for people, who write 0.0005 for what takes 17 digits to store; `text` is what is stored. */
-static const char *show(char shown[MMI_SHOWN], const mmi_json *value, const char *text)
-{
-    return mmi_json_what(value) == MMI_JSON_REAL ? mmi_real_show(shown, mmi_json_number(value, 0)) : text;
-}
-
 /* Two values as text, for comparing and for telling. */
 static mm_status compare_option(const char *key, mmi_json *saved, mmi_json *here, const char *directory)
 {
-    char *a = NULL, *b = NULL, shown[2][MMI_SHOWN];
+    char *a = NULL, *b = NULL;
     size_t length;
     if (!saved && is_later(key))
         return MM_OK;
@@ -140,7 +134,7 @@ static mm_status compare_option(const char *key, mmi_json *saved, mmi_json *here
         status = mmi_json_write(here, 0, &b, &length);
     if (status == MM_OK && strcmp(a, b) != 0)
         status = mmi_fail(MM_ERR_FORMAT, "%s: is a checkpoint of another run: its %s is %s, here it is %s", directory,
-                          key, show(shown[0], saved, a), show(shown[1], here, b));
+                          key, mmi_shorten(a), mmi_shorten(b));
     mmi_free(a);
     mmi_free(b);
     return status;
