@@ -2,10 +2,11 @@
  *
  *     convert --model out/full_sft --dtype bf16 --out half                        half the size, to run with
  *     convert --model out/full_sft --adapter out/lora/identity --out identity     a model that needs no adapter
+ *     convert --model out/full_sft --dtype q8_0 --gguf full_sft.gguf              for llama.cpp and what is built on it
  *
- * Begin reading at main(): a model is loaded, two calls that each make another one of it may follow, and what came
- * of it is saved with its tokenizer. Weights in blocks (q8_0, q4_0) have no place in a file: generate and chat make
- * them as they load. */
+ * Begin reading at main(): a model is loaded, calls that each make another one of it may follow, and what came of it is
+ * saved with its tokenizer. Weights in blocks (q8_0, q4_0) have a place in GGUF alone: generate and chat make them as
+ * they load. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <stdio.h>
@@ -14,20 +15,25 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "gguf.h"
 #include "load_as.h"
 #include "options.h"
 
-static const char usage[] = "--model DIR [--adapter DIR] [--dtype NAME] --out DIR\n"
-                            "\n"
-                            "Save the model in DIR to another directory, with its tokenizer.\n"
-                            "\n"
-                            "  --model DIR    the model, which stays as it is\n"
-                            "  --adapter DIR  an adapter of it, to be taken into its weights\n"
-                            "  --dtype NAME   f32 or bf16: what the weights are turned into (as stored)\n"
-                            "  --out DIR      where it comes to; what is there is replaced\n"
-                            "  --help         show this";
+static const char usage[] =
+    "--model DIR [--adapter DIR] [--dtype NAME] (--out DIR | --gguf FILE)\n"
+    "\n"
+    "Save the model in DIR to another directory, or as one file of GGUF, with its tokenizer.\n"
+    "\n"
+    "  --model DIR    the model, which stays as it is\n"
+    "  --adapter DIR  an adapter of it, to be taken into its weights\n"
+    "  --dtype NAME   f32 or bf16, of --gguf also q8_0 or q4_0: what the weights are turned into (as\n"
+    "                 stored)\n"
+    "  --out DIR      where it comes to; what is there is replaced\n"
+    "  --gguf FILE    the file, for llama.cpp and programs that are built on it; dense models with RoPE,\n"
+    "                 and MiniMind-3's with experts\n"
+    "  --help         show this";
 
-static const char *source, *adapter_directory, *dtype, *out;
+static const char *source, *adapter_directory, *dtype, *out, *gguf;
 
 /* Whatever the two paths look like. */
 static int is_one_directory(const char *a, const char *b)
@@ -41,9 +47,11 @@ static void read_arguments(int argc, char **argv)
 {
     static const struct {
         const char *name, **to;
-    } options[] = {
-        { "--model", &source }, { "--adapter", &adapter_directory }, { "--dtype", &dtype }, { "--out", &out }
-    };
+    } options[] = { { "--model", &source },
+                    { "--adapter", &adapter_directory },
+                    { "--dtype", &dtype },
+                    { "--out", &out },
+                    { "--gguf", &gguf } };
     enum { COUNT = sizeof options / sizeof *options };
     for (int i = 1; i < argc; i += 2) {
         int k = 0;
@@ -57,11 +65,12 @@ static void read_arguments(int argc, char **argv)
             fail(argv[i], " lacks its value; see --help");
         *options[k].to = argv[i + 1];
     }
-    if (!source || !out)
-        fail("it takes --model and --out; see --help", "");
-    if (dtype && strcmp(dtype, "f32") != 0 && strcmp(dtype, "bf16") != 0)
-        fail("--dtype is f32 or bf16, of which files can be made, not ", dtype);
-    if (is_one_directory(source, out))
+    if (!source || !out == !gguf)
+        fail("it takes --model, and --out or --gguf; see --help", "");
+    static const char *const dtypes[] = { "f32", "bf16", "q8_0", "q4_0", NULL };
+    if (dtype && choose("dtype", dtype, dtypes) > 1 && out)
+        fail("--dtype of --out is f32 or bf16, of which directories can be made, not ", dtype);
+    if (out && is_one_directory(source, out))
         fail("--model stays as it is, so --out is another directory, not ", out);
 }
 
@@ -77,10 +86,13 @@ static void merge(mm_model **model)
     *model = merged;
 }
 
-static void cast(mm_model **model, int32_t to)
+static void turn_into(const char *name, mm_model **model)
 {
     mm_model *other = NULL;
-    check(mm_model_cast(*model, to, &other));
+    if (name[0] == 'q')
+        check(mm_model_quantize(*model, name[1] == '8' ? MM_Q8_0 : MM_Q4_0, &other));
+    else
+        check(mm_model_cast(*model, name[0] == 'b' ? MM_BF16 : MM_F32, &other));
     mm_model_free(*model);
     *model = other;
 }
@@ -101,16 +113,20 @@ int main(int argc, char **argv)
     start_as(argv);
     read_arguments(argc, argv);
     mm_model *model = NULL;
-    check(load_as(source, dtype ? "f32" : NULL, &model)); /* an adapter adds to all the bits there will be */
+    check(load_as(source, adapter_directory && dtype ? "f32" : dtype, &model)); /* an adapter adds to all the bits */
     mm_tokenizer *tokenizer = load_tokenizer();
     if (adapter_directory)
         merge(&model);
-    if (dtype && strcmp(dtype, "bf16") == 0)
-        cast(&model, MM_BF16);
-    check(mm_model_save(model, out));
-    if (tokenizer)
-        check(mm_tokenizer_save(tokenizer, out));
-    printf("the model is in %s%s\n", out, tokenizer ? "" : ", without a tokenizer, as it was");
+    if (adapter_directory && dtype)
+        turn_into(dtype, &model);
+    if (gguf) {
+        printf("the model is in %s, as a %s\n", gguf, gguf_write(gguf, model, source, eos_of(model, tokenizer)));
+    } else {
+        check(mm_model_save(model, out));
+        if (tokenizer)
+            check(mm_tokenizer_save(tokenizer, out));
+        printf("the model is in %s%s\n", out, tokenizer ? "" : ", without a tokenizer, as it was");
+    }
     mm_tokenizer_free(tokenizer);
     mm_model_free(model);
     return written(EXIT_SUCCESS);

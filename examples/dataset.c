@@ -124,7 +124,7 @@ static void show_row(mm_loader *loader, mm_tokenizer *tokenizer, int64_t row)
 }
 
 /* The dry run. Lengths fall into classes that double: 0, 1, 2-3, 4-7, … */
-static void read_all(mm_loader *loader, mm_dataset *dataset, const char *file)
+static void read_rows(mm_loader *loader, mm_dataset *dataset, const char *file)
 {
     long long lengths[65] = { 0 }, remarked[3] = { 0 }, good = 0, bad = 0, tokens = 0, learnt = 0, most = 1;
     for (int64_t row = 0, line = 0; row < mm_dataset_rows(dataset); row++) {
@@ -180,7 +180,7 @@ int main(int argc, char **argv)
     if (row_text)
         show_row(loader, tokenizer, number("--row", row_text));
     else
-        read_all(loader, dataset, file);
+        read_rows(loader, dataset, file);
     mm_loader_free(loader);
     mm_dataset_free(dataset);
     mm_tokenizer_free(tokenizer);

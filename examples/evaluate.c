@@ -197,19 +197,8 @@ static void evaluate_loss(mm_context *context, mm_tokenizer *tokenizer, mm_datas
 
 static void evaluate_text(mm_context *context, mm_tokenizer *tokenizer)
 {
-    FILE *file = fopen(o.data, "rb");
-    char *text = NULL;
-    size_t length = 0, room = 1 << 16;
-    if (!file)
-        fail("the file of --data can't be opened", "");
-    do { /* read on until a read comes short */
-        room *= 2;
-        text = need(realloc(text, room));
-        length += fread(text + length, 1, room - length, file);
-    } while (length == room);
-    if (ferror(file))
-        fail("the file of --data can't be read", "");
-    fclose(file);
+    size_t length;
+    char *text = read_all(fopen(o.data, "rb"), o.data, &length);
     mm_evaluate_text_options t = MM_EVALUATE_TEXT_OPTIONS_INIT;
     mm_evaluation e = MM_EVALUATION_INIT;
     t.overlap = (int32_t)o.overlap;

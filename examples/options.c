@@ -84,6 +84,24 @@ void *need(void *memory)
     return memory;
 }
 
+char *read_all(FILE *file, const char *name, size_t *length)
+{
+    size_t room = 65536, n = 0, got;
+    char *text = need(malloc(room));
+    while (file && (got = fread(text + n, 1, room - n - 1, file)) > 0) {
+        n += got;
+        if (n + 1 == room)
+            text = need(realloc(text, room *= 2));
+    }
+    if (!file || ferror(file))
+        fail("can't read ", name);
+    if (file != stdin)
+        fclose(file);
+    text[n] = '\0';
+    *length = n;
+    return text;
+}
+
 int written(int status)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))

@@ -23,6 +23,10 @@ void check(mm_status status);
 /* Memory as it was asked for; without it the program ends. */
 void *need(void *memory);
 
+/* All of a file, with a NUL behind it, to be freed; NULL for one that couldn't be opened. `name` is what a message calls
+ * it. It's closed, but for standard input. */
+char *read_all(FILE *file, const char *name, size_t *length);
+
 /* For the end of main(): `status`, or 1 and a message where standard output, such as a full disk, didn't take all. */
 int written(int status);
 

@@ -28,23 +28,6 @@ static void help(void)
                "  --help           show this");
 }
 
-/* Standard input to its end. Text may hold any byte, so its length travels with it. */
-static char *read_input(size_t *length)
-{
-    size_t room = 65536, n = 0, got;
-    char *text = need(malloc(room));
-    while ((got = fread(text + n, 1, room - n - 1, stdin)) > 0) {
-        n += got;
-        if (n + 1 == room)
-            text = need(realloc(text, room *= 2));
-    }
-    if (ferror(stdin))
-        fail("can't read standard input", "");
-    text[n] = '\0';
-    *length = n;
-    return text;
-}
-
 /* The words of the command line with a space between them, as the shell took them apart. */
 static char *join_words(char **words, int count, size_t *length)
 {
@@ -165,7 +148,7 @@ int main(int argc, char **argv)
     mm_tokenizer *tokenizer = NULL;
     check(mm_tokenizer_load(path, &tokenizer));
     size_t length;
-    char *input = first < argc ? join_words(argv + first, argc - first, &length) : read_input(&length);
+    char *input = first < argc ? join_words(argv + first, argc - first, &length) : read_all(stdin, "standard input", &length);
     if (decoding)
         decode(tokenizer, input, length);
     else

@@ -433,6 +433,34 @@ merges_an_adapter() {
         "$bin/generate" --model "$work/bare-half" --prompt-ids 5,17,9 --greedy --max-new-tokens 2
 }
 
+# gguf MODEL ARCHITECTURE DTYPE [OPTION…]   What convert writes, read by its format's description.
+gguf() {
+    from=$1 kind=$2 numbers=$3
+    shift 3
+    "$bin/convert" --model "$from" --gguf "$work/model.gguf" --dtype "$numbers" "$@" && [ ! -e "$work/model.gguf.tmp" ] &&
+        "$python" "$root/tests/examples/read_gguf.py" "$work/model.gguf" "${read:-$from}" "$kind" "$numbers"
+}
+
+writes_gguf() {
+    for preset in minimind-3 minimind-3-moe minimind2-moe classic-tied; do
+        "$bin/pretrain" --tokenizer "$work/tokenizer" --data-path "$work/a.jsonl" --preset $preset --hidden-size 64 --num-hidden-layers 2 \
+            --max-seq-len 32 --batch-size 2 --accumulation-steps 1 --learning-rate 0.01 --max-steps 2 --save-dir "$work/$preset" >"$work/log" || return 1
+    done
+    for numbers in f32 bf16 q8_0 q4_0; do
+        gguf "$model" llama $numbers || return 1
+    done
+    gguf "$work/minimind-3/pretrain" qwen3 f32 && gguf "$work/minimind-3-moe/pretrain" qwen3moe f32 &&
+        gguf "$work/minimind-3-moe/pretrain" qwen3moe q8_0 && gguf "$work/bare" llama bf16 &&
+        read=$work/merged gguf "$model" llama f32 --adapter "$work/lora/well" || return 1
+    cp "$work/model.gguf" "$work/before.gguf"
+    refuses "it has experts, and no norms" convert --model "$work/minimind2-moe/pretrain" --gguf "$work/model.gguf" &&
+        refuses "mlp_type is" convert --model "$work/classic-tied/pretrain" --gguf "$work/model.gguf" &&
+        refuses "/none/model.gguf.tmp: No such" convert --model "$model" --gguf "$work/none/model.gguf" &&
+        refuses "--dtype can't be \"q5\"" convert --model "$model" --gguf "$work/model.gguf" --dtype q5 &&
+        refuses "and --out or --gguf" convert --model "$model" --gguf "$work/model.gguf" --out "$work/none" &&
+        cmp "$work/before.gguf" "$work/model.gguf"
+}
+
 # Without --dtype weights are what they are in the file, also when an adapter is added to them.
 keeps_what_is_stored() {
     "$bin/convert" --model "$work/half" --adapter "$work/lora/well" --out "$work/merged-half" && ls -l "$work/half" "$work/merged-half" &&
@@ -450,9 +478,9 @@ refuses_to_convert() {
         refuses "/no/such/adapter" convert --model "$model" --adapter /no/such/adapter --out "$work/none" &&
         refuses "a.jsonl" convert --model "$model" --out "$work/a.jsonl" &&
         refuses "model.safetensors" convert --model "$work/cut" --out "$work/none" &&
-        refuses "--dtype is f32 or bf16" convert --model "$model" --dtype f8 --out "$work/none" &&
-        refuses "--dtype is f32 or bf16" convert --model "$model" --dtype q8_0 --out "$work/none" &&
-        refuses "--model and --out" convert --model "$model" && refuses "--model and --out" convert --out "$work/none" &&
+        refuses "--dtype can't be \"f8\"" convert --model "$model" --dtype f8 --out "$work/none" &&
+        refuses "--dtype of --out is f32 or bf16" convert --model "$model" --dtype q8_0 --out "$work/none" &&
+        refuses "it takes --model, and" convert --model "$model" && refuses "it takes --model, and" convert --out "$work/none" &&
         refuses "--no-such" convert --no-such 1 && refuses "--out lacks" convert --model "$model" --out &&
         [ ! -e "$work/none" ]
 }
@@ -598,7 +626,7 @@ truncated_model() {
 
 evaluates_text() {
     printf 'Once upon a time there was a cat, and it sat on the mat.' >"$work/story.txt"
-    ! "$bin/evaluate" text --model "$model" --data "$work" 2>"$work/stderr" && grep -q "can't be read" "$work/stderr" || return 1
+    ! "$bin/evaluate" text --model "$model" --data "$work" 2>"$work/stderr" && grep -q "can't read" "$work/stderr" || return 1
     ! "$bin/evaluate" loss --kind zz --model "$model" --data "$work/a.jsonl" 2>"$work/stderr" &&
         grep -q -e '--kind is text or chat' "$work/stderr" || return 1
     for dtype in f32 bf16 q8_0; do
@@ -846,6 +874,11 @@ check "convert turns weights into fewer bits and back" converts
 check "convert takes an adapter into its model" merges_an_adapter
 check "convert keeps what is stored as it is" keeps_what_is_stored
 check "convert names what can't be converted, and leaves nothing" refuses_to_convert
+if [ -n "$python" ] && "$python" -c 'import numpy'; then
+    check "convert writes GGUF" writes_gguf
+else
+    skip "convert writes GGUF" "there is no Python with numpy"
+fi
 check "generate names a weight file that is cut short" refuses "model.safetensors" \
     generate --model "$work/cut" --prompt-ids 5
 finish
