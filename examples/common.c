@@ -230,9 +230,9 @@ mm_loader *make_loader(const char *path, mm_tokenizer *tokenizer, int32_t kind, 
     l.kind = kind;
     l.form = form;
     l.template_name = o.template_name;
-    l.strip_empty_think = o.strip_empty_think > 0;
-    if (l.strip_empty_think && kind != MM_ROW_CHAT && kind != MM_ROW_PREFERENCE)
-        fail("of conversations that are learnt think blocks can be left out, these rows take no --", "strip-empty-think");
+    l.strip_empty_think = o.strip_empty_think > 0 && kind != MM_ROW_PROMPT;
+    if (l.strip_empty_think && kind == MM_ROW_TEXT)
+        fail("texts have no think blocks that could be left out, these rows take no --", "strip-empty-think");
     l.trim = 1; /* padding behind the last target costs time and teaches nothing */
     l.skip_bad_lines = o.skip_bad_lines > 0;
     l.bos_id = mm_tokenizer_find(tokenizer, "<|im_start|>");

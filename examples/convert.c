@@ -29,8 +29,8 @@ static const char usage[] =
     "  --dtype NAME   f32 or bf16, of --gguf also q8_0 or q4_0: what the weights are turned into (as\n"
     "                 stored)\n"
     "  --out DIR      where it comes to; what is there is replaced\n"
-    "  --gguf FILE    the file, for llama.cpp and programs that are built on it; dense models with RoPE,\n"
-    "                 and MiniMind-3's with experts\n"
+    "  --gguf FILE    the file, for llama.cpp and programs that are built on it, of a MiniMind, but for\n"
+    "                 MiniMind2's with experts, a llama or a qwen3\n"
     "  --help         show this";
 
 static const char *source, *adapter_directory, *dtype, *out, *gguf;

@@ -15,6 +15,7 @@
 #include "options.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,8 +112,8 @@ static int is_so(const mm_config *c, const char *key)
     return value != 0;
 }
 
-/* "" where there is none. */
-static void expect_text(const mm_config *c, const char *key, const char *expected)
+/* One of those, which stand with ", " between them; "" where there is none. */
+static void expect_text(const mm_config *c, const char *key, const char *those)
 {
     char value[64] = "", message[200];
     size_t length;
@@ -120,8 +121,12 @@ static void expect_text(const mm_config *c, const char *key, const char *expecte
     if (status != MM_ERR_STATE)
         check(status);
     snprintf(message, sizeof message, "no architecture of GGUF is this model's: %s is \"%s\"", key, value);
-    if (strcmp(value, expected) != 0)
-        fail(message, "");
+    const char *at = those;
+    while (strncmp(at, value, strlen(value)) != 0 || (at[strlen(value)] != ',' && at[strlen(value)] != '\0')) {
+        if (!(at = strstr(at, ", ")))
+            fail(message, "");
+        at += 2;
+    }
 }
 
 static void expect(int condition, const char *what)
@@ -132,18 +137,19 @@ static void expect(int condition, const char *what)
 
 static const char *architecture_of(const mm_config *c)
 {
+    expect_text(c, "model_type", "minimind, llama, qwen3, qwen3_moe");
     expect_text(c, "mlp_type", "gated");
-    expect_text(c, "hidden_act", "silu");
+    expect_text(c, "hidden_act", "silu, swish");
     expect_text(c, "norm_type", "rmsnorm");
     expect_text(c, "position_embedding_type", "rope");
-    expect_text(c, "rope_scaling.type", "");
+    expect_text(c, "rope_scaling.type", ", default");
     expect(!is_so(c, "inference_rope_scaling"), "inference_rope_scaling is true");
     expect(!is_so(c, "attention_bias"), "attention_bias is true");
     expect(!is_so(c, "mlp_bias"), "mlp_bias is true");
     if (!is_so(c, "use_moe"))
         return is_so(c, "qk_norm") ? "qwen3" : "llama";
     expect(is_so(c, "qk_norm"), "it has experts, and no norms on its queries and keys");
-    expect(count_of(c, "n_shared_experts") == 0, "it has shared experts");
+    expect(count_of(c, "num_experts") > 0, "its experts are MiniMind2's");
     expect(is_so(c, "norm_topk_prob"), "norm_topk_prob is false");
     return "qwen3moe";
 }
@@ -287,7 +293,18 @@ static void put_vocabulary(head *h, const mm_config *c, const char *json, const 
     free(t.types);
 }
 
-/* The template as it is written in a file of its own, or else in tokenizer_config.json. */
+/* A template, or a list of named ones, of which "default" is the one that is taken. */
+static const char *template_of(const char *value)
+{
+    for (const char *at = value && *value == '[' ? json_first(value) : NULL; at; at = json_next(at)) {
+        const char *name = json_member(at, "\"name\"");
+        if (name && json_is(name, "\"default\""))
+            return json_member(at, "\"template\"");
+    }
+    return value;
+}
+
+/* As it is written in a file of its own, or else in tokenizer_config.json. */
 static void put_template(head *h, const char *directory)
 {
     char path[4200];
@@ -296,7 +313,7 @@ static void put_template(head *h, const char *directory)
     char *config = text ? NULL : read_beside(directory, "tokenizer_config.json", path, sizeof path, &length);
     if (config) {
         char *json = json_read(config, length, path);
-        const char *found = json_member(json, "\"chat_template\"");
+        const char *found = template_of(json_member(json, "\"chat_template\""));
         text = found && *found == '"' ? json_text(found) : NULL;
         free(json);
         free(config);
@@ -469,16 +486,36 @@ static void put_tensors(head *h, const tensor *list, int32_t count)
 /* --- The file --- */
 
 static FILE *file;
-static char temporary[4200];
+static const char *final;
+static char temporary[4200]; /* what it's called until it is whole; "" while there is none */
 
 static _Noreturn void give_up(void)
 {
     char message[4400];
-    snprintf(message, sizeof message, "can't write %s: %s", temporary, strerror(errno));
-    if (file)
-        fclose(file);
-    unlink(temporary);
+    snprintf(message, sizeof message, "can't write %s: %s", final, strerror(errno));
+    if (temporary[0])
+        unlink(temporary);
     fail(message, "");
+}
+
+/* What is there may be another one of these, but neither a model's weights nor anything else that was not made so. */
+static void open_file(const char *path)
+{
+    char begin[4] = "";
+    FILE *old = fopen(path, "rb");
+    if (old && (fread(begin, 1, 4, old) != 4 || memcmp(begin, "GGUF", 4) != 0))
+        fail("what is there is no GGUF, and stays: ", path);
+    if (old)
+        fclose(old);
+    final = path;
+    char name[sizeof temporary];
+    snprintf(name, sizeof name, "%s.%ld.tmp", path, (long)getpid());
+    int descriptor = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor < 0)
+        give_up();
+    snprintf(temporary, sizeof temporary, "%s", name);
+    if (!(file = fdopen(descriptor, "wb")))
+        give_up();
 }
 
 static void write_bytes(const void *bytes, size_t count)
@@ -493,25 +530,21 @@ static void write_padding(uint64_t written)
     write_bytes(zeros, (size_t)(padded(written) - written));
 }
 
+/* A float16 is the sign, then 5 bits of exponent and 10 of the fraction, which 2^112 brings to its place. */
 static float widened(const void *numbers, int64_t i, int32_t dtype)
 {
-    uint32_t bits;
-    float value;
     uint16_t half;
+    float value;
     if (dtype == MM_F32)
         return ((const float *)numbers)[i];
     memcpy(&half, (const char *)numbers + 2 * i, sizeof half);
-    bits = (uint32_t)half << 16;
-    if (dtype ==
-        MM_F16) { /* the sign, then 5 bits of exponent and 10 of the fraction, which 2^112 brings to its place */
-        bits = (half & 0x7fffu) << 13;
-        bits = (half & 0x7c00u) == 0x7c00u ? bits | 0x7f800000u : bits;
-        memcpy(&value, &bits, sizeof value);
-        value = (half & 0x7c00u) == 0x7c00u ? value : value * 0x1p112f;
-        return half & 0x8000u ? -value : value;
-    }
+    bool wide = dtype == MM_F16, infinite = (half & 0x7c00u) == 0x7c00u;
+    uint32_t bits = wide ? (half & 0x7fffu) << 13 | (infinite ? 0x7f800000u : 0) : (uint32_t)half << 16;
     memcpy(&value, &bits, sizeof value);
-    return value;
+    if (!wide)
+        return value;
+    value = infinite ? value : value * 0x1p112f;
+    return half & 0x8000u ? -value : value;
 }
 
 static void write_row(const tensor *t, const mm_view *part, int64_t row)
@@ -531,7 +564,10 @@ static void write_tensor(const mm_model *model, const tensor *t)
 {
     for (int32_t p = 0; p < t->parts; p++) {
         mm_view part;
-        check(mm_model_tensor(model, t->first + p * t->step, &part));
+        if (mm_model_tensor(model, t->first + p * t->step, &part) != MM_OK) { /* it makes a copy of one in blocks */
+            unlink(temporary);
+            fail(mm_last_error(), "");
+        }
         for (int64_t row = 0; row < rows_of(t); row++)
             write_row(t, &part, row);
     }
@@ -554,16 +590,12 @@ const char *gguf_write(const char *path, const mm_model *model, const char *dire
     put(&h, keys.bytes, keys.count);
     put_tensors(&h, list, count);
 
-    snprintf(temporary, sizeof temporary, "%s.tmp", path);
-    if (!(file = fopen(temporary, "wb")))
-        give_up();
+    open_file(path);
     write_bytes(h.bytes, h.count);
     write_padding(h.count);
     for (int32_t i = 0; i < count; i++)
         write_tensor(model, &list[i]);
-    FILE *done = file;
-    file = NULL;
-    if (fflush(done) != 0 || fsync(fileno(done)) != 0 || fclose(done) != 0 || rename(temporary, path) != 0)
+    if (fflush(file) != 0 || fsync(fileno(file)) != 0 || fclose(file) != 0 || rename(temporary, path) != 0)
         give_up();
     free(keys.bytes);
     free(h.bytes);

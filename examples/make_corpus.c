@@ -8,7 +8,10 @@
  * In a template {a/b/c} is one of the three, [list] a row of that list, and [x=list] the same, remembered as x: then
  * [x] is its first column and [x.2] its third; [^x] begins with a capital, [x:list] only remembers. Rows end with a
  * semicolon, columns with a bar. A row may hold templates again. */
+#define _POSIX_C_SOURCE 200809L /* SIGXFSZ */
+
 #include <limits.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -353,6 +356,7 @@ int main(int argc, char **argv)
         long (*write)(FILE *out);
     } kinds[] = { { "text", write_document }, { "chat", write_conversation }, { "preference", write_preference } };
     size_t kind = 0;
+    signal(SIGXFSZ, SIG_IGN); /* a file that may grow no longer is told of, as a full disk is */
     long long bytes = 3000000;
     const char *path = NULL;
     state = 1;

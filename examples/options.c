@@ -1,4 +1,4 @@
-#define _POSIX_C_SOURCE 200809L /* isatty, fileno */
+#define _POSIX_C_SOURCE 200809L /* isatty, fileno, SIGXFSZ */
 
 #include "options.h"
 

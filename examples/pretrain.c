@@ -23,6 +23,7 @@ static const option_row own[] = {
     { "use-moe", SWITCH, &use_moe, "0|1   1: with experts, 0: without (the preset's)" },
     { "form", TEXT, &form, "NAME  pad, pad3 or pack: how rows are laid out (the preset's)" },
     { "pack", FLAG, &packed, "      the same as --form pack" },
+    { "strip-empty-think", FLAG, &o.strip_empty_think, NULL }, /* which no text has */
     { NULL, 0, NULL, NULL },
 };
 

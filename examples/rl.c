@@ -43,6 +43,7 @@ static const option_row own[] = {
     { "validation-path", TEXT, &o.validation_path, NULL },
     { "eval-interval", COUNT, &o.eval_interval, NULL },
     { "patience", COUNT, &o.patience, NULL },
+    { "strip-empty-think", FLAG, &o.strip_empty_think, NULL }, /* of the lessons; prompts keep theirs */
     { NULL, 0, NULL, NULL },
 };
 

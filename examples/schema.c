@@ -71,7 +71,8 @@ static int32_t read_count(const place *p, const char *value, int32_t otherwise)
         return otherwise;
     char *end;
     double count = strtod(value, &end);
-    if (*value < '0' || *value > '9' || end != json_behind(value) || count > SHAPE_NO_END || count != (double)(int32_t)count)
+    if (*value < '0' || *value > '9' || end != json_behind(value) || count > SHAPE_NO_END ||
+        count != (double)(int32_t)count)
         refuse(p, "a length is a whole number from 0 up, not ", value);
     return (int32_t)count;
 }
@@ -123,7 +124,8 @@ static bool is_of_type(const char *value, const char *type)
     case 'n':
         return json_is(type, "\"null\"");
     default:
-        return json_is(type, "\"number\"") || (json_is(type, "\"integer\"") && strcspn(value, ".eE") >= (size_t)(end - value));
+        return json_is(type, "\"number\"") ||
+               (json_is(type, "\"integer\"") && strcspn(value, ".eE") >= (size_t)(end - value));
     }
 }
 

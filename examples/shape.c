@@ -528,10 +528,9 @@ void shape_price(shape *s, shape_spell_fn spell, void *user)
         p->tail = p->kind == MORE ? 0 : at_most_never(price_of_part(s, p, &first) + tail_behind(s, p));
         if (p->tail >= SHAPE_NEVER)
             fail("the shape takes more tokens than there can be, or the tokenizer lacks some for ",
-                 p->kind == STRING ? "its strings" :
-                 p->kind == NUMBER ? "its numbers" :
-                 p->kind == RANGE  ? "its numbers" :
-                                     "its arrays");
+                 p->kind == STRING                     ? "its strings" :
+                 p->kind == NUMBER || p->kind == RANGE ? "its numbers" :
+                                                         "its arrays");
     }
 }
 

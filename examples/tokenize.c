@@ -148,7 +148,8 @@ int main(int argc, char **argv)
     mm_tokenizer *tokenizer = NULL;
     check(mm_tokenizer_load(path, &tokenizer));
     size_t length;
-    char *input = first < argc ? join_words(argv + first, argc - first, &length) : read_all(stdin, "standard input", &length);
+    char *input =
+        first < argc ? join_words(argv + first, argc - first, &length) : read_all(stdin, "standard input", &length);
     if (decoding)
         decode(tokenizer, input, length);
     else

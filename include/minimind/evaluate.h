@@ -49,8 +49,9 @@ MM_API void mm_evaluation_init(mm_evaluation *evaluation, size_t struct_size);
  * @param loader       Of text or conversations.
  * @param max_batches  At most so many; 0: the whole epoch.
  *
- * @return MM_OK; MM_ERR_ARG; MM_ERR_STATE, a loader of prompts; MM_ERR_IO and MM_ERR_FORMAT, a bad row, or not
- * one that can be read where they are passed over; MM_ERR_NUMERIC, a loss that is not finite; MM_ERR_MEMORY; MM_ERR_CANCELLED. On failure `out` is as it was. Since: 0.1
+ * @return MM_OK; MM_ERR_ARG; MM_ERR_STATE, a loader of prompts; MM_ERR_IO and MM_ERR_FORMAT, a bad row or, where they are
+ * passed over and no other ranks share them, not one that can be read; MM_ERR_NUMERIC, a loss that is not finite;
+ * MM_ERR_MEMORY; MM_ERR_CANCELLED. On failure `out` is as it was. Since: 0.1
  */
 MM_API mm_status mm_evaluate_loss(mm_context *context, mm_loader *loader, int64_t max_batches, mm_evaluation *out);
 

@@ -39,8 +39,9 @@ MM_API mm_status mm_tokenizer_load_memory(const char *json, size_t length, mm_to
 
 /**
  * Write tokenizer.json, tokenizer_config.json and, if the tokenizer came with one, chat_template.jinja (another's is removed)
- * into `directory`, which is made if it is missing. Each file is replaced in one step, when all are written: on failure
- * the old ones stand. Where only the directory's sync fails, at the end, the new ones do.
+ * into `directory`, which is made if it is missing. Each file is replaced in one step, when all are written: where that
+ * fails the old ones stand. Should the process end, or a file not take its place, between the first of these steps and
+ * the last, there are files of both. Where only the directory's sync fails, at the end, the new ones stand.
  *
  * @return MM_OK; MM_ERR_ARG; MM_ERR_IO; MM_ERR_MEMORY. Since: 0.1
  */

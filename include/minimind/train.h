@@ -215,8 +215,9 @@ MM_API void mm_trainer_free(mm_trainer *trainer);
  * Go back to a checkpoint: weights, optimizer, step and place in the data. What follows is bit-identical to a run that
  * was never interrupted.
  *
- * A run, also one that is at its end, may become longer: with more epochs, with more max_steps, or none. It goes on as one
- * of that length, which schedules of the learning rate follow from here on.
+ * A run, also one that is at its end, may become longer: with more epochs, with more max_steps, or with max_steps 0. It
+ * goes on as one of that length, which schedules of the learning rate follow from here on. One that patience ended stays
+ * ended; one of MM_STAGE_POLICY that ended between two updates from the same answers is MM_ERR_FORMAT.
  *
  * @param path  A checkpoint directory, or an output directory whose `latest` is taken.
  *

@@ -417,7 +417,7 @@ static void use_growing_rows(void)
 /* The threads have made what is ready, or failed to, by the end of a pause. */
 START_TEST(rows_that_no_memory_was_left_for_are_made_again_when_they_are_asked_for)
 {
-    const struct timespec pause = { .tv_nsec = 50000000 };
+    const struct timespec pause = { .tv_nsec = 300000000 }; /* for the threads to come as far as they may */
     static record expected[12], found;
     use_growing_rows();
     for (int32_t workers = 0; workers < 3; workers++) {

@@ -437,25 +437,41 @@ merges_an_adapter() {
 gguf() {
     from=$1 kind=$2 numbers=$3
     shift 3
-    "$bin/convert" --model "$from" --gguf "$work/model.gguf" --dtype "$numbers" "$@" && [ ! -e "$work/model.gguf.tmp" ] &&
+    "$bin/convert" --model "$from" --gguf "$work/model.gguf" --dtype "$numbers" "$@" && [ -z "$(find "$work" -name "model.gguf.*")" ] &&
         "$python" "$root/tests/examples/read_gguf.py" "$work/model.gguf" "${read:-$from}" "$kind" "$numbers"
 }
 
+# name_templates DIR   Of a tokenizer there the template becomes one of two that have names.
+name_templates() {
+    "$python" - "$1/tokenizer_config.json" <<'END'
+import json, sys
+
+with open(sys.argv[1], encoding="utf-8") as file:
+    config = json.load(file)
+config["chat_template"] = [{"name": "tool_use", "template": "other"}, {"name": "default", "template": config["chat_template"]}]
+with open(sys.argv[1], "w", encoding="utf-8") as file:
+    json.dump(config, file)
+END
+}
+
 writes_gguf() {
-    for preset in minimind-3 minimind-3-moe minimind2-moe classic-tied; do
+    for preset in minimind-3 minimind-3-moe minimind2-moe classic-tied minillm-tiny; do
         "$bin/pretrain" --tokenizer "$work/tokenizer" --data-path "$work/a.jsonl" --preset $preset --hidden-size 64 --num-hidden-layers 2 \
             --max-seq-len 32 --batch-size 2 --accumulation-steps 1 --learning-rate 0.01 --max-steps 2 --save-dir "$work/$preset" >"$work/log" || return 1
     done
     for numbers in f32 bf16 q8_0 q4_0; do
         gguf "$model" llama $numbers || return 1
     done
+    cp -r "$model" "$work/named" && name_templates "$work/named" && gguf "$work/named" llama f32 || return 1
     gguf "$work/minimind-3/pretrain" qwen3 f32 && gguf "$work/minimind-3-moe/pretrain" qwen3moe f32 &&
         gguf "$work/minimind-3-moe/pretrain" qwen3moe q8_0 && gguf "$work/bare" llama bf16 &&
         read=$work/merged gguf "$model" llama f32 --adapter "$work/lora/well" || return 1
     cp "$work/model.gguf" "$work/before.gguf"
     refuses "it has experts, and no norms" convert --model "$work/minimind2-moe/pretrain" --gguf "$work/model.gguf" &&
         refuses "mlp_type is" convert --model "$work/classic-tied/pretrain" --gguf "$work/model.gguf" &&
-        refuses "/none/model.gguf.tmp: No such" convert --model "$model" --gguf "$work/none/model.gguf" &&
+        refuses "model_type is \"minigpt\"" convert --model "$work/minillm-tiny/pretrain" --gguf "$work/model.gguf" &&
+        refuses "no GGUF, and stays: $work/named/model.safetensors" convert --model "$work/named" --gguf "$work/named/model.safetensors" &&
+        cmp "$model/model.safetensors" "$work/named/model.safetensors" && refuses "can't write $work/none/model.gguf: No such" convert --model "$model" --gguf "$work/none/model.gguf" &&
         refuses "--dtype can't be \"q5\"" convert --model "$model" --gguf "$work/model.gguf" --dtype q5 &&
         refuses "and --out or --gguf" convert --model "$model" --gguf "$work/model.gguf" --out "$work/none" &&
         cmp "$work/before.gguf" "$work/model.gguf"

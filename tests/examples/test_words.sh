@@ -170,7 +170,7 @@ fits_the_terminal() {
 # A day of minutes, 1440:00, would be read as hours.
 tells_long_runs_in_hours() {
     # shellcheck disable=SC2086
-    at_terminal "stty cols 120; export TERM=xterm" timeout -s INT 1 "$bin/pretrain" $rows --hidden-size 32 --num-hidden-layers 1 \
+    at_terminal "stty cols 120; export TERM=xterm" timeout -s INT 5 "$bin/pretrain" $rows --hidden-size 32 --num-hidden-layers 1 \
         --epochs 100000000 --log-interval 100000000 --save-interval 0 --report "" --save-dir "$work/out" --save-weight long >"$work/log"
     tail -c 200 "$work/log"
     tr '\r' '\n' <"$work/terminal" | grep -qE ' [0-9]+:[0-5][0-9]:[0-5][0-9] left'
@@ -583,7 +583,7 @@ check "what ends a report is told in one line" ends_a_report_in_a_line
 if command -v script >/dev/null && SHELL=/bin/sh script -qec true /dev/null </dev/null >/dev/null 2>&1; then
     check "the moving line fits the terminal" fits_the_terminal
     check "the time that is left has hours" tells_long_runs_in_hours
-check "a dumb terminal is sent lines" is_plain_where_it_is_dumb
+    check "a dumb terminal is sent lines" is_plain_where_it_is_dumb
     check "tokens are coloured on a terminal that has colours, unless NO_COLOR is set" colours_where_they_are_wanted
     check "train_tokenizer wipes its moving line" wipes_its_line
 else
