@@ -538,10 +538,10 @@ static float widened(const void *numbers, int64_t i, int32_t dtype)
     if (dtype == MM_F32)
         return ((const float *)numbers)[i];
     memcpy(&half, (const char *)numbers + 2 * i, sizeof half);
-    bool wide = dtype == MM_F16, infinite = (half & 0x7c00u) == 0x7c00u;
-    uint32_t bits = wide ? (half & 0x7fffu) << 13 | (infinite ? 0x7f800000u : 0) : (uint32_t)half << 16;
+    bool f16 = dtype == MM_F16, infinite = (half & 0x7c00u) == 0x7c00u;
+    uint32_t bits = f16 ? (half & 0x7fffu) << 13 | (infinite ? 0x7f800000u : 0) : (uint32_t)half << 16;
     memcpy(&value, &bits, sizeof value);
-    if (!wide)
+    if (!f16)
         return value;
     value = infinite ? value : value * 0x1p112f;
     return half & 0x8000u ? -value : value;
