@@ -237,7 +237,8 @@ typedef void (*mm_gradients_fn)(void *user, int64_t first, int64_t count);
  * @param out     Room for `capacity` numbers; NULL with 0 only asks.
  * @param needed  The number of routed experts, 0 for a model without; NULL if nobody asks.
  *
- * @return MM_OK; MM_ERR_ARG, no such layer, or too little room (`needed` is told); MM_ERR_STATE, nothing has been run. Since: 0.1
+ * @return MM_OK; MM_ERR_ARG, no such layer, or too little room (`needed` is told); MM_ERR_STATE, experts of which
+ *         nothing has been run. Since: 0.1
  */
 MM_API mm_status mm_expert_load(const mm_context *context, int64_t layer, double *out, size_t capacity, size_t *needed);
 
