@@ -86,13 +86,10 @@ static void merge(mm_model **model)
     *model = merged;
 }
 
-static void turn_into(const char *name, mm_model **model)
+static void cast(mm_model **model)
 {
     mm_model *other = NULL;
-    if (name[0] == 'q')
-        check(mm_model_quantize(*model, name[1] == '8' ? MM_Q8_0 : MM_Q4_0, &other));
-    else
-        check(mm_model_cast(*model, name[0] == 'b' ? MM_BF16 : MM_F32, &other));
+    check(turn_into(dtype, *model, &other));
     mm_model_free(*model);
     *model = other;
 }
@@ -118,7 +115,7 @@ int main(int argc, char **argv)
     if (adapter_directory)
         merge(&model);
     if (adapter_directory && dtype)
-        turn_into(dtype, &model);
+        cast(&model);
     if (gguf) {
         printf("the model is in %s, as a %s\n", gguf, gguf_write(gguf, model, source, eos_of(model, tokenizer)));
     } else {

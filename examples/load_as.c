@@ -6,24 +6,37 @@
 #include <stdio.h>
 #include <string.h>
 
-mm_status load_as(const char *directory, const char *dtype, mm_model **out)
+/* -1: there is none of that name. */
+static int32_t dtype_of(const char *name)
 {
     static const char *const names[] = { "f32", "bf16", "q8_0", "q4_0" };
     static const int32_t dtypes[] = { MM_F32, MM_BF16, MM_Q8_0, MM_Q4_0 };
-    enum { NAMES = sizeof names / sizeof *names };
-    int i = 0;
-    while (dtype && i < NAMES && strcmp(dtype, names[i]) != 0)
-        i++;
-    if (i == NAMES)
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0)
+            return dtypes[i];
+    return -1;
+}
+
+mm_status turn_into(const char *name, const mm_model *model, mm_model **out)
+{
+    const int32_t dtype = dtype_of(name);
+    if (dtype < 0)
         return mm_set_last_error(MM_ERR_ARG, "--dtype is f32, bf16, q8_0 or q4_0");
+    return name[0] == 'q' ? mm_model_quantize(model, dtype, out) : mm_model_cast(model, dtype, out);
+}
+
+mm_status load_as(const char *directory, const char *dtype, mm_model **out)
+{
     mm_load_options as_stored = MM_LOAD_OPTIONS_INIT;
     as_stored.keep_dtype = 1;
     if (!dtype)
         return mm_model_load(directory, &as_stored, out);
     mm_model *stored = NULL;
+    if (dtype_of(dtype) < 0) /* rather now than behind the loading */
+        return turn_into(dtype, NULL, out);
     mm_status status = mm_model_load(directory, &as_stored, &stored);
     if (status == MM_OK)
-        status = i < 2 ? mm_model_cast(stored, dtypes[i], out) : mm_model_quantize(stored, dtypes[i], out);
+        status = turn_into(dtype, stored, out);
     mm_model_free(stored);
     return status;
 }

@@ -7,6 +7,9 @@
 /* `dtype`: "f32", "bf16", "q8_0" or "q4_0"; NULL: as they are stored. */
 mm_status load_as(const char *directory, const char *dtype, mm_model **out);
 
+/* Another model with the weights of `model` in numbers of that name. */
+mm_status turn_into(const char *name, const mm_model *model, mm_model **out);
+
 /* For mm_context_options.compute: weights in bf16 meet rows rounded to bf16, as is usual, which processors that multiply
  * such numbers do about twice as fast; all others meet them in float32. `dtype` as for load_as(). */
 int32_t compute_for(const mm_model *model, const char *dtype);

@@ -483,6 +483,13 @@ void mmi_writer_abandon(mmi_writer *w)
     writer_release(w);
 }
 
+char *mmi_path_waiting(const char *directory, const char *name)
+{
+    char waiting[80];
+    snprintf(waiting, sizeof waiting, "%.40s.%ld-%u.tmp", name, (long)getpid(), atomic_fetch_add(&serial, 1));
+    return mmi_path_join(directory, waiting);
+}
+
 /* Whether `ending` is the ".PID-SERIAL.tmp" of a temporary name, which may have one of its own. */
 static bool ends_temporary(const char *ending)
 {

@@ -99,6 +99,10 @@ mm_status mmi_writer_put(mmi_writer *w, const void *data, size_t size);
 mm_status mmi_writer_commit(mmi_writer *w);
 void mmi_writer_abandon(mmi_writer *w);
 
+/* The same with a name that nobody else's file has, for one that waits until others are written, too; mmi_writer_clear()
+ * knows it. */
+char *mmi_path_waiting(const char *directory, const char *name);
+
 /* Remove what killed writers of directory/name left; `all`, where the caller knows that nobody is writing it, or else of
  * processes that are gone. */
 void mmi_writer_clear(const char *directory, const char *name, bool all);

@@ -1,6 +1,5 @@
 #define _POSIX_C_SOURCE 200809L
 
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -78,7 +77,6 @@ typedef struct paths {
     char *new_weights, *new_config; /* where each waits for the other */
 } paths;
 
-static atomic_uint serial;
 
 static void free_paths(paths *p)
 {
@@ -88,19 +86,12 @@ static void free_paths(paths *p)
     mmi_free(p->new_config);
 }
 
-static char *waiting_path(const char *directory, const char *name)
-{
-    char waiting[80];
-    snprintf(waiting, sizeof waiting, "%.40s.%ld-%u.tmp", name, (long)getpid(), atomic_fetch_add(&serial, 1));
-    return mmi_path_join(directory, waiting);
-}
-
 static mm_status make_paths(paths *p, const char *directory, const mmi_saved_pair *pair)
 {
     p->weights = mmi_path_join(directory, pair->weights);
     p->config = mmi_path_join(directory, pair->config);
-    p->new_weights = waiting_path(directory, pair->weights);
-    p->new_config = waiting_path(directory, pair->config);
+    p->new_weights = mmi_path_waiting(directory, pair->weights);
+    p->new_config = mmi_path_waiting(directory, pair->config);
     if (!p->weights || !p->config || !p->new_weights || !p->new_config)
         return mmi_fail_memory(strlen(directory) + strlen(pair->weights), "a path");
     return MM_OK;

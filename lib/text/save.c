@@ -1,6 +1,5 @@
 /* Writing a tokenizer the way Hugging Face's libraries do, so that they and this one read it alike. */
 #define _POSIX_C_SOURCE 200809L
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -208,7 +207,6 @@ static mm_status write_json(mmi_json *value, const char *path)
 
 enum { TEMPLATE, TOKENIZER, CONFIG, FILES };
 static const char *const names[FILES] = { "chat_template.jinja", "tokenizer.json", "tokenizer_config.json" };
-static atomic_uint serial;
 
 typedef struct paths {
     char *file[FILES], *waiting[FILES]; /* and its name until all are on disk */
@@ -224,14 +222,11 @@ static void free_paths(paths *p)
 
 static mm_status make_paths(paths *p, const char *directory)
 {
-    unsigned number = atomic_fetch_add(&serial, 1);
     for (int i = 0; i < FILES; i++) {
-        char name[80];
-        snprintf(name, sizeof name, "%s.%ld-%u.tmp", names[i], (long)getpid(), number);
         p->file[i] = mmi_path_join(directory, names[i]);
-        p->waiting[i] = mmi_path_join(directory, name);
+        p->waiting[i] = mmi_path_waiting(directory, names[i]);
         if (!p->file[i] || !p->waiting[i])
-            return mmi_fail_memory(strlen(directory) + strlen(name) + 2, "a path");
+            return mmi_fail_memory(strlen(directory) + strlen(names[i]), "a path");
     }
     return MM_OK;
 }

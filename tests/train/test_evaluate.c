@@ -90,7 +90,7 @@ static mm_dataset *open_rows(const char *text)
 
 /* --- Loss --- */
 
-static mm_loader *text_loader(mm_dataset *dataset, int32_t form)
+static mm_loader *text_loader(mm_dataset *dataset, int32_t form, int32_t skip_bad_lines)
 {
     mm_loader *loader = NULL;
     mm_loader_options o = MM_LOADER_OPTIONS_INIT;
@@ -100,6 +100,7 @@ static mm_loader *text_loader(mm_dataset *dataset, int32_t form)
     o.shuffle = 0;
     o.bos_id = 1;
     o.eos_id = 2;
+    o.skip_bad_lines = skip_bad_lines;
     ck_ok(mm_loader_create(dataset, tokenizer, &o, &loader));
     return loader;
 }
@@ -127,7 +128,7 @@ START_TEST(the_loss_of_a_loader_is_that_of_its_rows_one_by_one)
         bytes += count;
     }
     mm_dataset *dataset = open_rows(TEXTS);
-    mm_loader *loader = text_loader(dataset, MM_ROWS_PAD3);
+    mm_loader *loader = text_loader(dataset, MM_ROWS_PAD3, 0);
     mm_batch batch = MM_BATCH_INIT;
     ck_ok(mm_loader_next(loader, &batch)); /* in the middle of an epoch */
     mm_loader_position before = MM_LOADER_POSITION_INIT, after = MM_LOADER_POSITION_INIT;
@@ -158,7 +159,7 @@ END_TEST
 START_TEST(as_many_batches_are_evaluated_as_were_asked_for)
 {
     mm_dataset *dataset = open_rows(TEXTS);
-    mm_loader *loader = text_loader(dataset, MM_ROWS_PACK);
+    mm_loader *loader = text_loader(dataset, MM_ROWS_PACK, 0);
     mm_context *context = context_for(MM_OUT_LOSS, 3, LENGTH, 0, 1);
     mm_evaluation one = MM_EVALUATION_INIT, all = MM_EVALUATION_INIT, again = MM_EVALUATION_INIT;
     ck_ok(mm_evaluate_loss(context, loader, 1, &one));
@@ -177,7 +178,7 @@ END_TEST
 START_TEST(a_context_that_trains_keeps_its_gradients)
 {
     mm_dataset *dataset = open_rows(TEXTS);
-    mm_loader *loader = text_loader(dataset, MM_ROWS_PAD3);
+    mm_loader *loader = text_loader(dataset, MM_ROWS_PAD3, 0);
     mm_context_options o = MM_CONTEXT_OPTIONS_INIT;
     o.mode = MM_TRAIN;
     o.max_batch = 3;
@@ -873,15 +874,7 @@ START_TEST(rows_that_are_passed_over_are_not_all_of_them)
     for (int32_t form = MM_ROWS_PAD3; form <= MM_ROWS_PACK; form += MM_ROWS_PACK - MM_ROWS_PAD3)
         for (int none = 0; none <= 1; none++) {
             mm_dataset *dataset = open_rows(file[none]);
-            mm_loader *loader = NULL;
-            mm_loader_options o = MM_LOADER_OPTIONS_INIT;
-            o.batch = 3;
-            o.max_length = LENGTH;
-            o.form = form;
-            o.bos_id = 1;
-            o.eos_id = 2;
-            o.skip_bad_lines = 1;
-            ck_ok(mm_loader_create(dataset, tokenizer, &o, &loader));
+            mm_loader *loader = text_loader(dataset, form, 1);
             mm_evaluation e = MM_EVALUATION_INIT;
             const mm_evaluation as_it_was = e;
             mm_status status = mm_evaluate_loss(context, loader, 0, &e);
@@ -909,7 +902,7 @@ START_TEST(weights_that_are_not_finite_are_noticed)
     static const char *const prompts[] = { "Hello" };
     mm_dataset *texts = open_rows(TEXTS), *questions = open_rows(QUESTIONS);
     mm_dataset *expecting = open_rows("{\"prompt\": \"p\", \"expect\": [\"a\"], \"max_new_tokens\": 2}\n");
-    mm_loader *loader = text_loader(texts, MM_ROWS_PAD3);
+    mm_loader *loader = text_loader(texts, MM_ROWS_PAD3, 0);
     mm_context *context = context_for(MM_OUT_LOSS | MM_OUT_LOGPROBS | MM_OUT_LAST_LOGITS, 3, LENGTH, 0, 1);
     mm_report *report = NULL;
     mm_evaluation e = MM_EVALUATION_INIT;
@@ -1005,7 +998,7 @@ END_TEST
 START_TEST(misuse_is_refused)
 {
     mm_dataset *dataset = open_rows(QUESTIONS), *texts = open_rows(TEXTS);
-    mm_loader *loader = text_loader(texts, MM_ROWS_PAD3);
+    mm_loader *loader = text_loader(texts, MM_ROWS_PAD3, 0);
     mm_context *right = context_for(MM_OUT_LOSS | MM_OUT_LOGPROBS | MM_OUT_LAST_LOGITS, 3, LENGTH, 0, 1);
     mm_context *wrong = context_for(MM_OUT_HIDDEN, 3, LENGTH, 0, 1), *small = context_for(MM_OUT_LOSS, 3, 8, 0, 1);
     mm_evaluation e = MM_EVALUATION_INIT;
@@ -1075,7 +1068,7 @@ START_TEST(every_failing_allocation_is_survived)
     mm_dataset *prompts =
         open_rows("{\"prompt\": \"p\", \"expect\": [\"a\"]}\n{\"conversations\": [{\"role\": \"user\", "
                   "\"content\": \"hello\"}], \"expect\": [\"a\"]}\n");
-    mm_loader *loader = text_loader(texts, MM_ROWS_PAD3);
+    mm_loader *loader = text_loader(texts, MM_ROWS_PAD3, 0);
     mm_context *context = context_for(MM_OUT_LOSS | MM_OUT_LOGPROBS | MM_OUT_LAST_LOGITS, 3, LENGTH, 0, 1);
     mm_prompts_options o = MM_PROMPTS_OPTIONS_INIT;
     o.max_new_tokens = 4;
@@ -1113,7 +1106,7 @@ START_TEST(a_loader_stands_within_its_document_again_whatever_failed)
     snprintf(row, sizeof row, "{\"text\": \"%01000d\"}\n", 0);
     snprintf(path, sizeof path, "%s/teacher.safetensors", scratch_directory());
     mm_dataset *dataset = open_rows(row);
-    mm_loader *loader = text_loader(dataset, MM_ROWS_PACK);
+    mm_loader *loader = text_loader(dataset, MM_ROWS_PACK, 0);
     mm_context *context = context_for(MM_OUT_LOSS, 3, LENGTH, 0, 1);
     mm_batch batch = MM_BATCH_INIT;
     mm_evaluation e = MM_EVALUATION_INIT;
