@@ -77,7 +77,6 @@ typedef struct paths {
     char *new_weights, *new_config; /* where each waits for the other */
 } paths;
 
-
 static void free_paths(paths *p)
 {
     mmi_free(p->weights);
