@@ -113,7 +113,7 @@ static void load(void)
     plan.max_context = (int32_t)numbers[CONTEXT];
     plan.max_length = plan.max_context < 256 ? plan.max_context : 256; /* a longer prompt is read in parts */
     plan.threads = (int32_t)numbers[THREADS];
-    plan.compute = compute_for(model, texts[DTYPE]);
+    plan.compute = compute_for(model);
     check(mm_context_create(model, &plan, &context));
     check(mm_cache_create(model, 1, plan.max_context, MM_F32, &cache));
     for (int32_t i = 0; i < adapter_count; i++)

@@ -1,12 +1,12 @@
 /* convert: a model from one directory in another, in fewer bits or with an adapter taken into its weights.
  *
  *     convert --model out/full_sft --dtype bf16 --out half                        half the size, to run with
+ *     convert --model out/full_sft --dtype q8_0 --out quarter                     a quarter, and faster
  *     convert --model out/full_sft --adapter out/lora/identity --out identity     a model that needs no adapter
  *     convert --model out/full_sft --dtype q8_0 --gguf full_sft.gguf              for llama.cpp and what is built on it
  *
  * Begin reading at main(): a model is loaded, calls that each make another one of it may follow, and what came of it is
- * saved with its tokenizer. Weights in blocks (q8_0, q4_0) have a place in GGUF alone: generate and chat make them as
- * they load. */
+ * saved with its tokenizer. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <stdio.h>
@@ -26,8 +26,7 @@ static const char usage[] =
     "\n"
     "  --model DIR    the model, which stays as it is\n"
     "  --adapter DIR  an adapter of it, to be taken into its weights\n"
-    "  --dtype NAME   f32 or bf16, of --gguf also q8_0 or q4_0: what the weights are turned into (as\n"
-    "                 stored)\n"
+    "  --dtype NAME   f32, bf16, q8_0 or q4_0: what the weights are turned into (as stored)\n"
     "  --out DIR      where it comes to; what is there is replaced\n"
     "  --gguf FILE    the file, for llama.cpp and programs that are built on it, of a MiniMind, but for\n"
     "                 MiniMind2's with experts, a llama or a qwen3\n"
@@ -68,8 +67,8 @@ static void read_arguments(int argc, char **argv)
     if (!source || !out == !gguf)
         fail("it takes --model, and --out or --gguf; see --help", "");
     static const char *const dtypes[] = { "f32", "bf16", "q8_0", "q4_0", NULL };
-    if (dtype && choose("dtype", dtype, dtypes) > 1 && out)
-        fail("--dtype of --out is f32 or bf16, of which directories can be made, not ", dtype);
+    if (dtype)
+        choose("dtype", dtype, dtypes);
     if (out && is_one_directory(source, out))
         fail("--model stays as it is, so --out is another directory, not ", out);
 }

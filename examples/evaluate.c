@@ -282,7 +282,7 @@ int main(int argc, char **argv)
     c.max_length = (int32_t)o.max_length;
     c.outputs = MM_OUT_LOSS | MM_OUT_LOGPROBS | MM_OUT_LAST_LOGITS;
     c.threads = (int32_t)o.threads;
-    c.compute = compute_for(model, o.dtype);
+    c.compute = compute_for(model);
     check(mm_context_create(model, &c, &context));
     if (o.adapter)
         set_adapter(context);

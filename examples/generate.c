@@ -170,7 +170,7 @@ static mm_context *make_context(mm_model *model, int32_t prompt_length, int32_t 
     plan.max_context = prompt_length + made;
     plan.threads = (int32_t)numbers[THREADS].value;
     plan.kernels = texts[KERNELS];
-    plan.compute = compute_for(model, texts[DTYPE]);
+    plan.compute = compute_for(model);
     mm_context *context = NULL;
     check(mm_context_create(model, &plan, &context));
     mm_adapter *adapters[MOST_ADAPTERS];

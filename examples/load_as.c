@@ -41,12 +41,10 @@ mm_status load_as(const char *directory, const char *dtype, mm_model **out)
     return status;
 }
 
-int32_t compute_for(const mm_model *model, const char *dtype)
+int32_t compute_for(const mm_model *model)
 {
-    mm_view embedding;
-    if (dtype && dtype[0] == 'q') /* to look at a matrix in blocks would leave a copy of it, and of this one in vain */
-        return MM_F32;
-    return mm_model_tensor(model, 0, &embedding) == MM_OK && embedding.dtype == MM_BF16 ? MM_BF16 : MM_F32;
+    mm_view norm; /* no matrix: to look at one in blocks would leave a copy of it */
+    return mm_model_find(model, "model.norm.weight", &norm) == MM_OK && norm.dtype == MM_BF16 ? MM_BF16 : MM_F32;
 }
 
 int32_t bos_of(const mm_model *model)

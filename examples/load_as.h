@@ -11,8 +11,8 @@ mm_status load_as(const char *directory, const char *dtype, mm_model **out);
 mm_status turn_into(const char *name, const mm_model *model, mm_model **out);
 
 /* For mm_context_options.compute: weights in bf16 meet rows rounded to bf16, as is usual, which processors that multiply
- * such numbers do about twice as fast; all others meet them in float32. `dtype` as for load_as(). */
-int32_t compute_for(const mm_model *model, const char *dtype);
+ * such numbers do about twice as fast; all others meet them in float32. */
+int32_t compute_for(const mm_model *model);
 
 /* What --bos puts before texts. */
 int32_t bos_of(const mm_model *model);

@@ -191,7 +191,7 @@ static mm_context *make_context(mm_model *model, int32_t prompt_length, int32_t 
     plan.max_length = prompt_length < 256 ? prompt_length : 256; /* a longer prompt is read in parts */
     plan.max_context = prompt_length + made;
     plan.threads = (int32_t)numbers[THREADS];
-    plan.compute = compute_for(model, texts[DTYPE]);
+    plan.compute = compute_for(model);
     mm_context *context = NULL;
     check(mm_context_create(model, &plan, &context));
     return context;

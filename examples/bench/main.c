@@ -117,7 +117,7 @@ static const char *programs_with(int option)
     case 'n': return "decode, batch, kernels and scaling";
     case 'a': return "decode";
     case 's': return "batch";
-    case 'w':
+    case 'w': return "prefill, decode, batch, start, kernels and scaling";
     case 'c': return "prefill, decode, batch, kernels and scaling";
     case 'o': return "kernels and scaling";
     case 'k': return "train, prefill, decode, batch, scaling, start and attention";

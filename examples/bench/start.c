@@ -1,4 +1,5 @@
-/* How long it takes from nothing to the first token: the weights mapped from a file that is in the page cache. */
+/* How long it takes from nothing to the first token: the weights mapped from a file that is in the page cache, or those in
+ * blocks read from it. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <stdio.h>
@@ -40,7 +41,7 @@ static void start_once(const options *o, const mm_config *config, const char *di
     mapped.map = 1;
     how.threads = o->threads;
     how.kernels = o->kernels;
-    how.compute = compute_of(o, MM_F32);
+    how.compute = compute_of(o, o->dtype);
     once.prompts = &prompt;
     once.prompt_lengths = &length;
     once.max_new_tokens = 1;
@@ -66,7 +67,7 @@ void bench_start(const options *o)
     mm_model *model = NULL;
     static parts p;
     die_if(mm_config_create(o->preset, &config), "preset");
-    model = make_model(config, MM_F32);
+    model = make_model(config, o->dtype);
     if (!mkdtemp(directory)) {
         fprintf(stderr, "%s: can't make a directory here\n", program);
         exit(1);
@@ -76,7 +77,7 @@ void bench_start(const options *o)
     for (int i = -1; i < o->repeat; i++) /* the first brings the file into the page cache */
         start_once(o, config, directory, &p, i < 0 ? 0 : i);
     remove_saved(directory);
-    record_begin(o, "start", MM_F32, o->threads, o->kernels ? o->kernels : mm_kernels_name(mm_kernels_count() - 1));
+    record_begin(o, "start", o->dtype, o->threads, o->kernels ? o->kernels : mm_kernels_name(mm_kernels_count() - 1));
     rates all = rates_of(1, p.all, o->repeat);
     record_rates("tokens_per_s", all); /* one token in the time from nothing to it */
     record_number("first_token_ms", 1e3 / all.median);

@@ -93,7 +93,7 @@ typedef struct mm_workload {
     int32_t cache_sequences; /**< sequences in the cache, 0: none */
     int32_t cache_capacity; /**< tokens per cached sequence */
     int32_t weights_mapped; /**< 1: the weights stay in the mapped file, and are not trained; not where dtype is one in
-                                 blocks, which no file holds */
+                                 blocks, which are read into memory */
     int32_t checkpointing;  /**< as in mm_context_options */
     int32_t dtype;          /**< of the weights: MM_F32, …, as mm_model_cast() and mm_model_quantize() take it */
     const char *kernels;    /**< NULL: the fastest here */

@@ -34,8 +34,10 @@ MM_API mm_status mm_model_create(const mm_config *config, uint64_t seed, mm_mode
 typedef struct mm_load_options {
     size_t struct_size; /**< sizeof(mm_load_options) */
     int32_t map;        /**< 1: leave the weights in the file, mapped read-only. The file must not be shortened or
-                             rewritten while the model lives. Such a model cannot be trained. */
-    int32_t keep_dtype; /**< 1: keep bf16 and f16 as they are; 0: turn them into float32. Mapping implies 1. */
+                             rewritten while the model lives. Such a model cannot be trained. A quantized model is read
+                             into memory all the same, as products want its blocks in another order. */
+    int32_t keep_dtype; /**< 1: keep bf16 and f16 as they are; 0: turn them into float32. Mapping implies 1. Blocks stay
+                             blocks. */
 } mm_load_options;
 #define MM_LOAD_OPTIONS_INIT { sizeof(mm_load_options), 0, 0 }
 
@@ -44,7 +46,8 @@ MM_API void mm_load_options_init(mm_load_options *options, size_t struct_size);
 
 /**
  * Load a Hugging Face model directory: config.json with model.safetensors, or with the shards that
- * model.safetensors.index.json names. Weights may be F32, BF16 or F16.
+ * model.safetensors.index.json names. Weights may be F32, BF16 or F16, or those of a quantized model, as mm_model_save()
+ * writes them.
  *
  * @param directory  Where it is.
  * @param options    NULL for the defaults.
@@ -52,7 +55,8 @@ MM_API void mm_load_options_init(mm_load_options *options, size_t struct_size);
  *
  * @return MM_OK; MM_ERR_ARG; MM_ERR_IO; MM_ERR_MEMORY;
  *         MM_ERR_FORMAT, a damaged file, or a tensor that is missing, unknown, twice there, or of another shape;
- *         MM_ERR_UNSUPPORTED, a dtype or an architecture that the library does not run; or, with `map`, a file whose
+ *         MM_ERR_UNSUPPORTED, a dtype or an architecture that the library does not run, blocks of more than one kind, or
+ *         of some matrices only; or, with `map`, a file whose
  *         tensors do not lie at multiples of their elements' size: without `map` it loads. Since: 0.1
  */
 MM_API mm_status mm_model_load(const char *directory, const mm_load_options *options, mm_model **out);
@@ -71,8 +75,11 @@ MM_API mm_status mm_model_load_memory(const mm_config *config, const void *data,
  * beside the old config. What killed processes left of earlier saves goes. Where the config has a "torch_dtype" or a
  * "dtype", the file says there what the weights are.
  *
- * @return MM_OK; MM_ERR_ARG; MM_ERR_IO (a full disk too); MM_ERR_MEMORY; MM_ERR_UNSUPPORTED, quantized weights, for which
- *         safetensors has no dtype. Since: 0.1
+ * The matrices of a quantized model are U8 to safetensors, which has no dtype for blocks: [rows, bytes of a row's blocks],
+ * in GGUF's order, as mm_model_tensor() shows them. mm_model_load() reads them; for other programs they are marked as not
+ * being PyTorch's.
+ *
+ * @return MM_OK; MM_ERR_ARG; MM_ERR_IO (a full disk too); MM_ERR_MEMORY. Since: 0.1
  */
 MM_API mm_status mm_model_save(const mm_model *model, const char *directory);
 

@@ -2,41 +2,54 @@
 
 #include <string.h>
 
-/* Where a row's part of a block is: four bytes in each line, and its scale. */
-typedef struct place {
-    unsigned char *numbers, *scale;
-} place;
-
-static place place_of(const void *strips, int32_t dtype, int64_t cols, int64_t row, int64_t block)
+/* The strip that a row lies in. */
+static unsigned char *strip_of(const void *strips, int32_t dtype, int64_t cols, int64_t row)
 {
-    unsigned char *strip =
-        (unsigned char *)(uintptr_t)strips + mmi_dtype_bytes(dtype, row / MMI_STRIP * MMI_STRIP * cols);
-    const int64_t r = row % MMI_STRIP;
-    return (place){ strip + mmi_strip_numbers_at(dtype, cols / MMI_BLOCK, block) + 4 * r,
-                    strip + mmi_strip_scales_at(dtype, block) + 2 * r };
+    return (unsigned char *)(uintptr_t)strips + mmi_dtype_bytes(dtype, row / MMI_STRIP * MMI_STRIP * cols);
+}
+
+/* A block's numbers, four bytes in each of so many lines. */
+static inline void put_lines(unsigned char *to, const unsigned char *from, int lines)
+{
+    for (int s = 0; s < lines; s++)
+        memcpy(to + s * MMI_STRIP_LINE, from + 4 * s, 4);
+}
+
+static inline void get_lines(unsigned char *to, const unsigned char *from, int lines)
+{
+    for (int s = 0; s < lines; s++)
+        memcpy(to + 4 * s, from + s * MMI_STRIP_LINE, 4);
 }
 
 void mmi_strips_put(void *strips, int32_t dtype, int64_t cols, int64_t row, int64_t first, int64_t count,
                     const void *blocks)
 {
+    const int64_t r = row % MMI_STRIP, bytes = (int64_t)mmi_block_bytes(dtype);
     const unsigned char *from = blocks;
-    for (int64_t b = first; b < first + count; b++, from += mmi_block_bytes(dtype)) {
-        place to = place_of(strips, dtype, cols, row, b);
-        memcpy(to.scale, from, 2);
-        for (int64_t s = 0; s < mmi_strip_lines(dtype); s++)
-            memcpy(to.numbers + s * MMI_STRIP_LINE, from + 2 + 4 * s, 4);
+    unsigned char *strip = strip_of(strips, dtype, cols, row);
+    for (int64_t b = first; b < first + count; b++, from += bytes) {
+        unsigned char *numbers = strip + mmi_strip_numbers_at(dtype, cols / MMI_BLOCK, b) + 4 * r;
+        memcpy(strip + mmi_strip_scales_at(dtype, b) + 2 * r, from, 2);
+        if (dtype == MM_Q8_0) /* each with a number of lines that the compiler knows */
+            put_lines(numbers, from + 2, MMI_BLOCK / 4);
+        else
+            put_lines(numbers, from + 2, MMI_BLOCK / 8);
     }
 }
 
 void mmi_strips_get(void *blocks, const void *strips, int32_t dtype, int64_t cols, int64_t row, int64_t first,
                     int64_t count)
 {
+    const int64_t r = row % MMI_STRIP, bytes = (int64_t)mmi_block_bytes(dtype);
     unsigned char *to = blocks;
-    for (int64_t b = first; b < first + count; b++, to += mmi_block_bytes(dtype)) {
-        place from = place_of(strips, dtype, cols, row, b);
-        memcpy(to, from.scale, 2);
-        for (int64_t s = 0; s < mmi_strip_lines(dtype); s++)
-            memcpy(to + 2 + 4 * s, from.numbers + s * MMI_STRIP_LINE, 4);
+    const unsigned char *strip = strip_of(strips, dtype, cols, row);
+    for (int64_t b = first; b < first + count; b++, to += bytes) {
+        const unsigned char *numbers = strip + mmi_strip_numbers_at(dtype, cols / MMI_BLOCK, b) + 4 * r;
+        memcpy(to, strip + mmi_strip_scales_at(dtype, b) + 2 * r, 2);
+        if (dtype == MM_Q8_0)
+            get_lines(to + 2, numbers, MMI_BLOCK / 4);
+        else
+            get_lines(to + 2, numbers, MMI_BLOCK / 8);
     }
 }
 

@@ -153,10 +153,10 @@ static mm_status set_dtype(mmi_json *extra, int32_t dtype)
 {
     static const char *const keys[] = { "torch_dtype", "dtype" };
     static const char *const names[] = { [MM_F32] = "float32", [MM_BF16] = "bfloat16", [MM_F16] = "float16" };
+    const char *name = dtype <= MM_F16 ? names[dtype] : mm_dtype_name(dtype);
     for (size_t i = 0; i < 2; i++)
-        if (mmi_json_what(mmi_json_get(extra, keys[i])) == MMI_JSON_STRING &&
-            !mmi_json_set_text(extra, keys[i], names[dtype]))
-            return mmi_fail_memory(strlen(names[dtype]), "a dtype");
+        if (mmi_json_what(mmi_json_get(extra, keys[i])) == MMI_JSON_STRING && !mmi_json_set_text(extra, keys[i], name))
+            return mmi_fail_memory(strlen(name), "a dtype");
     return MM_OK;
 }
 
@@ -166,7 +166,7 @@ mm_status mmi_config_save(const mm_config *config, const char *path, int32_t dty
     mm_status status = mm_config_validate(config);
     if (status == MM_OK && config->extra_length > 0)
         status = mmi_json_parse(config->extra, config->extra_length, "a config's unknown keys", &extra);
-    if (status == MM_OK && dtype >= 0 && dtype <= MM_F16)
+    if (status == MM_OK && dtype >= 0)
         status = set_dtype(extra, dtype);
     char *file = status == MM_OK ? mmi_config_path(path) : NULL;
     if (status == MM_OK)

@@ -100,3 +100,24 @@ mm_status mmi_convert_entry(void *out, int32_t dtype, const mmi_st_file *file, c
     }
     return MM_OK;
 }
+
+mm_status mmi_convert_blocks(void *strips, int32_t dtype, int64_t rows, int64_t cols, const mmi_st_file *file,
+                             const mmi_st_entry *entry)
+{
+    unsigned char chunk[CHUNK_BYTES];
+    const int64_t bytes = (int64_t)mmi_block_bytes(dtype), most = (int64_t)CHUNK_BYTES / bytes;
+    const int64_t in_row = cols / MMI_BLOCK, all = rows * in_row;
+    mmi_strips_begin(strips, dtype, rows, cols);
+    for (int64_t at = 0, now; at < all; at += now) {
+        now = all - at < most ? all - at : most;
+        mm_status status = mmi_st_read(chunk, file, entry, (size_t)(at * bytes), (size_t)(now * bytes));
+        if (status != MM_OK)
+            return status;
+        for (int64_t b = at, run; b < at + now; b += run) { /* what of a row is in the chunk */
+            const int64_t first = b % in_row, left = at + now - b;
+            run = in_row - first < left ? in_row - first : left;
+            mmi_strips_put(strips, dtype, cols, b / in_row, first, run, chunk + (b - at) * bytes);
+        }
+    }
+    return MM_OK;
+}

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "base/dtype.h"
 #include "base/memory.h"
 
 /* Where a role repeats. */
@@ -270,6 +271,12 @@ void mmi_layout_tensor(const mmi_layout *layout, int64_t index, mmi_tensor *out)
     mmi_layout_describe(layout, role, out);
     out->layer = layer;
     out->expert = expert;
+}
+
+int32_t mmi_tensor_dtype(const mmi_tensor *tensor, int32_t dtype)
+{
+    bool stays = tensor->rank == 1 || tensor->role == MMI_ROUTER;
+    return mmi_block_bytes(dtype) > 0 && stays ? MM_F32 : dtype;
 }
 
 void mmi_layout_name(const mmi_layout *layout, int64_t index, char *name, size_t size)

@@ -74,6 +74,10 @@ int64_t mmi_layout_index(const mmi_layout *layout, mmi_role role, int64_t layer,
 /* Tensor `index`, 0 ≤ index < count. */
 void mmi_layout_tensor(const mmi_layout *layout, int64_t index, mmi_tensor *out);
 
+/* What a tensor is in a model of `dtype`: of a quantized one vectors and the router, which are small and coarse roundings
+ * of which show, stay float32. */
+int32_t mmi_tensor_dtype(const mmi_tensor *tensor, int32_t dtype);
+
 /* A matrix of a layer, and not its router: what an adapter can stand beside, and what Muon updates. */
 bool mmi_layout_is_projection(const mmi_tensor *tensor);
 

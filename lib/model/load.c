@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include "base/dtype.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "model/convert.h"
@@ -35,14 +36,27 @@ static mm_status settle_version(mm_config *config, const origin *from)
     return status == MM_OK ? MM_OK : mmi_fail_within(status == MM_ERR_ARG ? MM_ERR_FORMAT : status, "%s", from->config);
 }
 
+/* Blocks stay blocks: as float32 they would take four or eight times the memory that they were made to save. */
 static mm_status take_copies(mm_model *model, const mmi_source *sources, bool keep_dtype)
 {
     int64_t count = model->layout.count;
-    for (int64_t i = 0; i < count; i++)
-        model->dtypes[i] = keep_dtype ? sources[i].entry->dtype : MM_F32;
+    const bool in_blocks = mmi_block_bytes(sources[0].dtype) > 0;
+    mmi_tensor tensor;
+    for (int64_t i = 0; i < count; i++) {
+        mmi_layout_tensor(&model->layout, i, &tensor);
+        model->dtypes[i] = in_blocks    ? mmi_tensor_dtype(&tensor, sources[0].dtype)
+                           : keep_dtype ? sources[i].dtype
+                                        : MM_F32;
+    }
     mm_status status = mmi_model_place(model);
-    for (int64_t i = 0; status == MM_OK && i < count; i++)
-        status = mmi_convert_entry(mmi_model_room(model, i), model->dtypes[i], sources[i].file, sources[i].entry);
+    for (int64_t i = 0; status == MM_OK && i < count; i++) {
+        const mmi_source *s = &sources[i];
+        void *room = mmi_model_room(model, i);
+        mmi_layout_tensor(&model->layout, i, &tensor);
+        status = mmi_block_bytes(s->dtype) > 0
+                     ? mmi_convert_blocks(room, s->dtype, tensor.shape[0], tensor.shape[1], s->file, s->entry)
+                     : mmi_convert_entry(room, model->dtypes[i], s->file, s->entry);
+    }
     return status;
 }
 
@@ -74,8 +88,10 @@ static mm_status take_weights(mm_model *model, const origin *from)
         return mmi_fail_memory(count * sizeof *sources, from->weights);
     mmi_match_input in = { &model->layout, from->files, from->count, from->weights, from->config };
     mm_status status = mmi_match(sources, &in);
-    if (status == MM_OK)
-        status = from->map ? take_mappings(model, sources, from) : take_copies(model, sources, from->keep_dtype);
+    if (status == MM_OK && from->map && mmi_block_bytes(sources[0].dtype) == 0)
+        status = take_mappings(model, sources, from);
+    else if (status == MM_OK)
+        status = take_copies(model, sources, from->keep_dtype);
     mmi_free(sources);
     return status;
 }

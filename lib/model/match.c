@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/dtype.h"
 #include "base/memory.h"
 #include "model/names.h"
 
@@ -58,7 +59,7 @@ static mm_status fill_table(table *t, const mmi_match_input *in)
             const mmi_st_entry *entry = &in->files[f].entries[e];
             size_t size = strlen(entry->name) + MMI_NAME_GROWTH;
             found *row = &t->rows[t->count++];
-            *row = (found){ entry->name, { &in->files[f], entry }, false };
+            *row = (found){ entry->name, { &in->files[f], entry, MM_F32 }, false };
             if (mmi_name_translate(room, size, entry->name)) {
                 row->name = room;
                 room += size;
@@ -75,13 +76,29 @@ static mm_status fill_table(table *t, const mmi_match_input *in)
 
 static found *look_up(const table *t, const char *name)
 {
-    found key = { name, { NULL, NULL }, false };
+    found key = { name, { NULL, NULL, MM_F32 }, false };
     return bsearch(&key, t->rows, t->count, sizeof *t->rows, by_name);
 }
 
-static mm_status check_tensor(const mmi_source *s, const mmi_tensor *tensor, const mmi_match_input *in)
+/* Blocks are bytes to the file; how many a row has tells of which kind. */
+static int32_t dtype_of(const mmi_st_entry *e, const mmi_tensor *tensor)
+{
+    static const int32_t in_blocks[] = { MM_Q8_0, MM_Q4_0 };
+    bool whole = e->dtype == MMI_ST_BYTES && e->rank == 2 && tensor->rank == 2 && e->shape[0] == tensor->shape[0] &&
+                 tensor->shape[1] % MMI_BLOCK == 0;
+    for (size_t i = 0; whole && i < sizeof in_blocks / sizeof *in_blocks; i++)
+        if ((uint64_t)e->shape[1] == mmi_dtype_bytes(in_blocks[i], tensor->shape[1]))
+            return in_blocks[i];
+    return e->dtype;
+}
+
+/* Whether an entry can be this tensor, and what its weights are. */
+static mm_status check_tensor(mmi_source *s, const mmi_tensor *tensor, const mmi_match_input *in)
 {
     const mmi_st_entry *e = s->entry;
+    s->dtype = dtype_of(e, tensor);
+    if (mmi_block_bytes(s->dtype) > 0)
+        return MM_OK;
     if (e->rank != tensor->rank || e->shape[0] != tensor->shape[0] || e->shape[1] != tensor->shape[1]) {
         char has[MMI_ST_SHAPE_TEXT], wants[MMI_ST_SHAPE_TEXT];
         mmi_st_shape_text(has, e->shape, e->rank);
@@ -138,7 +155,7 @@ static mm_status compare(bool *equal, const mmi_source *a, const mmi_source *b)
 }
 
 /* A tied head beside the embedding: the same bytes, or nobody knows which of the two is meant. */
-static mm_status check_tied_head(const mmi_source *head, const mmi_source *embedding, const mmi_layout *layout,
+static mm_status check_tied_head(mmi_source *head, const mmi_source *embedding, const mmi_layout *layout,
                                  const mmi_match_input *in)
 {
     mmi_tensor tensor;
@@ -154,11 +171,11 @@ static mm_status check_tied_head(const mmi_source *head, const mmi_source *embed
                     embedding->entry->name, in->config);
 }
 
-static mm_status check_extras(const mmi_source *sources, const table *t, const mmi_match_input *in)
+static mm_status check_extras(const mmi_source *sources, table *t, const mmi_match_input *in)
 {
     int64_t embedding = mmi_layout_index(in->layout, MMI_EMBED, 0, 0);
     for (size_t i = 0; i < t->count; i++) {
-        const found *row = &t->rows[i];
+        found *row = &t->rows[i];
         if (row->used || mmi_name_is_table(row->name))
             continue;
         mm_status status;
@@ -173,6 +190,22 @@ static mm_status check_extras(const mmi_source *sources, const table *t, const m
     return MM_OK;
 }
 
+/* A model in blocks is one throughout, as mm_model_quantize() makes it. */
+static mm_status check_blocks(const mmi_source *sources, const mmi_match_input *in)
+{
+    for (int64_t i = 0; i < in->layout->count; i++) {
+        mmi_tensor tensor;
+        mmi_layout_tensor(in->layout, i, &tensor);
+        const int32_t is = sources[i].dtype, wanted = mmi_tensor_dtype(&tensor, sources[0].dtype);
+        if (is != wanted && (mmi_block_bytes(is) > 0 || mmi_block_bytes(wanted) > 0))
+            return mmi_fail(MM_ERR_UNSUPPORTED, "%s: %s is %s beside %s, which is %s: of a quantized model all matrices "
+                                                "but routers are in the same blocks",
+                            sources[i].file->what, sources[i].entry->name, mm_dtype_name(is), sources[0].entry->name,
+                            mm_dtype_name(sources[0].dtype));
+    }
+    return MM_OK;
+}
+
 mm_status mmi_match(mmi_source *sources, const mmi_match_input *in)
 {
     table t = { NULL, 0, NULL };
@@ -181,6 +214,8 @@ mm_status mmi_match(mmi_source *sources, const mmi_match_input *in)
         status = fill_table(&t, in);
     if (status == MM_OK)
         status = match_layout(sources, &t, in);
+    if (status == MM_OK)
+        status = check_blocks(sources, in);
     if (status == MM_OK)
         status = check_extras(sources, &t, in);
     close_table(&t);

@@ -8,6 +8,7 @@
 typedef struct mmi_source {
     const mmi_st_file *file;
     const mmi_st_entry *entry;
+    int32_t dtype; /* of the weights; those in blocks are bytes to the file */
 } mmi_source;
 
 /* What is matched, and how messages call the two sides. */

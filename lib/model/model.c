@@ -33,21 +33,13 @@ static mm_model *carve_handle(mmi_carve *carve, int64_t tensors, size_t maps)
     return model;
 }
 
-/* What a tensor is in a model of `dtype`: of a quantized one vectors and the router, which are small and coarse
- * roundings of which show, stay float32. */
-static int32_t dtype_in(const mmi_tensor *tensor, int32_t dtype)
-{
-    bool stays = tensor->rank == 1 || tensor->role == MMI_ROUTER;
-    return mmi_block_bytes(dtype) > 0 && stays ? MM_F32 : dtype;
-}
-
 /* Every row of a matrix that goes into blocks is to be whole blocks. */
 static mm_status check_blocks(const mmi_layout *layout, int32_t dtype)
 {
     for (int role = 0; role < MMI_ROLES; role++) {
         mmi_tensor tensor;
         mmi_layout_describe(layout, (mmi_role)role, &tensor);
-        if (mmi_layout_times(layout, (mmi_role)role) == 0 || dtype_in(&tensor, dtype) != dtype ||
+        if (mmi_layout_times(layout, (mmi_role)role) == 0 || mmi_tensor_dtype(&tensor, dtype) != dtype ||
             tensor.shape[1] % MMI_BLOCK == 0)
             continue;
         char name[MMI_NAME_SIZE];
@@ -71,7 +63,7 @@ static size_t weights_bytes(const mmi_layout *layout, int32_t dtype)
     for (int role = 0; role < MMI_ROLES; role++) {
         mmi_tensor tensor;
         mmi_layout_describe(layout, (mmi_role)role, &tensor);
-        size_t one = mmi_align_up(weight_bytes(&tensor, dtype_in(&tensor, dtype)));
+        size_t one = mmi_align_up(weight_bytes(&tensor, mmi_tensor_dtype(&tensor, dtype)));
         bytes += (size_t)mmi_layout_times(layout, (mmi_role)role) * one;
     }
     return bytes;
@@ -204,7 +196,7 @@ static mm_status duplicate(const mm_model *model, int32_t dtype, mm_model **out)
     for (int64_t i = 0; status == MM_OK && i < fresh->layout.count; i++) {
         mmi_tensor tensor;
         mmi_layout_tensor(&fresh->layout, i, &tensor);
-        fresh->dtypes[i] = dtype < 0 ? model->dtypes[i] : dtype_in(&tensor, dtype);
+        fresh->dtypes[i] = dtype < 0 ? model->dtypes[i] : mmi_tensor_dtype(&tensor, dtype);
     }
     if (status == MM_OK)
         status = mmi_model_place(fresh);

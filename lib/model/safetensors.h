@@ -32,6 +32,7 @@ typedef struct mmi_st_entry {
     size_t bytes;
     size_t offset;      /* of the data, from the file's first byte; not looked at by mmi_st_write */
     const char *dtype_name; /* as in the header, "BF16"; static; not looked at by mmi_st_write */
+    int32_t blocks;     /* for mmi_st_write alone: MM_Q8_0 or MM_Q4_0, `data` are strips of it; else 0 */
 } mmi_st_entry;
 
 typedef struct mmi_st_file {
@@ -76,8 +77,9 @@ void mmi_st_shape_text(char text[MMI_ST_SHAPE_TEXT], const int64_t *shape, int32
 /* How the format spells a dtype, "BF16"; NULL for a number that is none. Static. */
 const char *mmi_st_dtype_name(int32_t dtype);
 
-/* Write a file in one step. `entries` need name, dtype, rank, shape and data; their order is kept. `metadata` pairs of
- * strings ended by NULL, or NULL. */
+/* Write a file in one step. `entries` need name, dtype, rank, shape, data and blocks; their order is kept. A matrix in
+ * strips is written row by row, as GGUF has it, and described as what it then is: MMI_ST_BYTES, a row's bytes in each row.
+ * `metadata` pairs of strings ended by NULL, or NULL. */
 mm_status mmi_st_write(const char *path, const mmi_st_entry *entries, size_t count, const char *const *metadata);
 
 #endif

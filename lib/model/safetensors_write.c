@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include "backend/strips.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "model/safetensors.h"
@@ -99,6 +100,20 @@ static void put_header(mmi_writer *w, const char *text, size_t length)
     mmi_writer_put(w, spaces, padding);
 }
 
+/* Row by row, some blocks at a time. */
+static void put_blocks(mmi_writer *w, const mmi_st_entry *e)
+{
+    enum { MOST = 64 };
+    unsigned char some[MOST * MMI_MOST_BLOCK_BYTES];
+    const int64_t bytes = (int64_t)mmi_block_bytes(e->blocks), blocks = e->shape[1] / bytes;
+    for (int64_t row = 0; row < e->shape[0]; row++)
+        for (int64_t b = 0; b < blocks; b += MOST) {
+            const int64_t now = blocks - b < MOST ? blocks - b : MOST;
+            mmi_strips_get(some, e->data, e->blocks, blocks * MMI_BLOCK, row, b, now);
+            mmi_writer_put(w, some, (size_t)(now * bytes));
+        }
+}
+
 static mm_status write_all(const char *path, const mmi_st_entry *entries, size_t count, const char *header,
                            size_t length)
 {
@@ -110,7 +125,9 @@ static mm_status write_all(const char *path, const mmi_st_entry *entries, size_t
     for (size_t i = 0; i < count; i++) {
         size_t bytes = 0;
         count_bytes(&bytes, &entries[i], path); /* passed once already */
-        if (bytes > 0)
+        if (entries[i].blocks)
+            put_blocks(&w, &entries[i]);
+        else if (bytes > 0)
             mmi_writer_put(&w, entries[i].data, bytes);
     }
     return mmi_writer_commit(&w);

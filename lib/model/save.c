@@ -48,6 +48,11 @@ static mm_status describe(table *t, const mm_model *model)
         e->shape[0] = tensor.shape[0];
         e->shape[1] = tensor.shape[1];
         e->shape[2] = e->shape[3] = 1;
+        if (mmi_block_bytes(e->dtype) == 0)
+            continue;
+        e->blocks = e->dtype; /* the format has no dtype for them */
+        e->dtype = MMI_ST_BYTES;
+        e->shape[1] = (int64_t)mmi_dtype_bytes(e->blocks, tensor.shape[1]);
     }
     return MM_OK;
 }
@@ -55,8 +60,10 @@ static mm_status describe(table *t, const mm_model *model)
 static mm_status write_weights(const void *owner, const char *path)
 {
     const mm_model *model = owner;
-    /* Other readers ask for this mark before they take a file for PyTorch's. */
-    static const char *const metadata[] = { "format", "pt", NULL };
+    /* Other readers ask for this mark before they take a file for PyTorch's, which one with blocks is not. */
+    const bool in_blocks = mmi_block_bytes(model->dtypes[0]) > 0;
+    const char *const metadata[] = { "format", in_blocks ? "minimind" : "pt", in_blocks ? "dtype" : NULL,
+                                     mm_dtype_name(model->dtypes[0]), NULL };
     table t = { NULL, NULL };
     mm_status status = describe(&t, model);
     if (status == MM_OK)
@@ -143,12 +150,6 @@ mm_status mm_model_save(const mm_model *model, const char *directory)
         return mmi_fail(MM_ERR_ARG, "mm_model_save: %s is NULL", model ? "directory" : "model");
     if (directory[0] == '\0')
         return mmi_fail(MM_ERR_ARG, "mm_model_save: the directory's name is empty");
-    for (int64_t i = 0; i < model->layout.count; i++)
-        if (mmi_block_bytes(model->dtypes[i]) > 0)
-            return mmi_fail(MM_ERR_UNSUPPORTED,
-                            "mm_model_save: the weights are %s, which safetensors has no dtype for; "
-                            "mm_model_cast() to one of f32, bf16 and f16 gives some that can be saved",
-                            mm_dtype_name(model->dtypes[i]));
     const mmi_saved_pair pair = { "config.json", "model.safetensors", write_config, write_weights, model };
     return mmi_save_pair(directory, &pair);
 }

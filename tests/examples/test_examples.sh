@@ -331,7 +331,7 @@ bench_not() {
 }
 
 bench_refuses_options_of_others() {
-    bench_not --of train train decode start attention && bench_not --dtype q8_0 train start attention "kernels --of train" &&
+    bench_not --of train train decode start attention && bench_not --dtype q8_0 train attention "kernels --of train" &&
         bench_not --cache-dtype bf16 train start attention "scaling --of train" && bench_not --past 4 prefill kernels &&
         bench_not --batch-size 1 prefill decode batch start attention "scaling --of decode" &&
         bench_not --max-seq-len 32 decode batch start "kernels --of decode" && bench_not --new-tokens 4 train prefill start attention &&
@@ -426,6 +426,24 @@ converts() {
         "$bin/generate" --model "$work/whole" --prompt "hi" --greedy --max-new-tokens 8
 }
 
+# A quantized directory runs as one that is quantized when it is loaded; what is made of it is what is made of the model.
+converts_into_blocks() {
+    rows=$(wc -c <"$model/model.safetensors")
+    for numbers in q8_0 q4_0; do
+        "$bin/convert" --model "$model" --dtype $numbers --out "$work/$numbers" &&
+            [ $(($(wc -c <"$work/$numbers/model.safetensors") * 10)) -lt $((rows * 3)) ] &&
+            "$bin/generate" --model "$model" --dtype $numbers --prompt "hi" --greedy --max-new-tokens 8 >"$work/loaded" &&
+            "$bin/generate" --model "$work/$numbers" --prompt "hi" --greedy --max-new-tokens 8 | cmp "$work/loaded" - || return 1
+    done
+    printf 'hi\n' | "$bin/chat" --model "$work/q8_0" --temperature 0 --max-new-tokens 4 &&
+        "$bin/convert" --model "$work/q8_0" --out "$work/again" && cmp "$work/q8_0/model.safetensors" "$work/again/model.safetensors" &&
+        "$bin/convert" --model "$work/q8_0" --gguf "$work/again.gguf" && "$bin/convert" --model "$model" --dtype q8_0 --gguf "$work/once.gguf" &&
+        cmp "$work/once.gguf" "$work/again.gguf" && "$bin/convert" --model "$work/q4_0" --dtype f32 --out "$work/whole" &&
+        "$bin/evaluate" loss --kind chat --model "$work/q4_0" --data "$work/chat.jsonl" --batch 1 --max-length 48 &&
+        refuses "float32" sft --from-weight "$work/q8_0" --data-path "$work/chat.jsonl" --template minimind2 --save-dir "$work/none" &&
+        refuses "the weights are q8_0" convert --model "$work/q8_0" --adapter "$work/lora/well" --out "$work/none" && [ ! -e "$work/none" ]
+}
+
 merges_an_adapter() {
     "$bin/convert" --model "$model" --adapter "$work/lora/well" --out "$work/merged" &&
         "$bin/generate" --model "$work/merged" --prompt "hi" --greedy --max-new-tokens 8 | cmp "$work/with" - &&
@@ -495,7 +513,6 @@ refuses_to_convert() {
         refuses "a.jsonl" convert --model "$model" --out "$work/a.jsonl" &&
         refuses "model.safetensors" convert --model "$work/cut" --out "$work/none" &&
         refuses "--dtype can't be \"f8\"" convert --model "$model" --dtype f8 --out "$work/none" &&
-        refuses "--dtype of --out is f32 or bf16" convert --model "$model" --dtype q8_0 --out "$work/none" &&
         refuses "it takes --model, and" convert --model "$model" && refuses "it takes --model, and" convert --out "$work/none" &&
         refuses "--no-such" convert --no-such 1 && refuses "--out lacks" convert --model "$model" --out &&
         [ ! -e "$work/none" ]
@@ -758,6 +775,7 @@ for program in train prefill decode batch scaling kernels start; do
     check "bench $program gives its figures as JSON" bench_measures $program
 done
 check "bench decode takes other dtypes" bench_measures decode --dtype bf16 --cache-dtype bf16
+check "bench start takes them" bench_measures start --dtype q4_0
 check "bench decode goes on behind other tokens" bench_measures decode --past 200 --dtype q8_0
 check "bench train computes in other dtypes" bench_computes_in bf16 train --compute bf16
 check "bench lets weights in bf16 meet rows in bf16" bench_computes_in bf16 decode --dtype bf16
@@ -887,6 +905,7 @@ check "evaluate refuses a dtype that there is not" refuses "dtype" \
     evaluate text --model "$model" --data "$work/story.txt" --dtype f8
 check "a truncated model can be made" truncated_model
 check "convert turns weights into fewer bits and back" converts
+check "convert turns weights into blocks, in files" converts_into_blocks
 check "convert takes an adapter into its model" merges_an_adapter
 check "convert keeps what is stored as it is" keeps_what_is_stored
 check "convert names what can't be converted, and leaves nothing" refuses_to_convert

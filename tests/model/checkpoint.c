@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/dtype.h"
 #include "base/memory.h"
 #include "support.h"
 
@@ -56,6 +57,11 @@ void rows_of(rows *out, const mm_model *model)
         ck_ok(mm_layout_get(mm_model_config(model), i, &info));
         ck_ok(mm_model_tensor(model, i, &view));
         add_row(out, info.name, view.dtype, view.rank, view.shape[0], view.shape[1], view.data);
+        if (mmi_block_bytes(view.dtype) == 0)
+            continue;
+        mmi_st_entry *e = &out->entries[out->count - 1];
+        e->dtype = MMI_ST_BYTES;
+        e->shape[1] = (int64_t)mmi_dtype_bytes(view.dtype, view.shape[1]);
     }
 }
 
@@ -146,7 +152,7 @@ int weights_equal(const mm_model *a, const mm_model *b)
         mm_view x, y;
         ck_ok(mm_model_tensor(a, i, &x));
         ck_ok(mm_model_tensor(b, i, &y));
-        size_t bytes = (size_t)(x.shape[0] * x.shape[1]) * mm_dtype_size(x.dtype);
+        size_t bytes = mmi_dtype_bytes(x.dtype, x.shape[0] * x.shape[1]);
         if (x.dtype != y.dtype || memcmp(x.shape, y.shape, sizeof x.shape) != 0 || memcmp(x.data, y.data, bytes) != 0)
             return 0;
     }

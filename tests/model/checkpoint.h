@@ -12,7 +12,8 @@ mm_config *family_config(const char *model_type);
 /* family_config("minimind") with weights from `seed`; yours. */
 mm_model *sample_model(uint64_t seed);
 
-/* The rows of a file with all of a model's tensors, to be changed and written. Data are lent by the model. */
+/* The rows of a file with all of a model's tensors, to be changed and written. Data are lent by the model. Blocks are
+ * rows of bytes. */
 #define ROWS_MAX 64
 typedef struct rows {
     mmi_st_entry entries[ROWS_MAX];

@@ -208,6 +208,16 @@ class Weights(Case):
         with self.assertRaises(minimind.ArgumentError):
             model.quantize(minimind.MM_F16)
 
+    def test_a_quantized_directory_brings_the_same_blocks_back(self):
+        blocks = tiny_model().quantize(minimind.MM_Q4_0)
+        blocks.save_pretrained(self.directory / "blocks")
+        with minimind.Context(blocks, max_batch=2, max_length=8, outputs=MM_OUT_LOGITS) as saved:
+            expected = saved.forward(IDS).logits.copy()
+        for options in ({}, {"map": True}, {"keep_dtype": True}):
+            again = minimind.Model.from_pretrained(self.directory / "blocks", **options)
+            with minimind.Context(again, max_batch=2, max_length=8, outputs=MM_OUT_LOGITS) as loaded:
+                np.testing.assert_array_equal(loaded.forward(IDS).logits, expected)
+
     def test_a_directory_brings_the_same_weights_back(self):
         model = tiny_model()
         model.tokenizer = byte_tokenizer()

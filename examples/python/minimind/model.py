@@ -60,7 +60,8 @@ class Model(Handle):
     def from_pretrained(cls, directory: str | os.PathLike[str], *, map: bool = False, keep_dtype: bool = False) -> Model:
         """Load config.json and the weights of a Hugging Face directory, and its tokenizer.json if there is one.
 
-        `map` leaves the weights in the file, read-only; `keep_dtype` does not turn bf16 and f16 into float32."""
+        `map` leaves the weights in the file, read-only; `keep_dtype` does not turn bf16 and f16 into float32;
+        a quantized model stays one."""
         options = struct(_ffi.mm_load_options, map=map, keep_dtype=keep_dtype)
         model = cls._wrap(create(_ffi.mm_model, lib.mm_model_load, lib.mm_model_free, path(directory),
                                  ctypes.byref(options)))
