@@ -134,6 +134,24 @@ class Generation(Case):
             alone = context.generate([[68]], max_new_tokens=6, temperature=0, stop_ids=[])
             np.testing.assert_array_equal(both[1].ids, alone[0].ids)
 
+    def test_a_context_s_own_cache_has_the_dtype_that_is_asked_for(self):
+        def ways(dtype):
+            cache = minimind.Cache(self.model, 1, 32, dtype)
+            for how in {"cache_dtype": dtype}, {"cache": cache}:
+                yield list(context.generate([[65, 66]], **options, **how)[0].logprobs)
+
+        options = dict(max_new_tokens=8, temperature=0, stop_ids=[])
+        with minimind.Context(self.model, max_length=32) as context:
+            whole = list(context.generate([[65, 66]], **options)[0].logprobs)
+            self.assertEqual(list(ways(minimind.MM_F32)), [whole] * 2)
+            rounded, given = ways(minimind.MM_BF16)
+            self.assertEqual(rounded, given)
+            self.assertNotEqual(rounded, whole)
+        text = "".join(self.model.generate([65, 66], cache_dtype=minimind.MM_BF16, **options))
+        self.assertEqual(text, "".join(self.model.generate([65, 66], cache=minimind.Cache(self.model, 1, 32, minimind.MM_BF16), **options)))
+        with self.assertRaisesRegex(minimind.ArgumentError, "cache_dtype"):   # whose head_dim is no multiple of 32
+            list(self.model.generate("a", cache_dtype=minimind.MM_Q8_0))
+
     def test_a_stop_id_ends_a_sequence(self):
         with minimind.Context(self.model, max_length=32) as context:
             free = context.generate([[65]], max_new_tokens=8, temperature=0, stop_ids=[])[0]

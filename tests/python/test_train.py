@@ -119,6 +119,21 @@ class Training(Case):
         with self.assertRaisesRegex(minimind.MinimindError, "either a teacher"):
             self.make(stage=minimind.MM_STAGE_DISTILL)
 
+    def test_a_student_learns_from_what_its_teacher_once_said(self):
+        teacher, file, losses = tiny_model(7), self.directory / "teacher.safetensors", []
+        loader = minimind.Loader(minimind.Dataset(self.put_rows("rows.jsonl", ROWS)), byte_tokenizer(), batch=4, max_length=32)
+        loader.next_batch()
+        stood = loader.tell()
+        minimind.distill_cache_write(teacher, loader, file, k=259, threads=1)
+        self.assertEqual(loader.tell(), stood)
+        for way in {"teacher": teacher}, {"teacher_cache": file}:
+            with self.make(stage=minimind.MM_STAGE_DISTILL, epochs=1, **way) as trainer:
+                losses.append(trainer.run().loss)
+        self.assertAlmostEqual(*losses, places=5)   # all that the teacher has to say is in float32
+        self.assertRaises(minimind.FileError, minimind.distill_cache_write, teacher, loader, no_such("teacher"))
+        self.assertRaises(minimind.ArgumentError, minimind.distill_cache_write, teacher, loader, file, k=260)
+        self.assertRaises(TypeError, minimind.distill_cache_write, loader, loader, file)
+
     def test_the_loss_falls_by_the_trainer(self):
         losses = []
         with self.make(on_step=lambda progress: losses.append(progress.loss)) as trainer:

@@ -26,7 +26,7 @@ from .runtime import load_library, memory_reset_peak, memory_usage, set_log, ver
 from .model import Model, Weights
 from .optim import Optimizer, ValueHead, schedule_lr
 from .tokenizer import Decoder, Tokenizer
-from .train import Answer, Policy, Progress, Trainer
+from .train import Answer, Policy, Progress, Trainer, distill_cache_write
 
 __version__ = "0.1.0"
 

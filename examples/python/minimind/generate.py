@@ -65,12 +65,14 @@ class Generated:
 
 
 def generate(context: Context, prompts: Sequence[IntArray], *, max_new_tokens: int = 128, cache: Cache | None = None,
-             stop_ids: IntArray | None = None, on_token: Callable[[int, int, float], Any] | None = None,
+             cache_dtype: int = _ffi.MM_F32, stop_ids: IntArray | None = None,
+             on_token: Callable[[int, int, float], Any] | None = None,
              on_logits: Callable[[int, np.ndarray, np.ndarray], Any] | None = None, **sampling: Any) -> list[Generated]:
     """Continue prompts of ids, each as if it were alone.
 
-    `stop_ids` replace the config's eos; an empty list stops at nothing. `on_token(sequence, id, logprob)` may return
-    True to end its sequence. `on_logits(sequence, ids, logits)` comes before each token is drawn: `ids` are those made so
+    Without a `cache` the context has one of its own, of `cache_dtype`: MM_F32, MM_BF16 or MM_Q8_0. `stop_ids` replace the
+    config's eos; an empty list stops at nothing. `on_token(sequence, id, logprob)` may return True to end its sequence.
+    `on_logits(sequence, ids, logits)` comes before each token is drawn: `ids` are those made so
     far, and `logits` [vocab_size], float32, may be changed, to -inf where a token must not come; True ends the sequence with
     nothing drawn. An exception of theirs, or of a signal's handler, ends all and is passed on, and a `cache` then stands
     where it stood. `sampling`: the fields of mm_sampling."""
@@ -93,7 +95,7 @@ def generate(context: Context, prompts: Sequence[IntArray], *, max_new_tokens: i
     lengths = np.array([row.size for row in rows], dtype=np.int32)
     drawn = struct(_ffi.mm_sampling, **sampling)
     options = struct(_ffi.mm_generate_options, sequences=count, max_new_tokens=max_new_tokens,
-                     prompt_lengths=pointer(lengths), sampling=ctypes.pointer(drawn), cache=cache,
+                     prompt_lengths=pointer(lengths), sampling=ctypes.pointer(drawn), cache=cache, cache_dtype=cache_dtype,
                      prompts=(ctypes.POINTER(ctypes.c_int32) * count)(*[pointer(row) for row in rows]))
     if on_token is not None or threading.current_thread() is threading.main_thread():   # which sees to Ctrl-C then
         options.on_token = caught.callback(_ffi.mm_token_fn, told)

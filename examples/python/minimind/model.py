@@ -139,8 +139,8 @@ class Model(Handle):
 
         With `bos` the config's bos_token_id stands before it, as before the texts of a training on rows of MM_ROWS_PACK or
         MM_ROWS_PAD3; those of MM_ROWS_PAD have none. It ends with the config's eos or, where that has none, with <|im_end|>;
-        `stop_ids` replace them. `sampling`: seed, temperature, top_k, top_p, min_p, repetition_penalty, and on_logits as of
-        Context.generate().
+        `stop_ids` replace them. `sampling`: seed, temperature, top_k, top_p, min_p, repetition_penalty, and cache_dtype and
+        on_logits as of Context.generate().
         A `cache` holds the prompt and all that was drawn once the iterator has ended, the stop id too, as far as it has room:
         the next prompt goes on behind it. Closing the iterator, or leaving its loop and letting it go, ends the generation at
         its next token."""

@@ -1,4 +1,4 @@
-"""Trainer: the training loop with checkpoints that resume to the same bits."""
+"""Trainer: the training loop with checkpoints that resume to the same bits, and what a teacher tells it beforehand."""
 from __future__ import annotations
 
 import ctypes
@@ -152,3 +152,10 @@ class Trainer(Handle):
     def save(self) -> None:
         """Write a checkpoint now."""
         lib.mm_trainer_save(self)
+
+
+def distill_cache_write(teacher: Model, loader: Loader, file: str | os.PathLike[str], k: int = 32, threads: int = 0) -> None:
+    """Write down the `k` likeliest tokens that a teacher knows at each counted position of a loader's rows, for
+    Trainer(teacher_cache=…). The loader then stands where it stood."""
+    with Caught():   # bad lines may be told to a log
+        lib.mm_distill_cache_write(teacher, loader, k, threads, path(file))
