@@ -114,7 +114,7 @@ MM_API mm_status mm_token_offsets(const mm_tokenizer *tokenizer, const int32_t *
 /**
  * Ids to UTF-8 text, without a closing NUL. Bytes that are not UTF-8 become U+FFFD, one for each maximal subpart.
  *
- * @param skip_special  1: ids of special tokens are dropped before bytes are joined.
+ * @param skip_special  Not 0: ids of special tokens are dropped before bytes are joined.
  * @param text          Room for `capacity` bytes; NULL with capacity 0 only counts.
  * @param needed        How many bytes the text has, also when they did not fit; may be NULL.
  *
@@ -131,8 +131,9 @@ MM_API mm_status mm_decode_bytes(const mm_tokenizer *tokenizer, const int32_t *i
 /**
  * A decoder for ids that arrive one by one; it never gives half a character.
  *
- * @param tokenizer  Kept alive by the decoder.
- * @param out        Yours: pair it with mm_decoder_free().
+ * @param tokenizer     Kept alive by the decoder.
+ * @param skip_special  As mm_decode() takes it.
+ * @param out           Yours: pair it with mm_decoder_free().
  *
  * @return MM_OK; MM_ERR_ARG; MM_ERR_MEMORY. Since: 0.1
  */

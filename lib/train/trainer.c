@@ -59,6 +59,13 @@ static mm_status check_count(const char *name, int64_t value, int64_t lowest)
                     (long long)lowest);
 }
 
+static mm_status check_switch(const char *name, int32_t value)
+{
+    if (value == 0 || value == 1)
+        return MM_OK;
+    return mmi_fail(MM_ERR_ARG, "trainer: %s is %d, allowed are 0 and 1", name, value);
+}
+
 static mm_status check_numbers(const mm_trainer_options *o)
 {
     const struct {
@@ -87,7 +94,9 @@ static mm_status check_numbers(const mm_trainer_options *o)
         status = check_number(numbers[i].name, numbers[i].value);
     for (size_t i = 0; i < sizeof counts / sizeof *counts && status == MM_OK; i++)
         status = check_count(counts[i].name, counts[i].value, counts[i].lowest);
-    return status;
+    if (status == MM_OK)
+        status = check_switch("keep_best", o->keep_best);
+    return status == MM_OK ? check_switch("background_save", o->background_save) : status;
 }
 
 /* What goes with what. */

@@ -650,14 +650,15 @@ END_TEST
 
 START_TEST(what_makes_no_sense_together_is_refused)
 {
-    static const char *const stories[13] = {
+    static const char *const stories[15] = {
         "eval_interval is", "eval_batches", "patience is", "min_delta",  "max_skips",
         "spike_factor",     "decay_part",   "loss_scale",  "loss_scale", "loss_scale_interval",
-        "eval_interval needs a validation", "keep_best needs a validation", "patience needs an eval_interval"
+        "eval_interval needs a validation", "keep_best needs a validation", "patience needs an eval_interval",
+        "keep_best is 7, allowed are 0 and 1", "background_save is -1, allowed are 0 and 1"
     };
     tiny_run run;
-    tiny_options o = defaults(), wrong[13];
-    for (int i = 0; i < 13; i++)
+    tiny_options o = defaults(), wrong[15];
+    for (int i = 0; i < 15; i++)
         wrong[i] = o;
     wrong[0].trainer.eval_interval = -1;
     wrong[1].trainer.eval_batches = -1;
@@ -675,7 +676,9 @@ START_TEST(what_makes_no_sense_together_is_refused)
     wrong[11].trainer.keep_best = 1;
     wrong[12].trainer.patience = 3;
     wrong[12].trainer.eval_interval = 0;
-    for (int i = 0; i < 13; i++) {
+    wrong[13].trainer.keep_best = 7;
+    wrong[14].trainer.background_save = -1;
+    for (int i = 0; i < 15; i++) {
         ck_status(tiny_try(&run, &wrong[i]), MM_ERR_ARG);
         ck_error_mentions(stories[i]);
         tiny_end(&run);
