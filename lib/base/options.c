@@ -8,8 +8,9 @@ static mm_status read_size(const void *src, size_t *given, const char *what)
     /* An uninitialised struct is likelier than one of a megabyte; and one that ends within a pointer is nobody's: what
      * has a size_t is aligned like it, so its size is a multiple. */
     if (*given < sizeof(size_t) || *given > 65536 || *given % sizeof(size_t) != 0)
-        return mmi_fail(MM_ERR_ARG, "%s: struct_size is %zu; set it up with its INIT macro or _init() first", what,
-                        *given);
+        return mmi_fail(MM_ERR_ARG,
+                        "%s: struct_size is %zu, not sizeof(%s); an INIT macro or _init(), where there is one, sets it",
+                        what, *given, what);
     return MM_OK;
 }
 
