@@ -126,6 +126,13 @@ static void load(void)
     check(mm_chat_create(&chat));
 }
 
+/* NULL, or why not. The one thing that can be wrong with what is said is told to who says it, not to a programmer. */
+static const char *add(const char *role, const char *words, size_t length)
+{
+    mm_status status = mm_chat_add(chat, role, words, length);
+    return status == MM_OK ? NULL : status == MM_ERR_ARG ? "this is not UTF-8" : mm_last_error();
+}
+
 static size_t say(const char *text, size_t length)
 {
     said = need(realloc(said, said_length + length + 1));
@@ -267,8 +274,9 @@ static void talk(const mm_chat_options *form, mm_generate_options *options)
             break;
         if (obey(line))
             continue;
-        if (mm_chat_add(chat, "user", line, (size_t)length) != MM_OK)
-            fprintf(stderr, "%s: %s\n", program, mm_last_error());
+        const char *wrong = add("user", line, (size_t)length);
+        if (wrong)
+            fprintf(stderr, "%s: %s\n", program, wrong);
         else if (!reply(options, make_ids(form)))
             check(mm_chat_truncate(chat, mm_chat_count(chat) - 1));
     }
@@ -308,8 +316,9 @@ int main(int argc, char **argv)
     options.stop_ids = &eos;
     options.stop_count = 1;
     options.on_token = print_token;
-    if (texts[SYSTEM])
-        check(mm_chat_add(chat, "system", texts[SYSTEM], strlen(texts[SYSTEM])));
+    const char *wrong = texts[SYSTEM] ? add("system", texts[SYSTEM], strlen(texts[SYSTEM])) : NULL;
+    if (wrong)
+        fail("--system: ", wrong);
     try_shortest(&form);
     talk(&form, &options);
     mm_chat_free(chat);

@@ -123,6 +123,11 @@ static void show_row(mm_loader *loader, mm_tokenizer *tokenizer, int64_t row)
     }
 }
 
+static const char *plural(long long count)
+{
+    return count == 1 ? "" : "s";
+}
+
 /* The dry run. Lengths fall into classes that double: 0, 1, 2-3, 4-7, … */
 static void read_rows(mm_loader *loader, mm_dataset *dataset, const char *file)
 {
@@ -147,10 +152,10 @@ static void read_rows(mm_loader *loader, mm_dataset *dataset, const char *file)
         most = ++lengths[size] > most ? lengths[size] : most;
         tokens += report.tokens, learnt += report.learnt, good++;
     }
-    printf("%lld rows, %lld bad lines, %lld tokens (%lld a row), %lld learnt\n", good, bad, tokens,
-           tokens / (good + (good == 0)), learnt);
-    printf("%lld rows whose roles do not alternate, %lld longer than --max-length, %lld with nothing to learn\n", remarked[0],
-           remarked[1], remarked[2]);
+    printf("%lld row%s, %lld bad line%s, %lld token%s (%lld a row), %lld learnt\n", good, plural(good), bad,
+           plural(bad), tokens, plural(tokens), tokens / (good + (good == 0)), learnt);
+    printf("%lld row%s whose roles do not alternate, %lld longer than --max-length, %lld with nothing to learn\n",
+           remarked[0], plural(remarked[0]), remarked[1], remarked[2]);
     for (int i = 0; i < 60; i++)
         if (lengths[i] > 0)
             printf("%9lld - %-9lld %9lld %.*s\n", i > 0 ? 1LL << (i - 1) : 0, (1LL << i) - 1, lengths[i],

@@ -17,6 +17,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* clang-format off */
 static const struct {
@@ -328,6 +330,33 @@ static long write_preference(FILE *out)
     return written + fprintf(out, "]}\n");
 }
 
+/* --- The file --- */
+
+/* What FILE is called until it is whole; "" for what is written to as it is: standard output, a pipe, a device. */
+static char temporary[4200];
+
+static FILE *open_out(const char *path)
+{
+    struct stat there;
+    if (!path)
+        return stdout;
+    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode))
+        return fopen(path, "wb");
+    snprintf(temporary, sizeof temporary, "%s.%ld.tmp", path, (long)getpid());
+    return fopen(temporary, "wb");
+}
+
+static bool close_out(FILE *out, const char *path)
+{
+    bool good = !ferror(out) && fflush(out) == 0;
+    if (!temporary[0])
+        return good;
+    good = fclose(out) == 0 && good && rename(temporary, path) == 0;
+    if (!good)
+        unlink(temporary);
+    return good;
+}
+
 /* A number from 0 up that is all of `text`. */
 static long long whole(const char *name, const char *text)
 {
@@ -384,12 +413,12 @@ int main(int argc, char **argv)
                 fail("text, chat and preference are the kinds, not ", value);
         }
     }
-    FILE *out = path ? fopen(path, "wb") : stdout;
+    FILE *out = open_out(path);
     if (!out)
         fail("can't write ", path);
     while (bytes > 0 && !ferror(out))
         bytes -= kinds[kind].write(out);
-    if (fflush(out) != 0 || ferror(out))
+    if (!close_out(out, path))
         fail("can't write ", path ? path : "standard output");
     return EXIT_SUCCESS;
 }

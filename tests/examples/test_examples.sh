@@ -42,6 +42,25 @@ same_corpus_twice() {
         ! cmp -s "$work/a.jsonl" "$work/c.jsonl"
 }
 
+# Half of one would be taken for it. What was there before stays.
+leaves_no_half_corpus() {
+    mkdir "$work/halves" && echo '{"text": "an older one"}' >"$work/halves/old.jsonl" && cp "$work/halves/old.jsonl" "$work/old.jsonl" || return 1
+    for out in old new; do
+        (ulimit -f 8 && exec "$bin/make_corpus" --bytes 100000 --out "$work/halves/$out.jsonl") 2>"$work/stderr"
+        status=$?
+        cat "$work/stderr"
+        [ "$status" -eq 1 ] && grep -qx "make_corpus: can't write $work/halves/$out.jsonl" "$work/stderr" || return 1
+    done
+    [ "$(ls "$work/halves")" = old.jsonl ] && cmp "$work/halves/old.jsonl" "$work/old.jsonl"
+}
+
+# Also where what is written to is no file, and stays what it is.
+writes_to_a_pipe() {
+    mkfifo "$work/pipe" || return 1
+    "$bin/make_corpus" --bytes 100000 --out "$work/pipe" &
+    cmp "$work/a.jsonl" - <"$work/pipe" && wait $! && [ -p "$work/pipe" ]
+}
+
 corpus_is_varied() {
     rows=$(wc -l <"$work/a.jsonl")
     [ "$(sort -u "$work/a.jsonl" | wc -l)" -ge $((rows * 95 / 100)) ] && ! grep -nE '[][{}|;].*[][{}|;].*[][{}|;]' "$work/a.jsonl"
@@ -91,10 +110,10 @@ data_is_reported() {
     rows=$(wc -l <"$work/a.jsonl")
     "$bin/dataset" --tokenizer "$work/tokenizer" "$work/a.jsonl" >"$work/report" && grep -q "^$rows rows, 0 bad lines, " "$work/report" &&
         "$bin/dataset" --tokenizer "$work/tokenizer" "$work/bad.jsonl" >"$work/report" 2>"$work/bad" &&
-        grep -q '^1 rows, 1 bad lines, ' "$work/report" && grep -q 'bad.jsonl:2: "text" is an integer' "$work/bad" || return 1
+        grep -q '^1 row, 1 bad line, ' "$work/report" && grep -q 'bad.jsonl:2: "text" is an integer' "$work/bad" || return 1
     sed -n 2p "$work/bad.jsonl" >"$work/worse.jsonl" # as a program that trains on it has it: some bad lines are passed over, not all
     ! "$bin/dataset" --tokenizer "$work/tokenizer" "$work/worse.jsonl" >"$work/report" 2>"$work/bad" &&
-        grep -q '^0 rows, 1 bad lines, ' "$work/report" && grep -q 'there is nothing to train on: .*worse.jsonl$' "$work/bad"
+        grep -q '^0 rows, 1 bad line, ' "$work/report" && grep -q 'there is nothing to train on: .*worse.jsonl$' "$work/bad"
 }
 
 answers_are_marked() {
@@ -800,6 +819,8 @@ check "make_corpus refuses a word that is no option" refuses "no such option.*co
 check "make_corpus refuses bytes that are no number" refuses "--bytes" make_corpus --bytes 10x
 check "make_corpus refuses a seed that is no number" refuses "--seed" make_corpus --bytes 10 --seed one
 check "make_corpus refuses a place it cannot write to" refuses "/no/such/place" make_corpus --bytes 10 --out /no/such/place
+check "make_corpus leaves no half corpus" leaves_no_half_corpus
+check "make_corpus writes to what is no file as it is" writes_to_a_pipe
 check "make_corpus notices a full disk" refuses "/dev/full" make_corpus --bytes 100000 --out /dev/full
 check "train_tokenizer learns from JSON lines" trains_a_tokenizer
 check "train_tokenizer learns from plain text, with special tokens" trains_from_text

@@ -497,7 +497,8 @@ tells_of_a_small_context() {
 }
 
 goes_on_after_bad_text() {
-    printf 'a\377b\nhi\n' | talk && [ "$(wc -l <"$work/talk")" -ge 1 ] && [ "$(grep -c '^chat: .*UTF-8' "$work/aside")" -eq 1 ]
+    printf 'a\377b\nhi\n' | talk && [ "$(wc -l <"$work/talk")" -ge 1 ] && [ "$(grep -cx 'chat: this is not UTF-8' "$work/aside")" -eq 1 ] &&
+        refuses "--system: this is not UTF-8" chat --model "$model" --template minimind2 --system "$(printf 'a\377b')"
 }
 
 # The end of input is no error; a directory has none.
