@@ -28,6 +28,28 @@
  * 103 MB in 4 ms instead of 27). */
 #define LARGE_BUFFER_SIZE ((size_t)2 << 20)
 
+/* Whether `ending` is the ".PID-SERIAL.tmp" of a temporary name, which may have one of its own. */
+static bool ends_temporary(const char *ending)
+{
+    static const char marks[] = ".-";
+    for (int i = 0; i < 2; i++) {
+        size_t digits = *ending == marks[i] ? strspn(ending + 1, "0123456789") : 0;
+        if (digits == 0)
+            return false;
+        ending += 1 + digits;
+    }
+    return strncmp(ending, ".tmp", 4) == 0 && (ending[4] == '\0' || ends_temporary(ending + 4));
+}
+
+/* How much of `path` is the name that was asked for: the rest is what a file of this process waits under. */
+static int asked_length(const char *path)
+{
+    char mark[32];
+    snprintf(mark, sizeof mark, ".%ld-", (long)getpid());
+    const char *slash = strrchr(path, '/'), *ending = strstr(slash ? slash : path, mark);
+    return (int)(ending && ends_temporary(ending) ? (size_t)(ending - path) : strlen(path));
+}
+
 mm_status mmi_fail_errno(const char *path, const char *verb)
 {
     int error = errno;
@@ -35,7 +57,8 @@ mm_status mmi_fail_errno(const char *path, const char *verb)
     /* XSI strerror_r: the message lands in `text` */
     if (strerror_r(error, text, sizeof text) != 0)
         snprintf(text, sizeof text, "error %d", error);
-    return mmi_fail(error == ENOMEM ? MM_ERR_MEMORY : MM_ERR_IO, "%s: can't %s: %s", path, verb, text);
+    return mmi_fail(error == ENOMEM ? MM_ERR_MEMORY : MM_ERR_IO, "%.*s: can't %s: %s", asked_length(path), path, verb,
+                    text);
 }
 
 char *mmi_path_join(const char *directory, const char *name)
@@ -488,19 +511,6 @@ char *mmi_path_waiting(const char *directory, const char *name)
     char waiting[80];
     snprintf(waiting, sizeof waiting, "%.40s.%ld-%u.tmp", name, (long)getpid(), atomic_fetch_add(&serial, 1));
     return mmi_path_join(directory, waiting);
-}
-
-/* Whether `ending` is the ".PID-SERIAL.tmp" of a temporary name, which may have one of its own. */
-static bool ends_temporary(const char *ending)
-{
-    static const char marks[] = ".-";
-    for (int i = 0; i < 2; i++) {
-        size_t digits = *ending == marks[i] ? strspn(ending + 1, "0123456789") : 0;
-        if (digits == 0)
-            return false;
-        ending += 1 + digits;
-    }
-    return strncmp(ending, ".tmp", 4) == 0 && (ending[4] == '\0' || ends_temporary(ending + 4));
 }
 
 /* A process that runs here is at work on its files, though it has not begun with some; one that runs elsewhere holds a

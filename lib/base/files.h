@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 
-/* MM_ERR_IO (MM_ERR_MEMORY for ENOMEM): "path: can't VERB: what errno says". */
+/* MM_ERR_IO (MM_ERR_MEMORY for ENOMEM): "path: can't VERB: what errno says", without what mmi_path_waiting() added. */
 mm_status mmi_fail_errno(const char *path, const char *verb);
 
 /* "directory/name" in memory of the caller's (mmi_free), or NULL. */

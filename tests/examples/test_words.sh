@@ -247,7 +247,7 @@ notices_a_limit_of_files() {
     (ulimit -f 1 && exec "$bin/train_tokenizer" --quiet --vocab-size 400 --out "$work/limited" "$work/a.jsonl") 2>"$work/stderr"
     status=$?
     echo "status $status" && cat "$work/stderr"
-    [ "$status" -eq 1 ] && grep -q "^train_tokenizer: .*can't write: " "$work/stderr" && [ ! -e "$work/limited/tokenizer.json" ]
+    [ "$status" -eq 1 ] && grep -q "^train_tokenizer: $work/limited/tokenizer.json: can't write: " "$work/stderr" && [ ! -e "$work/limited/tokenizer.json" ]
 }
 
 # Files that a program opens would take the numbers of the streams that it was started without, and what it says.

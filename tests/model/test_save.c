@@ -239,7 +239,7 @@ START_TEST(a_full_disk_leaves_the_old_files_and_nothing_else)
     limit_files(RLIM_INFINITY);
     ck_assert_int_eq(status, MM_ERR_IO);
     ck_assert_int_eq(second, MM_ERR_IO);
-    ck_error_mentions("File too large");
+    ck_error_mentions("fresh/model.safetensors: can't write: File too large"); /* not the name that it waits under */
     ck_assert_int_eq(files_in(directory), 2);
     ck_assert(!mmi_file_exists(fresh));
     loads_as(directory, old);
