@@ -46,7 +46,8 @@ MM_API void mm_evaluation_init(mm_evaluation *evaluation, size_t struct_size);
  *
  * @param context      Planned for the loader's batches, with MM_OUT_LOSS. One that trains may be used: gradients stay
  * as they are, but a forward pass that waits for its mm_backward() is lost.
- * @param loader       Of text or conversations.
+ * @param loader       Of text or conversations. With a `world` above 1 it is this rank's share that is measured: the
+ * ranks' loss_sum and tokens are added up for the loss of all, which is none where all have 0 tokens.
  * @param max_batches  At most so many; 0: the whole epoch.
  *
  * @return MM_OK; MM_ERR_ARG; MM_ERR_STATE, a loader of prompts; MM_ERR_IO and MM_ERR_FORMAT, a bad row or, where they are

@@ -90,7 +90,7 @@ static mm_dataset *open_rows(const char *text)
 
 /* --- Loss --- */
 
-static mm_loader *text_loader(mm_dataset *dataset, int32_t form, int32_t skip_bad_lines)
+static mm_loader *rank_loader(mm_dataset *dataset, int32_t form, int32_t skip_bad_lines, int32_t rank, int32_t world)
 {
     mm_loader *loader = NULL;
     mm_loader_options o = MM_LOADER_OPTIONS_INIT;
@@ -101,8 +101,15 @@ static mm_loader *text_loader(mm_dataset *dataset, int32_t form, int32_t skip_ba
     o.bos_id = 1;
     o.eos_id = 2;
     o.skip_bad_lines = skip_bad_lines;
+    o.rank = rank;
+    o.world = world;
     ck_ok(mm_loader_create(dataset, tokenizer, &o, &loader));
     return loader;
+}
+
+static mm_loader *text_loader(mm_dataset *dataset, int32_t form, int32_t skip_bad_lines)
+{
+    return rank_loader(dataset, form, skip_bad_lines, 0, 1);
 }
 
 #define TEXTS                                                                                                          \
@@ -893,6 +900,27 @@ START_TEST(rows_that_are_passed_over_are_not_all_of_them)
 }
 END_TEST
 
+/* Each measures its own, of which there may be none; all of them together measure what one alone does. */
+START_TEST(ranks_have_the_sums_of_one)
+{
+    mm_dataset *dataset = open_rows("[]\n{\"text\": \"the dog\"}\n[]\n{\"text\": \"a cat\"}\n");
+    mm_context *context = context_for(MM_OUT_LOSS, 3, LENGTH, 0, 1);
+    mm_evaluation e[3]; /* of two ranks, and of one process */
+    for (int i = 0; i < 3; i++) {
+        mm_loader *loader = rank_loader(dataset, MM_ROWS_PAD3, 1, i % 2, i < 2 ? 2 : 1);
+        e[i] = (mm_evaluation)MM_EVALUATION_INIT;
+        ck_ok(mm_evaluate_loss(context, loader, 0, &e[i]));
+        mm_loader_free(loader);
+    }
+    ck_assert_int_eq(e[0].tokens, 0);
+    ck_assert_double_eq(e[0].loss, 0);
+    ck_assert_int_eq(e[1].tokens, e[2].tokens);
+    ck_assert_double_eq_tol(e[1].loss_sum, e[2].loss_sum, SUM_TOLERANCE * e[2].loss_sum);
+    mm_dataset_free(dataset);
+    mm_context_free(context);
+}
+END_TEST
+
 START_TEST(weights_that_are_not_finite_are_noticed)
 {
     mm_view view;
@@ -1155,6 +1183,7 @@ static Suite *make_suite(void)
     tcase_add_test(tc, samples_of_what_the_model_writes_come_into_a_report);
     tcase_add_test(tc, bad_rows_are_named_by_file_and_line);
     tcase_add_test(tc, rows_that_are_passed_over_are_not_all_of_them);
+    tcase_add_test(tc, ranks_have_the_sums_of_one);
     tcase_add_test(tc, weights_that_are_not_finite_are_noticed);
     tcase_add_test(tc, conversations_need_a_template_that_is_known);
     tcase_add_test(tc, the_loss_of_prompts_is_none);
