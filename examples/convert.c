@@ -1,9 +1,12 @@
-/* convert: a model from one directory in another, in fewer bits or with an adapter taken into its weights.
+/* convert: a model from one directory in another, in fewer bits or with an adapter taken into its weights; and MiniMind's
+ * own files, from PyTorch and back.
  *
  *     convert --model out/full_sft --dtype bf16 --out half                        half the size, to run with
  *     convert --model out/full_sft --dtype q8_0 --out quarter                     a quarter, and faster
  *     convert --model out/full_sft --adapter out/lora/identity --out identity     a model that needs no adapter
  *     convert --model out/full_sft --dtype q8_0 --gguf full_sft.gguf              for llama.cpp and what is built on it
+ *     convert --model full_sft_512.pth --preset minimind2-small --tokenizer model --out minimind2-small
+ *     convert --model out/full_sft --pth full_sft_512.pth                         for MiniMind's own programs
  *
  * Begin reading at main(): a model is loaded, calls that each make another one of it may follow, and what came of it is
  * saved with its tokenizer. */
@@ -18,21 +21,28 @@
 #include "gguf.h"
 #include "load_as.h"
 #include "options.h"
+#include "pth.h"
 
 static const char usage[] =
-    "--model DIR [--adapter DIR] [--dtype NAME] (--out DIR | --gguf FILE)\n"
+    "--model PATH [--adapter DIR] [--dtype NAME] (--out DIR | --gguf FILE | --pth FILE)\n"
     "\n"
-    "Save the model in DIR to another directory, or as one file of GGUF, with its tokenizer.\n"
+    "Save a model to another directory or as one file, with its tokenizer.\n"
     "\n"
-    "  --model DIR    the model, which stays as it is\n"
-    "  --adapter DIR  an adapter of it, to be taken into its weights\n"
-    "  --dtype NAME   f32, bf16, q8_0 or q4_0: what the weights are turned into (as stored)\n"
-    "  --out DIR      where it comes to; what is there is replaced\n"
-    "  --gguf FILE    the file, for llama.cpp and programs that are built on it, of a MiniMind, but for\n"
-    "                 MiniMind2's with experts, a llama or a qwen3\n"
-    "  --help         show this";
+    "  --model PATH     the model, which stays as it is: a directory, or MiniMind's .pth, a\n"
+    "                   pytorch_model.bin or another file of torch.save(), of which nothing is run\n"
+    "  --preset NAME    the config of such a file, one that params --list names\n"
+    "  --config FILE    or the config.json for it (the one beside it)\n"
+    "  --tokenizer DIR  where a tokenizer.json for the model is (beside it)\n"
+    "  --adapter DIR    an adapter of it, to be taken into its weights\n"
+    "  --dtype NAME     f32, bf16, q8_0 or q4_0: what the weights are turned into (as stored)\n"
+    "  --out DIR        where it comes to; what is there is replaced\n"
+    "  --gguf FILE      the file, for llama.cpp and programs that are built on it, of a MiniMind, but for\n"
+    "                   MiniMind2's with experts, a llama or a qwen3\n"
+    "  --pth FILE       the file, for MiniMind's own programs, in f32, bf16 or f16 without its tokenizer\n"
+    "  --help           show this";
 
-static const char *source, *adapter_directory, *dtype, *out, *gguf;
+static const char *source, *preset, *config_file, *tokenizer_directory, *adapter_directory, *dtype, *out, *gguf, *pth;
+static char beside[4096]; /* the directory that the source is or lies in */
 
 /* Whatever the two paths look like. */
 static int is_one_directory(const char *a, const char *b)
@@ -42,15 +52,34 @@ static int is_one_directory(const char *a, const char *b)
            first.st_ino == second.st_ino;
 }
 
+static int is_file(const char *path)
+{
+    struct stat there;
+    return stat(path, &there) == 0 && S_ISREG(there.st_mode);
+}
+
+static void find_beside(void)
+{
+    const char *slash = is_file(source) ? strrchr(source, '/') : source + strlen(source);
+    if (!slash)
+        snprintf(beside, sizeof beside, ".");
+    else
+        snprintf(beside, sizeof beside, "%.*s", slash == source ? 1 : (int)(slash - source), source);
+}
+
 static void read_arguments(int argc, char **argv)
 {
     static const struct {
         const char *name, **to;
     } options[] = { { "--model", &source },
+                    { "--preset", &preset },
+                    { "--config", &config_file },
+                    { "--tokenizer", &tokenizer_directory },
                     { "--adapter", &adapter_directory },
                     { "--dtype", &dtype },
                     { "--out", &out },
-                    { "--gguf", &gguf } };
+                    { "--gguf", &gguf },
+                    { "--pth", &pth } };
     enum { COUNT = sizeof options / sizeof *options };
     for (int i = 1; i < argc; i += 2) {
         int k = 0;
@@ -64,13 +93,51 @@ static void read_arguments(int argc, char **argv)
             fail(argv[i], " lacks its value; see --help");
         *options[k].to = argv[i + 1];
     }
-    if (!source || !out == !gguf)
-        fail("it takes --model, and --out or --gguf; see --help", "");
+    if (!source || !out + !gguf + !pth != 2)
+        fail("it takes --model, and one of --out, --gguf and --pth; see --help", "");
     static const char *const dtypes[] = { "f32", "bf16", "q8_0", "q4_0", NULL };
-    if (dtype)
-        choose("dtype", dtype, dtypes);
-    if (out && is_one_directory(source, out))
+    if (dtype && choose("dtype", dtype, dtypes) > 1 && pth)
+        fail("of a .pth --dtype is f32 or bf16, not ", dtype);
+    if ((preset || config_file) && !is_file(source))
+        fail("--preset and --config are for a file of torch.save(): a directory has its config.json: ", source);
+    if (preset && config_file)
+        fail("a model has one config: --preset or --config", "");
+    find_beside();
+    if (out && is_one_directory(beside, out) && !is_file(source))
         fail("--model stays as it is, so --out is another directory, not ", out);
+}
+
+/* The config of a file of torch.save(), which has none itself. */
+static mm_config *find_config(void)
+{
+    mm_config *config = NULL;
+    char path[4200];
+    snprintf(path, sizeof path, "%s/config.json", beside);
+    if (preset)
+        check(mm_config_create(preset, &config));
+    else if (config_file || access(path, F_OK) == 0)
+        check(mm_config_load(config_file ? config_file : beside, &config));
+    else
+        fail("there is no config.json beside it, so it takes --preset or --config: ", source);
+    return config;
+}
+
+/* As `numbers` names them, NULL: as they are stored. */
+static mm_model *load_model(const char *numbers)
+{
+    mm_model *model = NULL, *turned = NULL;
+    if (!is_file(source)) {
+        check(load_as(source, numbers, &model));
+        return model;
+    }
+    mm_config *config = find_config();
+    model = pth_read(source, config);
+    mm_config_free(config);
+    if (!numbers)
+        return model;
+    check(turn_into(numbers, model, &turned));
+    mm_model_free(model);
+    return turned;
 }
 
 /* The model with the adapter in its weights, in place of the model. */
@@ -96,11 +163,12 @@ static void cast(mm_model **model)
 /* A model that runs on ids alone may have none. */
 static mm_tokenizer *load_tokenizer(void)
 {
-    char path[4096];
+    char path[4200];
     mm_tokenizer *tokenizer = NULL;
-    snprintf(path, sizeof path, "%s/tokenizer.json", source);
-    if (access(path, F_OK) == 0)
-        check(mm_tokenizer_load(source, &tokenizer));
+    const char *directory = tokenizer_directory ? tokenizer_directory : beside;
+    snprintf(path, sizeof path, "%s/tokenizer.json", directory);
+    if (tokenizer_directory || access(path, F_OK) == 0)
+        check(mm_tokenizer_load(directory, &tokenizer));
     return tokenizer;
 }
 
@@ -108,15 +176,18 @@ int main(int argc, char **argv)
 {
     start_as(argv);
     read_arguments(argc, argv);
-    mm_model *model = NULL;
-    check(load_as(source, adapter_directory && dtype ? "f32" : dtype, &model)); /* an adapter adds to all the bits */
+    mm_model *model = load_model(adapter_directory && dtype ? "f32" : dtype); /* an adapter adds to all the bits */
     mm_tokenizer *tokenizer = load_tokenizer();
     if (adapter_directory)
         merge(&model);
     if (adapter_directory && dtype)
         cast(&model);
-    if (gguf) {
-        printf("the model is in %s, as a %s\n", gguf, gguf_write(gguf, model, source, eos_of(model, tokenizer)));
+    if (pth) {
+        pth_write(pth, model);
+        printf("the model is in %s\n", pth);
+    } else if (gguf) {
+        const char *words = tokenizer_directory ? tokenizer_directory : beside;
+        printf("the model is in %s, as a %s\n", gguf, gguf_write(gguf, model, words, eos_of(model, tokenizer)));
     } else {
         check(mm_model_save(model, out));
         if (tokenizer)

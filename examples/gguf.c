@@ -7,19 +7,16 @@
  *
  * See ggml's docs/gguf.md. Names of keys and tensors are those of the architectures there: a model of this family
  * without norms on its queries and keys is a `llama`, with them a `qwen3`, and with experts a `qwen3moe`. */
-#define _POSIX_C_SOURCE 200809L
-
 #include "gguf.h"
 
 #include "json.h"
 #include "options.h"
+#include "whole.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { ALIGNMENT = 32, VERSION = 3 };
 
@@ -485,49 +482,10 @@ static void put_tensors(head *h, const tensor *list, int32_t count)
 
 /* --- The file --- */
 
-static FILE *file;
-static const char *final;
-static char temporary[4200]; /* what it's called until it is whole; "" while there is none */
-
-static _Noreturn void give_up(void)
-{
-    char message[4400];
-    snprintf(message, sizeof message, "can't write %s: %s", final, strerror(errno));
-    if (temporary[0])
-        unlink(temporary);
-    fail(message, "");
-}
-
-/* What is there may be another one of these, but neither a model's weights nor anything else that was not made so. */
-static void open_file(const char *path)
-{
-    char begin[4] = "";
-    FILE *old = fopen(path, "rb");
-    if (old && (fread(begin, 1, 4, old) != 4 || memcmp(begin, "GGUF", 4) != 0))
-        fail("what is there is no GGUF, and stays: ", path);
-    if (old)
-        fclose(old);
-    final = path;
-    char name[sizeof temporary];
-    snprintf(name, sizeof name, "%s.%ld.tmp", path, (long)getpid());
-    int descriptor = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (descriptor < 0)
-        give_up();
-    snprintf(temporary, sizeof temporary, "%s", name);
-    if (!(file = fdopen(descriptor, "wb")))
-        give_up();
-}
-
-static void write_bytes(const void *bytes, size_t count)
-{
-    if (fwrite(bytes, 1, count, file) != count)
-        give_up();
-}
-
 static void write_padding(uint64_t written)
 {
     static const char zeros[ALIGNMENT];
-    write_bytes(zeros, (size_t)(padded(written) - written));
+    whole_write(zeros, (size_t)(padded(written) - written));
 }
 
 /* A float16 is the sign, then 5 bits of exponent and 10 of the fraction, which 2^112 brings to its place. */
@@ -553,21 +511,19 @@ static void write_row(const tensor *t, const mm_view *part, int64_t row)
     const int64_t at = part->rank == 1 ? 0 : source_row(t, row) * part->strides[0];
     const char *from = (const char *)part->data + (size_t)at * kind_of(part->dtype)->bytes;
     if (!is_wide(t)) {
-        write_bytes(from, row_bytes(t));
+        whole_write(from, row_bytes(t));
         return;
     }
     for (int64_t i = 0; i < columns; i++)
-        write_bytes(&(float){ widened(from, i, part->dtype) }, sizeof(float));
+        whole_write(&(float){ widened(from, i, part->dtype) }, sizeof(float));
 }
 
 static void write_tensor(const mm_model *model, const tensor *t)
 {
     for (int32_t p = 0; p < t->parts; p++) {
         mm_view part;
-        if (mm_model_tensor(model, t->first + p * t->step, &part) != MM_OK) { /* it makes a copy of one in blocks */
-            unlink(temporary);
-            fail(mm_last_error(), "");
-        }
+        if (mm_model_tensor(model, t->first + p * t->step, &part) != MM_OK) /* it makes a copy of one in blocks */
+            whole_fail(mm_last_error());
         for (int64_t row = 0; row < rows_of(t); row++)
             write_row(t, &part, row);
     }
@@ -590,13 +546,12 @@ const char *gguf_write(const char *path, const mm_model *model, const char *dire
     put(&h, keys.bytes, keys.count);
     put_tensors(&h, list, count);
 
-    open_file(path);
-    write_bytes(h.bytes, h.count);
+    whole_begin(path, "GGUF", "GGUF");
+    whole_write(h.bytes, h.count);
     write_padding(h.count);
     for (int32_t i = 0; i < count; i++)
         write_tensor(model, &list[i]);
-    if (fflush(file) != 0 || fsync(fileno(file)) != 0 || fclose(file) != 0 || rename(temporary, path) != 0)
-        give_up();
+    whole_end();
     free(keys.bytes);
     free(h.bytes);
     free(list);

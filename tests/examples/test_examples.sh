@@ -470,6 +470,70 @@ merges_an_adapter() {
         "$bin/generate" --model "$work/bare-half" --prompt-ids 5,17,9 --greedy --max-new-tokens 2
 }
 
+torch_file() {
+    "$python" "$root/tests/examples/torch_file.py" "$@"
+}
+
+# Its weights, by their names, as torch.save() keeps them; and back, to the same bytes.
+writes_for_torch() {
+    "$bin/convert" --model "$model" --pth "$work/model.pth" && torch_file same "$model/model.safetensors" "$work/model.pth" &&
+        cp "$work/model.pth" "$work/once.pth" && "$bin/convert" --model "$model" --pth "$work/model.pth" &&
+        cmp "$work/once.pth" "$work/model.pth" && [ -z "$(find "$work" -name "model.pth.*")" ] &&
+        "$bin/convert" --model "$work/model.pth" --config "$model/config.json" --tokenizer "$model" --out "$work/back" &&
+        cmp "$model/model.safetensors" "$work/back/model.safetensors" && cmp "$model/tokenizer.json" "$work/back/tokenizer.json" &&
+        "$bin/convert" --model "$work/half" --pth "$work/model.pth" && torch_file same "$work/half/model.safetensors" "$work/model.pth" &&
+        refuses "what is there is no zip, and stays" convert --model "$model" --pth "$model/config.json" &&
+        refuses "of a .pth --dtype is f32 or bf16, not q4_0" convert --model "$model" --dtype q4_0 --pth "$work/no.pth" &&
+        refuses "of a .pth --dtype is f32 or bf16, not q8_0" convert --model "$work/q8_0" --pth "$work/no.pth" &&
+        refuses "can't write /no/such/model.pth" convert --model "$model" --pth /no/such/model.pth &&
+        refuses "one of --out, --gguf and --pth" convert --model "$model" --pth "$work/no.pth" --out "$work/none" && [ ! -e "$work/no.pth" ]
+}
+
+# In whichever way they lie there, with the config and the tokenizer beside the file.
+reads_from_torch() {
+    mkdir -p "$work/torch" && cp "$model/config.json" "$model/tokenizer.json" "$model/tokenizer_config.json" "$work/torch" || return 1
+    file=$work/torch/full_sft.pth
+    for form in plain ordered nested parameters strided apart newer; do
+        torch_file make $form "$model/model.safetensors" "$file" && "$bin/convert" --model "$file" --out "$work/taken" &&
+            cmp "$model/model.safetensors" "$work/taken/model.safetensors" && cmp "$model/tokenizer.json" "$work/taken/tokenizer.json" ||
+            { echo "$form" && return 1; }
+    done
+    # MiniMind saves half precision: the directory has it, too, and what is made of both is the same
+    torch_file make half "$model/model.safetensors" "$file" && "$bin/convert" --model "$file" --out "$work/taken" &&
+        [ $(($(wc -c <"$work/taken/model.safetensors") * 10)) -lt $(($(wc -c <"$model/model.safetensors") * 6)) ] &&
+        "$bin/generate" --model "$work/taken" --prompt "hi" --greedy --max-new-tokens 4 &&
+        "$bin/convert" --model "$work/taken" --gguf "$work/a.gguf" --dtype q8_0 && "$bin/convert" --model "$file" --gguf "$work/b.gguf" --dtype q8_0 &&
+        cmp "$work/a.gguf" "$work/b.gguf" && (cd "$work/torch" && "$bin/convert" --model full_sft.pth --dtype f32 --pth "$work/c.pth")
+}
+
+# torch_not FORM MESSAGE
+torch_not() {
+    torch_file make "$1" "$model/model.safetensors" "$work/torch/no.pth" && refuses "$2" convert --model "$work/torch/no.pth" --out "$work/none"
+}
+
+refuses_what_torch_did_not_save() {
+    torch_not double "no.pth: model.embed_tokens.weight is F64, weights may be" && torch_not whole "is I64, weights may be" &&
+        torch_not beyond "model.norm.weight has numbers beyond those that are stored" && torch_not far "model.norm.weight has numbers beyond" &&
+        torch_not negative "model.norm.weight is not as torch.save() describes" && torch_not endless "model.norm.weight has numbers beyond\|twice" &&
+        torch_not often "one of many that share" && torch_not no-tensor "model.norm.weight is no tensor" && torch_not nothing "holds no dict of weights" &&
+        torch_not list "holds no dict of weights" && torch_not runs "run is no tensor" && torch_not big-endian "another byte order" &&
+        torch_not compressed "compressed" && torch_not no-numbers "model.embed_tokens.weight has no numbers" &&
+        torch_not no-pickle "without a data.pkl" && torch_not old "has the instruction 0x" && printf 'no zip' >"$work/torch/no.pth" &&
+        refuses "no.pth: is not what torch.save() writes" convert --model "$work/torch/no.pth" --out "$work/none" &&
+        torch_file make plain "$model/model.safetensors" "$work/torch/no.pth" &&
+        refuses "the config implies" convert --model "$work/torch/no.pth" --preset minimind2 --out "$work/none" &&
+        refuses "no preset" convert --model "$work/torch/no.pth" --preset minimind9 --out "$work/none" &&
+        refuses "one config" convert --model "$work/torch/no.pth" --preset minimind2 --config "$model" --out "$work/none" &&
+        refuses "for a file of torch.save()" convert --model "$model" --preset minimind2 --out "$work/none" &&
+        mv "$work/torch/no.pth" "$work/lone.pth" && refuses "there is no config.json beside it" convert --model "$work/lone.pth" --out "$work/none" &&
+        [ ! -e "$work/none" ]
+}
+
+survives_damaged_files_of_torch() {
+    torch_file make plain "$model/model.safetensors" "$work/torch/cut.pth" && torch_file attack "$work/torch/cut.pth" "$bin/convert" \
+        --model "$work/torch/cut.pth" --out "$work/damaged"
+}
+
 # gguf MODEL ARCHITECTURE DTYPE [OPTION…]   What convert writes, read by its format's description.
 gguf() {
     from=$1 kind=$2 numbers=$3
@@ -510,7 +574,7 @@ writes_gguf() {
         refuses "no GGUF, and stays: $work/named/model.safetensors" convert --model "$work/named" --gguf "$work/named/model.safetensors" &&
         cmp "$model/model.safetensors" "$work/named/model.safetensors" && refuses "can't write $work/none/model.gguf: No such" convert --model "$model" --gguf "$work/none/model.gguf" &&
         refuses "--dtype can't be \"q5\"" convert --model "$model" --gguf "$work/model.gguf" --dtype q5 &&
-        refuses "and --out or --gguf" convert --model "$model" --gguf "$work/model.gguf" --out "$work/none" &&
+        refuses "one of --out, --gguf and --pth" convert --model "$model" --gguf "$work/model.gguf" --out "$work/none" &&
         cmp "$work/before.gguf" "$work/model.gguf"
 }
 
@@ -932,8 +996,15 @@ check "convert keeps what is stored as it is" keeps_what_is_stored
 check "convert names what can't be converted, and leaves nothing" refuses_to_convert
 if [ -n "$python" ] && "$python" -c 'import numpy'; then
     check "convert writes GGUF" writes_gguf
+    check "convert writes what torch.load() reads" writes_for_torch
+    check "convert reads what torch.save() wrote" reads_from_torch
+    check "convert names what is wrong with such a file" refuses_what_torch_did_not_save
+    check "convert survives damaged ones" survives_damaged_files_of_torch
 else
     skip "convert writes GGUF" "there is no Python with numpy"
+    for what in "writes what torch.load() reads" "reads what torch.save() wrote" "names what is wrong with such a file" "survives damaged ones"; do
+        skip "convert $what" "there is no Python with numpy"
+    done
 fi
 check "generate names a weight file that is cut short" refuses "model.safetensors" \
     generate --model "$work/cut" --prompt-ids 5

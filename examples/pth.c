@@ -1,0 +1,502 @@
+/* torch.save() writes a zip, nothing in it compressed, of a folder:
+ *
+ *     archive/data.pkl     a pickle: a dict of tensors, each with the key of its numbers, an offset, a shape and strides
+ *     archive/data/KEY     numbers, which several tensors may share
+ *     archive/byteorder    "little", of later versions
+ *     archive/version      "3\n"
+ *
+ * A zip ends with a list of what is in it, and that with a record of where the list begins (PKWARE's APPNOTE, 4.3). */
+#include "pth.h"
+
+#include "options.h"
+#include "pickle.h"
+#include "whole.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What torch calls numbers, and what safetensors, in which the library reads them, does. */
+static const struct kind {
+    const char *torch, *safetensors;
+    int32_t bytes, dtype; /* -1: none that weights can have */
+} kinds[] = { { "torch.FloatStorage", "F32", 4, MM_F32 },     { "torch.BFloat16Storage", "BF16", 2, MM_BF16 },
+              { "torch.HalfStorage", "F16", 2, MM_F16 },      { "torch.DoubleStorage", "F64", 8, -1 },
+              { "torch.LongStorage", "I64", 8, -1 },          { "torch.IntStorage", "I32", 4, -1 },
+              { "torch.ShortStorage", "I16", 2, -1 },         { "torch.CharStorage", "I8", 1, -1 },
+              { "torch.ByteStorage", "U8", 1, -1 },           { "torch.BoolStorage", "BOOL", 1, -1 } };
+enum { KINDS = sizeof kinds / sizeof *kinds, WEIGHTS = 3 };
+
+static const char *file; /* for messages */
+
+static _Noreturn void refuse(const char *what, const char *why)
+{
+    char message[1024];
+    snprintf(message, sizeof message, "%.300s: %.300s%s", file, what, why);
+    fail(message, "");
+}
+
+/* --- The zip --- */
+
+enum { LOCAL = 0x04034b50, LISTED = 0x02014b50, END = 0x06054b50, LOCAL_BYTES = 30, LISTED_BYTES = 46, END_BYTES = 22 };
+
+typedef struct zip {
+    const unsigned char *bytes;
+    size_t size;
+} zip;
+
+typedef struct entry {
+    const char *name;
+    size_t name_length;
+    const unsigned char *data;
+    size_t size;
+} entry;
+
+static uint32_t number_at(const unsigned char *at, int bytes)
+{
+    uint32_t number = 0;
+    for (int i = bytes; i-- > 0;)
+        number = number << 8 | at[i];
+    return number;
+}
+
+static uint32_t crc_of(const unsigned char *bytes, size_t size, uint32_t crc)
+{
+    static uint32_t table[256];
+    for (uint32_t i = 0; table[255] == 0 && i < 256; i++) {
+        uint32_t rest = i;
+        for (int bit = 0; bit < 8; bit++)
+            rest = rest >> 1 ^ (rest & 1 ? 0xedb88320u : 0);
+        table[i] = rest;
+    }
+    crc = ~crc;
+    for (size_t i = 0; i < size; i++)
+        crc = crc >> 8 ^ table[(crc ^ bytes[i]) & 255];
+    return ~crc;
+}
+
+static const unsigned char *find_end(const zip *z)
+{
+    for (size_t back = END_BYTES; back <= z->size && back <= END_BYTES + 65535; back++) /* a comment may follow */
+        if (number_at(z->bytes + z->size - back, 4) == END)
+            return z->bytes + z->size - back;
+    refuse("", "is cut short: the list at the end of its zip is missing");
+}
+
+/* The listed file at `at`, and where the next one is listed. */
+static const unsigned char *read_listed(const zip *z, const unsigned char *at, entry *out)
+{
+    const size_t left = z->size - (size_t)(at - z->bytes);
+    if (left < LISTED_BYTES || number_at(at, 4) != LISTED)
+        refuse("", "has a damaged zip");
+    const size_t name = number_at(at + 28, 2), extra = number_at(at + 30, 2), comment = number_at(at + 32, 2);
+    const size_t size = number_at(at + 24, 4), begin = number_at(at + 42, 4);
+    if (left - LISTED_BYTES < name + extra + comment)
+        refuse("", "has a damaged zip");
+    if (number_at(at + 10, 2) != 0 || number_at(at + 20, 4) != size)
+        refuse("", "has compressed files in its zip, which torch.save() does not write");
+    if (size == UINT32_MAX || begin == UINT32_MAX)
+        refuse("", "has more than 4 GB, which is more than is read here");
+    const unsigned char *local = z->bytes + begin;
+    if (begin > z->size || z->size - begin < LOCAL_BYTES || number_at(local, 4) != LOCAL)
+        refuse("", "has a damaged zip");
+    const size_t before = LOCAL_BYTES + number_at(local + 26, 2) + number_at(local + 28, 2);
+    if (z->size - begin < before || z->size - begin - before < size)
+        refuse("", "has a damaged zip");
+    *out = (entry){ (const char *)at + LISTED_BYTES, name, local + before, size };
+    return at + LISTED_BYTES + name + extra + comment;
+}
+
+/* The one whose name ends so; what it holds must be what was put there. */
+static bool find_entry(const zip *z, const char *ending, entry *out)
+{
+    const unsigned char *end = find_end(z), *at = z->bytes + number_at(end + 16, 4);
+    const size_t count = number_at(end + 10, 2), length = strlen(ending);
+    if ((size_t)(end - z->bytes) < number_at(end + 16, 4))
+        refuse("", "has a damaged zip");
+    for (size_t i = 0; i < count; i++) {
+        const unsigned char *listed = at;
+        at = read_listed(z, at, out);
+        if (out->name_length < length || memcmp(out->name + out->name_length - length, ending, length) != 0)
+            continue;
+        if (crc_of(out->data, out->size, 0) != number_at(listed + 16, 4))
+            refuse(ending, " is damaged: its checksum is another one");
+        return true;
+    }
+    return false;
+}
+
+/* --- Weights of it as an image of safetensors --- */
+
+typedef struct image {
+    unsigned char *bytes;
+    size_t count, room;
+} image;
+
+static void put(image *to, const void *bytes, size_t count)
+{
+    while (to->room - to->count < count)
+        to->bytes = need(realloc(to->bytes, to->room = 2 * to->room + count));
+    if (count > 0)
+        memcpy(to->bytes + to->count, bytes, count);
+    to->count += count;
+}
+
+/* A tensor as the pickle has it, and where its numbers are. */
+typedef struct tensor {
+    const char *name;
+    const struct kind *kind;
+    int64_t offset, shape[4], strides[4], elements;
+    size_t rank;
+    const pickle_value *storage;
+} tensor;
+
+static int64_t count_at(const tensor *t, const pickle_value *list, size_t i)
+{
+    if (list->items[i]->kind != PICKLE_NUMBER || list->items[i]->number < 0)
+        refuse(t->name, " has a shape that is not of whole numbers");
+    return list->items[i]->number;
+}
+
+/* Refused here is what would lead beyond the numbers, the rest by the library. */
+static tensor read_tensor(const char *name, const pickle_value *value)
+{
+    tensor t = { .name = name, .elements = 1 };
+    if (value->kind != PICKLE_TENSOR)
+        refuse(name, " is no tensor");
+    const pickle_value *offset = value->items[1], *shape = value->items[2], *strides = value->items[3];
+    t.storage = value->items[0];
+    if (t.storage->kind != PICKLE_STORAGE || offset->kind != PICKLE_NUMBER || offset->number < 0 ||
+        shape->kind != PICKLE_LIST || strides->kind != PICKLE_LIST || shape->count != strides->count || shape->count > 4)
+        refuse(name, " is not as torch.save() describes a tensor of up to four dimensions");
+    t.offset = offset->number;
+    t.rank = shape->count;
+    for (size_t i = 0; i < KINDS; i++)
+        if (strcmp(t.storage->items[1]->text, kinds[i].torch) == 0)
+            t.kind = &kinds[i];
+    if (!t.kind)
+        refuse(name, " has numbers of a kind that is not known here");
+    for (size_t i = 0; i < t.rank; i++) {
+        t.shape[i] = count_at(&t, shape, i);
+        t.strides[i] = count_at(&t, strides, i);
+        if (t.shape[i] > 0 && t.elements > UINT32_MAX / t.shape[i])
+            refuse(name, " has more numbers than its file can hold");
+        t.elements *= t.shape[i];
+    }
+    return t;
+}
+
+static void check_reach(const tensor *t, size_t stored)
+{
+    const uint64_t all = stored / (size_t)t->kind->bytes;
+    uint64_t last = (uint64_t)t->offset;
+    bool good = last < all || t->elements == 0;
+    for (size_t i = 0; i < t->rank && good && t->elements > 0; i++) {
+        const uint64_t steps = (uint64_t)t->shape[i] - 1, stride = (uint64_t)t->strides[i];
+        good = steps == 0 || stride <= all / steps;
+        last += good ? steps * stride : 0;
+        good = good && last < all;
+    }
+    if (!good)
+        refuse(t->name, " has numbers beyond those that are stored");
+}
+
+static void put_numbers(image *to, const tensor *t, const unsigned char *stored)
+{
+    const size_t bytes = (size_t)t->kind->bytes;
+    int64_t shape[4] = { 1, 1, 1, 1 }, strides[4] = { 0, 0, 0, 0 };
+    for (size_t i = 0; i < t->rank; i++) {
+        shape[4 - t->rank + i] = t->shape[i];
+        strides[4 - t->rank + i] = t->strides[i];
+    }
+    for (int64_t a = 0; a < shape[0]; a++)
+        for (int64_t b = 0; b < shape[1]; b++)
+            for (int64_t c = 0; c < shape[2]; c++) {
+                const int64_t row = t->offset + a * strides[0] + b * strides[1] + c * strides[2];
+                if (strides[3] == 1)
+                    put(to, stored + (size_t)row * bytes, (size_t)shape[3] * bytes);
+                for (int64_t d = 0; strides[3] != 1 && d < shape[3]; d++)
+                    put(to, stored + (size_t)(row + d * strides[3]) * bytes, bytes);
+            }
+}
+
+/* A line of the header. A name that JSON would have to write otherwise is none that a weight has. */
+static void put_described(image *header, const tensor *t, uint64_t begin)
+{
+    char text[200];
+    for (const char *c = t->name; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == '"' || *c == '\\' || *c == 0x7f)
+            refuse("", "has a tensor with a name that is no weight's");
+    put(header, header->count > 8 ? ",\"" : "{\"", 2);
+    put(header, t->name, strlen(t->name));
+    int length = snprintf(text, sizeof text, "\":{\"dtype\":\"%s\",\"shape\":[", t->kind->safetensors);
+    put(header, text, (size_t)length);
+    for (size_t i = 0; i < t->rank; i++)
+        put(header, text, (size_t)snprintf(text, sizeof text, i > 0 ? ",%" PRId64 : "%" PRId64, t->shape[i]));
+    length = snprintf(text, sizeof text, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", begin,
+                      begin + (uint64_t)t->elements * (uint64_t)t->kind->bytes);
+    put(header, text, (size_t)length);
+}
+
+/* The dict of tensors, in a checkpoint with more than those, too. */
+static const pickle_value *weights_in(const pickle_value *root)
+{
+    static const char *const names[] = { "model", "state_dict" };
+    for (int i = 0; i < 2; i++) {
+        const pickle_value *inner = pickle_member(root, names[i]);
+        if (inner && inner->kind == PICKLE_DICT)
+            return inner;
+    }
+    if (root->kind != PICKLE_DICT || root->count == 0)
+        refuse("", "holds no dict of weights");
+    return root;
+}
+
+/* The image; what weights are all of, MM_F32 where they differ, in `dtype`. */
+static image make_image(const zip *z, const pickle_value *weights, int32_t *dtype)
+{
+    image header = { NULL, 0, 0 }, numbers = { NULL, 0, 0 };
+    *dtype = -1;
+    put(&header, "\0\0\0\0\0\0\0", 8);
+    for (size_t i = 0; i < weights->count; i += 2) {
+        if (weights->items[i]->kind != PICKLE_TEXT)
+            refuse("", "has a weight whose name is no text");
+        tensor t = read_tensor(weights->items[i]->text, weights->items[i + 1]);
+        char ending[300];
+        entry stored;
+        snprintf(ending, sizeof ending, "/data/%s", t.storage->items[2]->text);
+        if (!find_entry(z, ending, &stored))
+            refuse(t.name, " has no numbers in the zip");
+        check_reach(&t, stored.size);
+        if (numbers.count + (size_t)(t.elements * t.kind->bytes) > 2 * z->size) /* a tied embedding is there twice */
+            refuse(t.name, " is one of many that share their numbers: together they have more than twice what is stored");
+        put_described(&header, &t, numbers.count);
+        put_numbers(&numbers, &t, stored.data);
+        *dtype = *dtype < 0 || *dtype == t.kind->dtype ? t.kind->dtype : MM_F32;
+    }
+    put(&header, "}", 1);
+    while (header.count % 8 != 0)
+        put(&header, " ", 1);
+    for (int i = 0; i < 8; i++)
+        header.bytes[i] = (unsigned char)((uint64_t)(header.count - 8) >> 8 * i);
+    put(&header, numbers.bytes, numbers.count);
+    free(numbers.bytes);
+    return header;
+}
+
+mm_model *pth_read(const char *path, const mm_config *config)
+{
+    file = path;
+    FILE *opened = fopen(path, "rb");
+    size_t size = 0;
+    char *bytes = opened ? read_all(opened, path, &size) : NULL;
+    if (!bytes)
+        refuse("can't be read: ", strerror(errno));
+    const zip z = { (const unsigned char *)bytes, size };
+    entry found;
+    if (size < END_BYTES || number_at(z.bytes, 4) != LOCAL)
+        refuse("", "is not what torch.save() writes, which is a zip since PyTorch 1.6");
+    if (find_entry(&z, "/byteorder", &found) && (found.size != 6 || memcmp(found.data, "little", 6) != 0))
+        refuse("", "has numbers of another byte order");
+    if (!find_entry(&z, "/data.pkl", &found))
+        refuse("", "is a zip without a data.pkl, which torch.save() writes");
+    pickle_value *root = pickle_read(found.data, found.size, path);
+    int32_t dtype;
+    image in_memory = make_image(&z, weights_in(root), &dtype);
+    pickle_free(root);
+    free(bytes);
+
+    mm_model *model = NULL, *stored = NULL;
+    if (mm_model_load_memory(config, in_memory.bytes, in_memory.count, &model) != MM_OK) {
+        static const char image_name[] = "safetensors image: ";
+        const char *why = mm_last_error();
+        refuse("", strncmp(why, image_name, sizeof image_name - 1) == 0 ? why + sizeof image_name - 1 : why);
+    }
+    free(in_memory.bytes);
+    if (dtype == MM_F32)
+        return model;
+    check(mm_model_cast(model, dtype, &stored)); /* they have been that: nothing is rounded */
+    mm_model_free(model);
+    return stored;
+}
+
+/* --- Writing --- */
+
+static const char folder[] = "archive/";
+
+/* What has been written, for the list at the end. */
+typedef struct writer {
+    uint64_t written;
+    image listed;
+    uint32_t count;
+} writer;
+
+static void put_little(image *to, uint64_t number, int bytes)
+{
+    for (int i = 0; i < bytes; i++)
+        put(to, &(unsigned char){ (unsigned char)(number >> 8 * i) }, 1);
+}
+
+/* What the record of a file, there and in the list, has in common. */
+static void put_record(image *to, uint32_t crc, uint64_t size, size_t name, size_t extra)
+{
+    put_little(to, 0, 2);      /* flags */
+    put_little(to, 0, 2);      /* stored */
+    put_little(to, 0, 2);      /* midnight */
+    put_little(to, 0x21, 2);   /* of 1980-01-01, the first day there is: the same model is the same bytes */
+    put_little(to, crc, 4);
+    put_little(to, size, 4);
+    put_little(to, size, 4);
+    put_little(to, name, 2);
+    put_little(to, extra, 2);
+}
+
+/* torch has numbers begin at a multiple of 64; what lies before them is a field that nobody reads, as it does it. */
+static void write_entry(writer *w, const char *name, const void *bytes, uint64_t size)
+{
+    enum { ALIGNMENT = 64, FIELD = 4 };
+    char whole[64];
+    const size_t length = (size_t)snprintf(whole, sizeof whole, "%s%s", folder, name);
+    const size_t extra = FIELD + (size_t)(ALIGNMENT - (w->written + LOCAL_BYTES + length + FIELD) % ALIGNMENT) % ALIGNMENT;
+    const uint32_t crc = crc_of(bytes, (size_t)size, 0);
+    static const unsigned char zeros[ALIGNMENT];
+    image local = { NULL, 0, 0 };
+    if (w->written + size + 65536 > UINT32_MAX)
+        whole_fail("a .pth of more than 4 GB is not written here");
+    put_little(&local, LOCAL, 4);
+    put_little(&local, 20, 2); /* version 2.0 can read it */
+    put_record(&local, crc, size, length, extra);
+    put(&local, whole, length);
+    put(&local, "FB", 2);
+    put_little(&local, extra - FIELD, 2);
+    put(&local, zeros, extra - FIELD);
+
+    put_little(&w->listed, LISTED, 4);
+    put_little(&w->listed, 20, 2);
+    put_little(&w->listed, 20, 2);
+    put_record(&w->listed, crc, size, length, 0);
+    put_little(&w->listed, 0, 2);  /* comment */
+    put_little(&w->listed, 0, 2);  /* disk */
+    put_little(&w->listed, 0, 2);  /* attributes */
+    put_little(&w->listed, 0, 4);
+    put_little(&w->listed, w->written, 4);
+    put(&w->listed, whole, length);
+
+    whole_write(local.bytes, local.count);
+    whole_write(bytes, (size_t)size);
+    w->written += local.count + size;
+    w->count++;
+    free(local.bytes);
+}
+
+static void write_list(writer *w)
+{
+    image end = { NULL, 0, 0 };
+    put_little(&end, END, 4);
+    put_little(&end, 0, 4); /* disks */
+    put_little(&end, w->count, 2);
+    put_little(&end, w->count, 2);
+    put_little(&end, w->listed.count, 4);
+    put_little(&end, w->written, 4);
+    put_little(&end, 0, 2); /* comment */
+    whole_write(w->listed.bytes, w->listed.count);
+    whole_write(end.bytes, end.count);
+    free(w->listed.bytes);
+    free(end.bytes);
+}
+
+static void put_text(image *to, const char *text)
+{
+    put(to, "X", 1); /* BINUNICODE */
+    put_little(to, strlen(text), 4);
+    put(to, text, strlen(text));
+}
+
+static void put_whole(image *to, int64_t number)
+{
+    if (number <= INT32_MAX) {
+        put(to, "J", 1); /* BININT */
+        put_little(to, (uint64_t)number, 4);
+        return;
+    }
+    put(to, "\x8a\x08", 2); /* LONG1 */
+    put_little(to, (uint64_t)number, 8);
+}
+
+static void put_words(image *to, const char *words)
+{
+    put(to, words, strlen(words));
+}
+
+/* name: _rebuild_tensor_v2(storage, 0, shape, strides, False, OrderedDict()) */
+static void put_tensor(image *to, const char *name, const mm_view *view, int64_t key)
+{
+    char text[32];
+    put_text(to, name);
+    put_words(to, "ctorch._utils\n_rebuild_tensor_v2\n((");
+    put_text(to, "storage");
+    put_words(to, "c");
+    const char *torch = kinds[0].torch;
+    for (size_t i = 0; i < WEIGHTS; i++)
+        torch = kinds[i].dtype == view->dtype ? kinds[i].torch : torch;
+    const char *class = strchr(torch, '.') + 1;
+    put_words(to, "torch\n");
+    put_words(to, class);
+    put_words(to, "\n");
+    snprintf(text, sizeof text, "%" PRId64, key);
+    put_text(to, text);
+    put_text(to, "cpu");
+    put_whole(to, view->shape[0] * view->shape[1]); /* 1 beyond a vector */
+    put_words(to, "tQ");                            /* TUPLE, BINPERSID */
+    put_whole(to, 0);
+    put_words(to, "(");
+    for (int32_t i = 0; i < view->rank; i++)
+        put_whole(to, view->shape[i]);
+    put_words(to, "t(");
+    for (int32_t i = 0; i < view->rank; i++)
+        put_whole(to, i + 1 < view->rank ? view->shape[i + 1] : 1);
+    put_words(to, "t\x89" "ccollections\nOrderedDict\n)RtR"); /* TUPLE, NEWFALSE, …, TUPLE, REDUCE */
+}
+
+void pth_write(const char *path, const mm_model *model)
+{
+    const int64_t count = mm_model_tensor_count(model);
+    image pickle = { NULL, 0, 0 };
+    int64_t embedding = 0;
+    mm_view view, head;
+    char name[64];
+    if (count > 65000)
+        fail("a zip has too few files for so many tensors", "");
+    put(&pickle, "\x80\x02}(", 4); /* PROTO 2, EMPTY_DICT, MARK */
+    for (int64_t i = 0; i < count; i++) {
+        mm_tensor_info info = MM_TENSOR_INFO_INIT;
+        check(mm_layout_get(mm_model_config(model), i, &info));
+        check(mm_model_tensor(model, i, &view));
+        if (view.dtype != MM_F32 && view.dtype != MM_BF16 && view.dtype != MM_F16)
+            fail("of a .pth --dtype is f32 or bf16, not ", mm_dtype_name(view.dtype));
+        put_tensor(&pickle, info.name, &view, i);
+        embedding = strcmp(info.name, "model.embed_tokens.weight") == 0 ? i : embedding;
+    }
+    if (mm_model_find(model, "lm_head.weight", &head) != MM_OK) { /* a tied one */
+        check(mm_model_tensor(model, embedding, &view));
+        put_tensor(&pickle, "lm_head.weight", &view, embedding);
+    }
+    put(&pickle, "u.", 2); /* SETITEMS, STOP */
+
+    writer w = { 0, { NULL, 0, 0 }, 0 };
+    whole_begin(path, "PK\3\4", "zip");
+    write_entry(&w, "data.pkl", pickle.bytes, pickle.count);
+    for (int64_t i = 0; i < count; i++) {
+        if (mm_model_tensor(model, i, &view) != MM_OK)
+            whole_fail(mm_last_error());
+        snprintf(name, sizeof name, "data/%" PRId64, i);
+        write_entry(&w, name, view.data, (uint64_t)(view.shape[0] * view.shape[1]) * mm_dtype_size(view.dtype));
+    }
+    write_entry(&w, "version", "3\n", 2);
+    write_list(&w);
+    whole_end();
+    free(pickle.bytes);
+}

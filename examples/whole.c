@@ -1,0 +1,61 @@
+#define _POSIX_C_SOURCE 200809L
+
+#include "whole.h"
+
+#include "options.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static FILE *file;
+static const char *final;
+static char temporary[4200]; /* what it's called until it is whole; "" while there is none */
+
+void whole_fail(const char *message)
+{
+    if (temporary[0])
+        unlink(temporary);
+    fail(message, "");
+}
+
+static _Noreturn void give_up(void)
+{
+    char message[4400];
+    snprintf(message, sizeof message, "can't write %s: %s", final, strerror(errno));
+    whole_fail(message);
+}
+
+void whole_begin(const char *path, const char bytes[4], const char *kind)
+{
+    char begin[4] = "", message[64];
+    FILE *old = fopen(path, "rb");
+    snprintf(message, sizeof message, "what is there is no %s, and stays: ", kind);
+    if (old && (fread(begin, 1, 4, old) != 4 || memcmp(begin, bytes, 4) != 0))
+        fail(message, path);
+    if (old)
+        fclose(old);
+    final = path;
+    char name[sizeof temporary];
+    snprintf(name, sizeof name, "%s.%ld.tmp", path, (long)getpid());
+    int descriptor = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor < 0)
+        give_up();
+    snprintf(temporary, sizeof temporary, "%s", name);
+    if (!(file = fdopen(descriptor, "wb")))
+        give_up();
+}
+
+void whole_write(const void *bytes, size_t count)
+{
+    if (fwrite(bytes, 1, count, file) != count)
+        give_up();
+}
+
+void whole_end(void)
+{
+    if (fflush(file) != 0 || fsync(fileno(file)) != 0 || fclose(file) != 0 || rename(temporary, final) != 0)
+        give_up();
+}
