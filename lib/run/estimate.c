@@ -40,7 +40,8 @@ static mm_status read_workload(mm_workload *out, mmi_arch *arch, mmi_limits *lim
     if (out->weights_mapped != 0 && out->weights_mapped != 1)
         return mmi_fail(MM_ERR_ARG, "weights_mapped is %d, allowed are 0 and 1", out->weights_mapped);
     if (out->weights_mapped && kinds.blocks)
-        return mmi_fail(MM_ERR_ARG, "weights_mapped is 1, but no file holds weights in %s", mm_dtype_name(out->dtype));
+        return mmi_fail(MM_ERR_ARG, "weights_mapped is 1, but weights in %s are read into memory",
+                        mm_dtype_name(out->dtype));
     status = mmi_limits_read(limits, arch, &o, kinds);
     bool trains = out->mode == MM_TRAIN || out->optimizer;
     if (status == MM_OK && out->dtype != MM_F32 && trains)

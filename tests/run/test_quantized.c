@@ -391,7 +391,7 @@ START_TEST(estimates_refuse_dtypes_that_weights_cannot_have)
     w.dtype = MM_Q8_0;
     w.weights_mapped = 1;
     ck_status(mm_estimate_memory(mm_model_config(model), &w, &m), MM_ERR_ARG);
-    ck_error_mentions("weights_mapped is 1, but no file holds weights in q8_0");
+    ck_error_mentions("weights_mapped is 1, but weights in q8_0 are read into memory");
     w.weights_mapped = 0;
     w.mode = MM_TRAIN;
     ck_status(mm_estimate_memory(mm_model_config(model), &w, &m), MM_ERR_ARG);
