@@ -106,7 +106,7 @@ static mm_status check_trained(const mm_model *model, const mm_context_options *
         return o->trainable ? mmi_fail(MM_ERR_ARG, "trainable is for MM_TRAIN: in MM_EVAL nothing is trained") : MM_OK;
     if (kinds.wide || kinds.blocks)
         return mmi_fail(MM_ERR_STATE, "the model can't be trained, nor an adapter beside it: its weights are not "
-                                      "float32");
+                                      "float32; mm_model_cast() gives some that are");
     if (o->adapter)
         return o->trainable ? mmi_fail(MM_ERR_ARG, "trainable and adapter exclude each other: beside an adapter the "
                                                    "whole model is frozen") :
