@@ -56,8 +56,8 @@ MM_API void mm_load_options_init(mm_load_options *options, size_t struct_size);
  * @return MM_OK; MM_ERR_ARG; MM_ERR_IO; MM_ERR_MEMORY;
  *         MM_ERR_FORMAT, a damaged file, or a tensor that is missing, unknown, twice there, or of another shape;
  *         MM_ERR_UNSUPPORTED, a dtype or an architecture that the library does not run, blocks of more than one kind, or
- *         of some matrices only; or, with `map`, a file whose
- *         tensors do not lie at multiples of their elements' size: without `map` it loads. Since: 0.1
+ *         of some matrices only; or, with `map`, a file whose tensors do not lie at multiples of their elements' size:
+ *         without `map` it loads. Since: 0.1
  */
 MM_API mm_status mm_model_load(const char *directory, const mm_load_options *options, mm_model **out);
 
@@ -124,7 +124,8 @@ MM_API mm_status mm_model_tensor(const mm_model *model, int64_t index, mm_view *
 MM_API mm_status mm_model_find(const mm_model *model, const char *name, mm_view *out);
 
 /**
- * Open a tensor for writing. Say mm_model_written() when done, before anything runs, copies or casts the model again.
+ * Open a tensor for writing. Say mm_model_written() when done, before anything runs, saves, copies or casts the model
+ * again.
  *
  * @return MM_OK; MM_ERR_ARG, no such tensor; MM_ERR_STATE, the weights are mapped from a file; MM_ERR_MEMORY, as for
  *         mm_model_tensor(). Since: 0.1

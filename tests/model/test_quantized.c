@@ -248,6 +248,28 @@ START_TEST(a_tied_head_alone_is_the_embedding)
 }
 END_TEST
 
+/* A view of blocks is a copy: what is written there is the model's, and a file's, from mm_model_written() on. */
+START_TEST(what_is_written_to_a_view_is_saved_once_it_is_said)
+{
+    mm_model *q = quantized(UNTIED, 11, dtypes[_i]), *before = NULL, *again = NULL;
+    const char *directory = in(scratch_directory(), "saved");
+    mm_view view;
+    ck_ok(mm_model_copy(q, &before));
+    ck_ok(mm_model_write(q, 0, &view));
+    ((unsigned char *)view.data)[mmi_dtype_bytes(view.dtype, view.shape[0] * view.shape[1]) - 1] ^= 0x55;
+    ck_ok(mm_model_save(q, directory));
+    loads_as(directory, before);
+    mm_model_written(q);
+    ck_ok(mm_model_save(q, directory));
+    loads_as(directory, q);
+    ck_ok(mm_model_load(directory, NULL, &again));
+    ck_assert(!weights_equal(again, before));
+    mm_model_free(again);
+    mm_model_free(before);
+    mm_model_free(q);
+}
+END_TEST
+
 /* Wide enough for rows that are read in parts, and for chunks that end within one. */
 START_TEST(rows_of_any_length_are_read)
 {
@@ -381,6 +403,7 @@ int main(void)
     tcase_add_test(tests, bytes_that_are_no_blocks_are_refused_by_name);
     tcase_add_test(tests, a_tied_head_must_equal_the_embedding);
     tcase_add_test(tests, a_tied_head_alone_is_the_embedding);
+    tcase_add_loop_test(tests, what_is_written_to_a_view_is_saved_once_it_is_said, 0, 2);
     tcase_add_loop_test(tests, rows_of_any_length_are_read, 0, 4);
     tcase_add_test(tests, saving_and_loading_take_no_second_copy);
     tcase_add_loop_test(tests, no_mutation_of_an_image_does_harm, 0, 2);
