@@ -98,6 +98,8 @@ static void read_arguments(int argc, char **argv)
     static const char *const dtypes[] = { "f32", "bf16", "q8_0", "q4_0", NULL };
     if (dtype && choose("dtype", dtype, dtypes) > 1 && pth)
         fail("of a .pth --dtype is f32 or bf16, not ", dtype);
+    if (access(source, F_OK) != 0)
+        fail("there is no model: ", source);
     if ((preset || config_file) && !is_file(source))
         fail("--preset and --config are for a file of torch.save(): a directory has its config.json: ", source);
     if (preset && config_file)

@@ -103,7 +103,8 @@ static mm_status check_tensor(mmi_source *s, const mmi_tensor *tensor, const mmi
         char has[MMI_ST_SHAPE_TEXT], wants[MMI_ST_SHAPE_TEXT];
         mmi_st_shape_text(has, e->shape, e->rank);
         mmi_st_shape_text(wants, tensor->shape, tensor->rank);
-        return mmi_fail(MM_ERR_FORMAT, "%s: %s is %s, %s implies %s", s->file->what, e->name, has, in->config, wants);
+        return mmi_fail(MM_ERR_FORMAT, "%s: %s is %s%s, %s implies %s", s->file->what, e->name,
+                        e->dtype == MMI_ST_BYTES ? "U8 " : "", has, in->config, wants);
     }
     if (e->dtype != MM_F32 && e->dtype != MM_BF16 && e->dtype != MM_F16)
         return mmi_fail(MM_ERR_UNSUPPORTED, "%s: %s is %s, weights may be F32, BF16 or F16", s->file->what, e->name,

@@ -525,6 +525,7 @@ refuses_what_torch_did_not_save() {
         refuses "no preset" convert --model "$work/torch/no.pth" --preset minimind9 --out "$work/none" &&
         refuses "one config" convert --model "$work/torch/no.pth" --preset minimind2 --config "$model" --out "$work/none" &&
         refuses "for a file of torch.save()" convert --model "$model" --preset minimind2 --out "$work/none" &&
+        refuses "there is no model: .*/gone.pth" convert --model "$work/gone.pth" --preset minimind2 --out "$work/none" &&
         mv "$work/torch/no.pth" "$work/lone.pth" && refuses "there is no config.json beside it" convert --model "$work/lone.pth" --out "$work/none" &&
         [ ! -e "$work/none" ]
 }
@@ -591,7 +592,7 @@ refuses_to_convert() {
     "$bin/pretrain" --tokenizer "$work/tokenizer" --data-path "$work/a.jsonl" --hidden-size 32 --num-hidden-layers 1 \
         --max-seq-len 32 --batch-size 2 --save-dir "$work/other" --max-steps 1 >"$work/log" || return 1
     refuses "adapter_model.safetensors" convert --model "$work/other/pretrain" --adapter "$work/lora/well" --out "$work/none" &&
-        refuses "/no/such/model" convert --model /no/such/model --out "$work/none" &&
+        refuses "there is no model: /no/such/model" convert --model /no/such/model --out "$work/none" &&
         refuses "/no/such/adapter" convert --model "$model" --adapter /no/such/adapter --out "$work/none" &&
         refuses "a.jsonl" convert --model "$model" --out "$work/a.jsonl" &&
         refuses "model.safetensors" convert --model "$work/cut" --out "$work/none" &&

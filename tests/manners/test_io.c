@@ -66,6 +66,48 @@ static mm_status saving_a_model(uint64_t *out)
     return mm_model_save(io_model, io_directory);
 }
 
+/* Like io_model, in whole blocks. */
+static mm_model *in_blocks(uint64_t seed)
+{
+    mm_config *config = NULL;
+    mm_model *model = NULL, *blocks = NULL;
+    ck_ok(mm_config_copy(mm_model_config(io_model), &config));
+    ck_ok(mm_config_set_int(config, "intermediate_size", 64));
+    ck_ok(mm_model_create(config, seed, &model));
+    ck_ok(mm_model_quantize(model, MM_Q8_0, &blocks));
+    mm_model_free(model);
+    mm_config_free(config);
+    return blocks;
+}
+
+/* Their values: blocks that are the same have the same. */
+static void digest_blocks(uint64_t *out, const mm_model *blocks)
+{
+    mm_model *values = NULL;
+    ck_ok(mm_model_cast(blocks, MM_F32, &values));
+    io_digest_model(out, values);
+    mm_model_free(values);
+}
+
+static mm_status loading_blocks(uint64_t *out)
+{
+    mm_model *blocks = NULL;
+    mm_status status = mm_model_load(io_directory, NULL, &blocks);
+    if (status == MM_OK)
+        digest_blocks(out, blocks);
+    mm_model_free(blocks);
+    return status;
+}
+
+static mm_status saving_blocks(uint64_t *out)
+{
+    (void)out;
+    mm_model *blocks = in_blocks(2);
+    mm_status status = mm_model_save(blocks, io_directory);
+    mm_model_free(blocks);
+    return status;
+}
+
 static mm_status loading_and_saving_a_config(uint64_t *out)
 {
     mm_config *config = NULL;
@@ -208,6 +250,25 @@ static void put_model(void)
     mm_model_free(model);
 }
 
+static void put_blocks(void)
+{
+    mm_model *blocks = in_blocks(1);
+    ck_ok(mm_model_save(blocks, io_directory));
+    mm_model_free(blocks);
+}
+
+static void blocks_stand(mm_status status)
+{
+    uint64_t here = 0, old = 0, new = 0;
+    mm_model *a = in_blocks(1), *b = in_blocks(2);
+    ck_ok(loading_blocks(&here));
+    digest_blocks(&old, a);
+    digest_blocks(&new, b);
+    ck_assert(old != new && (here == new || (here == old && status != MM_OK)));
+    mm_model_free(b);
+    mm_model_free(a);
+}
+
 /* Either model, and nothing else. */
 static void model_stands(mm_status status)
 {
@@ -271,6 +332,8 @@ static const io_deed own_deeds[] = {
     { "loading a model", put_model, loading_a_model, NULL },
     { "mapping a model", put_model, mapping_a_model, NULL },
     { "saving a model", put_model, saving_a_model, model_stands },
+    { "loading blocks", put_blocks, loading_blocks, NULL },
+    { "saving blocks", put_blocks, saving_blocks, blocks_stand },
     { "loading and saving a config", put_model, loading_and_saving_a_config, config_stands },
     { "loading a tokenizer", NULL, loading_a_tokenizer, tokenizer_stands },
     { "saving a tokenizer", NULL, saving_a_tokenizer, tokenizer_stands },

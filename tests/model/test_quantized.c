@@ -194,12 +194,12 @@ START_TEST(bytes_that_are_no_blocks_are_refused_by_name)
     r = whole;
     mmi_st_entry *e = row_named(&r, "model.layers.1.mlp.down_proj.weight");
     e->shape[1] = 3 * 18 - 1;
-    refuses(directory_of(q, &r), MM_ERR_FORMAT, "mlp.down_proj.weight is [64, 53], config.json implies [64, 96]");
+    refuses(directory_of(q, &r), MM_ERR_FORMAT, "mlp.down_proj.weight is U8 [64, 53], config.json implies [64, 96]");
 
     r = whole;
     e = row_named(&r, "model.layers.1.mlp.down_proj.weight");
     e->shape[0] = 63;
-    refuses(directory_of(q, &r), MM_ERR_FORMAT, "mlp.down_proj.weight is [63, 54], config.json implies [64, 96]");
+    refuses(directory_of(q, &r), MM_ERR_FORMAT, "mlp.down_proj.weight is U8 [63, 54], config.json implies [64, 96]");
 
     r = whole;
     e = row_named(&r, "model.layers.1.mlp.down_proj.weight");
@@ -209,12 +209,12 @@ START_TEST(bytes_that_are_no_blocks_are_refused_by_name)
     r = whole;
     e = row_named(&r, "model.norm.weight");
     e->dtype = MMI_ST_BYTES, e->shape[0] = 2 * 18, e->data = zeros;
-    refuses(directory_of(q, &r), MM_ERR_FORMAT, "model.norm.weight is [36], config.json implies [64]");
+    refuses(directory_of(q, &r), MM_ERR_FORMAT, "model.norm.weight is U8 [36], config.json implies [64]");
 
     rows_of(&r, odd); /* rows of 16 are half a block */
     e = row_named(&r, "model.embed_tokens.weight");
     e->dtype = MMI_ST_BYTES, e->shape[1] = 18, e->data = zeros;
-    refuses(directory_of(odd, &r), MM_ERR_FORMAT, "model.embed_tokens.weight is [20, 18], config.json implies");
+    refuses(directory_of(odd, &r), MM_ERR_FORMAT, "model.embed_tokens.weight is U8 [20, 18], config.json implies");
     mm_model_free(odd);
     mm_model_free(q);
 }
