@@ -48,16 +48,29 @@ void mmi_c_widen_blocks(float *y, const void *x, int32_t dtype, int64_t n)
     }
 }
 
-/* The number of largest magnitude, the first of several; NaN if one of them is not finite. */
+/* The loops over a block's numbers are written so that a compiler makes vectors of them: no branch leaves one early. */
+
+/* The largest magnitude; NaN if a number is not finite. Of floats without their signs the bits are in order. */
+static float magnitude(const float *x)
+{
+    int32_t bits[MMI_BLOCK], most = 0;
+    float size;
+    memcpy(bits, x, sizeof bits);
+    for (int i = 0; i < MMI_BLOCK; i++) {
+        int32_t one = bits[i] & INT32_MAX;
+        most = one > most ? one : most;
+    }
+    memcpy(&size, &most, sizeof size);
+    return size <= FLT_MAX ? size : NAN;
+}
+
+/* The first number of that magnitude; 0 and NaN as they are. */
 static float extreme(const float *x)
 {
-    float most = 0;
-    for (int i = 0; i < MMI_BLOCK; i++) {
-        if (!(fabsf(x[i]) <= FLT_MAX))
-            return NAN;
-        if (fabsf(x[i]) > fabsf(most))
-            most = x[i];
-    }
+    float most = magnitude(x);
+    for (int i = 0; i < MMI_BLOCK && most > 0; i++)
+        if (fabsf(x[i]) == most)
+            return x[i];
     return most;
 }
 
@@ -67,29 +80,38 @@ static float inverse(float scale)
     return fabsf(scale) >= FLT_MIN ? 1.0f / scale : 0.0f;
 }
 
-static void narrow_q8_0(unsigned char *block, const float *x, float most)
+/* As roundf(), halves away from 0, of a number that is far from what an int holds: what is cut off is exact. */
+static inline int rounded(float x)
 {
-    float scale = fabsf(most) / 127.0f, factor = inverse(scale);
-    put_scale(block, scale);
-    for (int i = 0; i < MMI_BLOCK; i++) {
-        int8_t q = factor > 0 ? (int8_t)roundf(x[i] * factor) : 0;
-        memcpy(block + 2 + i, &q, 1);
-    }
+    int whole = (int)x;
+    float rest = x - (float)whole;
+    return whole + (rest >= 0.5f) - (rest <= -0.5f);
 }
 
-static unsigned nibble(float x, float factor)
+static void narrow_q8_0(unsigned char *block, const float *x)
 {
-    int q =
-        factor != 0 ? (int)(x * factor + 8.5f) : 8; /* never negative: x * factor is -8 at least, but for rounding */
-    return (unsigned)(q < 15 ? q : 15);
+    float scale = magnitude(x) / 127.0f, factor = inverse(scale);
+    int8_t q[MMI_BLOCK] = { 0 };
+    put_scale(block, scale);
+    if (factor > 0)
+        for (int i = 0; i < MMI_BLOCK; i++)
+            q[i] = (int8_t)rounded(x[i] * factor);
+    memcpy(block + 2, q, sizeof q);
 }
 
-static void narrow_q4_0(unsigned char *block, const float *x, float most)
+static void narrow_q4_0(unsigned char *block, const float *x)
 {
-    float scale = most / -8.0f, factor = inverse(scale);
+    float scale = extreme(x) / -8.0f, factor = inverse(scale);
+    unsigned char q[MMI_BLOCK];
     put_scale(block, scale);
+    memset(q, 8, sizeof q);
+    if (factor != 0)
+        for (int i = 0; i < MMI_BLOCK; i++) {
+            int one = (int)(x[i] * factor + 8.5f); /* never negative: x * factor is -8 at least, but for rounding */
+            q[i] = (unsigned char)(one < 15 ? one : 15);
+        }
     for (int i = 0; i < MMI_BLOCK / 2; i++)
-        block[2 + i] = (unsigned char)(nibble(x[i], factor) | nibble(x[i + MMI_BLOCK / 2], factor) << 4);
+        block[2 + i] = (unsigned char)(q[i] | q[i + MMI_BLOCK / 2] << 4);
 }
 
 void mmi_c_narrow_blocks(void *y, const float *x, int32_t dtype, int64_t n)
@@ -97,11 +119,10 @@ void mmi_c_narrow_blocks(void *y, const float *x, int32_t dtype, int64_t n)
     unsigned char *block = y;
     size_t size = mmi_block_bytes(dtype);
     for (int64_t b = 0; b < n / MMI_BLOCK; b++, block += size, x += MMI_BLOCK) {
-        float most = extreme(x);
         if (dtype == MM_Q8_0)
-            narrow_q8_0(block, x, most);
+            narrow_q8_0(block, x);
         else
-            narrow_q4_0(block, x, most);
+            narrow_q4_0(block, x);
     }
 }
 
@@ -112,7 +133,7 @@ void mmi_c_quantize(void *row, int64_t K, const float *x, int64_t first, int64_t
     int32_t *times_8 = (int32_t *)(void *)(scales + K / MMI_BLOCK), *times_128 = times_8 + K / MMI_BLOCK;
     numbers += first;
     for (int64_t b = first / MMI_BLOCK; b < (first + count) / MMI_BLOCK; b++, x += MMI_BLOCK, numbers += MMI_BLOCK) {
-        scales[b] = fabsf(extreme(x)) / 127.0f;
+        scales[b] = magnitude(x) / 127.0f;
         float factor = inverse(scales[b]);
         int32_t total = 0;
         for (int i = 0; i < MMI_BLOCK; i++) {
