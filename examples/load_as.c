@@ -34,7 +34,11 @@ mm_status load_as(const char *directory, const char *dtype, mm_model **out)
     mm_model *stored = NULL;
     if (dtype_of(dtype) < 0) /* rather now than behind the loading */
         return turn_into(dtype, NULL, out);
+    as_stored.map = 1; /* what is turned over is not kept, so it need not be copied first */
     mm_status status = mm_model_load(directory, &as_stored, &stored);
+    as_stored.map = 0;
+    if (status == MM_ERR_UNSUPPORTED) /* a file that can't be mapped, perhaps */
+        status = mm_model_load(directory, &as_stored, &stored);
     if (status == MM_OK)
         status = turn_into(dtype, stored, out);
     mm_model_free(stored);
