@@ -225,13 +225,16 @@ static void put_numbers(image *to, const tensor *t, const unsigned char *stored)
             }
 }
 
-/* A line of the header. A name that JSON would have to write otherwise is none that a weight has. */
+/* A line of the header. A name that JSON would have to write otherwise is none that a weight has, nor is one without end,
+ * which a pickle may have once for any number of tensors; the library has the same bound. */
 static void put_described(image *header, const tensor *t, uint64_t begin)
 {
     char text[200];
-    for (const char *c = t->name; *c; c++)
-        if ((unsigned char)*c < ' ' || *c == '"' || *c == '\\' || *c == 0x7f)
-            refuse("", "has a tensor with a name that is no weight's");
+    bool good = strlen(t->name) <= 512;
+    for (const char *c = t->name; good && *c; c++)
+        good = (unsigned char)*c >= ' ' && *c != '"' && *c != '\\' && *c != 0x7f;
+    if (!good)
+        refuse("", "has a tensor with a name that is no weight's");
     put(header, header->count > 8 ? ",\"" : "{\"", 2);
     put(header, t->name, strlen(t->name));
     int length = snprintf(text, sizeof text, "\":{\"dtype\":\"%s\",\"shape\":[", t->kind->safetensors);

@@ -118,6 +118,10 @@ def tensors_of(weights, form):
         made["model.norm.weight"] = Tensor(first.storage, 0, [1 << 31], [0])
     elif form == "hollow":   # rows without end, of nothing
         made.update({f"none{i}": Tensor(first.storage, 0, [1 << 31, 0], [1 << 62, 1]) for i in range(1000)})
+    elif form == "long-name":
+        made["x" * (1 << 20)] = first
+    elif form == "odd-name":
+        made['a"b'] = first
     elif form == "often":
         made.update({f"copy{i}": made["model.embed_tokens.weight"] for i in range(50)})
     elif form == "no-tensor":
@@ -131,8 +135,9 @@ class Run:   # what unpickling would run
 
 
 FORMS = {"plain": 2, "half": 2, "ordered": 2, "nested": 2, "parameters": 2, "strided": 2, "apart": 2, "newer": 4,
-         "double": 2, "whole": 2, "beyond": 2, "far": 2, "negative": 2, "endless": 2, "hollow": 2, "often": 2, "no-tensor": 2, "nothing": 2,
-         "list": 2, "runs": 2, "big-endian": 2, "compressed": 2, "no-numbers": 2, "no-pickle": 2, "old": 0}
+         "double": 2, "whole": 2, "beyond": 2, "far": 2, "negative": 2, "endless": 2, "hollow": 2, "often": 2,
+         "long-name": 2, "odd-name": 2, "no-tensor": 2, "nothing": 2, "list": 2, "runs": 2,
+         "big-endian": 2, "compressed": 2, "no-numbers": 2, "no-pickle": 2, "old": 0}
 
 
 def make(form, weights_file, file):
