@@ -42,18 +42,23 @@ static _Noreturn void refuse(const char *what, const char *why)
 /* --- The zip --- */
 
 enum { LOCAL = 0x04034b50, LISTED = 0x02014b50, END = 0x06054b50, LOCAL_BYTES = 30, LISTED_BYTES = 46, END_BYTES = 22 };
-
-typedef struct zip {
-    const unsigned char *bytes;
-    size_t size;
-} zip;
+enum { TENSORS_MOST = 65000 }; /* a zip has up to 65535 files */
 
 typedef struct entry {
     const char *name;
     size_t name_length;
     const unsigned char *data;
     size_t size;
+    uint32_t crc;
+    bool checked; /* by its checksum */
 } entry;
+
+typedef struct zip {
+    const unsigned char *bytes;
+    size_t size;
+    entry *entries; /* [count] */
+    size_t count;
+} zip;
 
 static uint32_t number_at(const unsigned char *at, int bytes)
 {
@@ -106,27 +111,41 @@ static const unsigned char *read_listed(const zip *z, const unsigned char *at, e
     const size_t before = LOCAL_BYTES + number_at(local + 26, 2) + number_at(local + 28, 2);
     if (z->size - begin < before || z->size - begin - before < size)
         refuse("", "has a damaged zip");
-    *out = (entry){ (const char *)at + LISTED_BYTES, name, local + before, size };
+    *out = (entry){ (const char *)at + LISTED_BYTES, name, local + before, size, number_at(at + 16, 4), false };
     return at + LISTED_BYTES + name + extra + comment;
 }
 
-/* The one whose name ends so; what it holds must be what was put there. */
-static bool find_entry(const zip *z, const char *ending, entry *out)
+/* Files that lie in one another would take longer to check than they are long. */
+static zip read_zip(const unsigned char *bytes, size_t size)
 {
-    const unsigned char *end = find_end(z), *at = z->bytes + number_at(end + 16, 4);
-    const size_t count = number_at(end + 10, 2), length = strlen(ending);
-    if ((size_t)(end - z->bytes) < number_at(end + 16, 4))
+    zip z = { bytes, size, NULL, 0 };
+    const unsigned char *end = find_end(&z);
+    const size_t count = number_at(end + 10, 2), begin = number_at(end + 16, 4);
+    if ((size_t)(end - bytes) < begin)
         refuse("", "has a damaged zip");
-    for (size_t i = 0; i < count; i++) {
-        const unsigned char *listed = at;
-        at = read_listed(z, at, out);
-        if (out->name_length < length || memcmp(out->name + out->name_length - length, ending, length) != 0)
+    z.entries = need(calloc(count + 1, sizeof *z.entries));
+    const unsigned char *at = bytes + begin;
+    uint64_t together = 0;
+    for (; z.count < count; together += z.entries[z.count++].size)
+        at = read_listed(&z, at, &z.entries[z.count]);
+    if (together > size)
+        refuse("", "has a damaged zip");
+    return z;
+}
+
+/* The one whose name ends so, NULL: there is none. What it holds must be what was put there. */
+static const entry *find_entry(const zip *z, const char *ending)
+{
+    const size_t length = strlen(ending);
+    for (entry *e = z->entries; e < z->entries + z->count; e++) {
+        if (e->name_length < length || memcmp(e->name + e->name_length - length, ending, length) != 0)
             continue;
-        if (crc_of(out->data, out->size, 0) != number_at(listed + 16, 4))
+        if (!e->checked && crc_of(e->data, e->size, 0) != e->crc)
             refuse(ending, " is damaged: its checksum is another one");
-        return true;
+        e->checked = true; /* many tensors may share it */
+        return e;
     }
-    return false;
+    return NULL;
 }
 
 /* --- Weights of it as an image of safetensors --- */
@@ -225,8 +244,8 @@ static void put_numbers(image *to, const tensor *t, const unsigned char *stored)
             }
 }
 
-/* A line of the header. A name that JSON would have to write otherwise is none that a weight has, nor is one without end,
- * which a pickle may have once for any number of tensors; the library has the same bound. */
+/* A line of the header. A name that JSON would have to write otherwise is none that a weight has, nor is one without
+ * end, which a pickle may have once for any number of tensors; the library has the same bound. */
 static void put_described(image *header, const tensor *t, uint64_t begin)
 {
     char text[200];
@@ -265,21 +284,23 @@ static image make_image(const zip *z, const pickle_value *weights, int32_t *dtyp
 {
     image header = { NULL, 0, 0 }, numbers = { NULL, 0, 0 };
     *dtype = -1;
+    if (weights->count / 2 > TENSORS_MOST)
+        refuse("", "has more weights than a zip has room for");
     put(&header, "\0\0\0\0\0\0\0", 8);
     for (size_t i = 0; i < weights->count; i += 2) {
         if (weights->items[i]->kind != PICKLE_TEXT)
             refuse("", "has a weight whose name is no text");
         tensor t = read_tensor(weights->items[i]->text, weights->items[i + 1]);
         char ending[300];
-        entry stored;
         snprintf(ending, sizeof ending, "/data/%s", t.storage->items[2]->text);
-        if (!find_entry(z, ending, &stored))
+        const entry *stored = find_entry(z, ending);
+        if (!stored)
             refuse(t.name, " has no numbers in the zip");
-        check_reach(&t, stored.size);
+        check_reach(&t, stored->size);
         if (numbers.count + (size_t)(t.elements * t.kind->bytes) > 2 * z->size) /* a tied embedding is there twice */
             refuse(t.name, " is one of many that share their numbers: together they have more than twice what is stored");
         put_described(&header, &t, numbers.count);
-        put_numbers(&numbers, &t, stored.data);
+        put_numbers(&numbers, &t, stored->data);
         *dtype = *dtype < 0 || *dtype == t.kind->dtype ? t.kind->dtype : MM_F32;
     }
     put(&header, "}", 1);
@@ -300,18 +321,19 @@ mm_model *pth_read(const char *path, const mm_config *config)
     char *bytes = opened ? read_all(opened, path, &size) : NULL;
     if (!bytes)
         refuse("can't be read: ", strerror(errno));
-    const zip z = { (const unsigned char *)bytes, size };
-    entry found;
-    if (size < END_BYTES || number_at(z.bytes, 4) != LOCAL)
+    if (size < END_BYTES || number_at((const unsigned char *)bytes, 4) != LOCAL)
         refuse("", "is not what torch.save() writes, which is a zip since PyTorch 1.6");
-    if (find_entry(&z, "/byteorder", &found) && (found.size != 6 || memcmp(found.data, "little", 6) != 0))
+    const zip z = read_zip((const unsigned char *)bytes, size);
+    const entry *order = find_entry(&z, "/byteorder"), *objects = find_entry(&z, "/data.pkl");
+    if (order && (order->size != 6 || memcmp(order->data, "little", 6) != 0))
         refuse("", "has numbers of another byte order");
-    if (!find_entry(&z, "/data.pkl", &found))
+    if (!objects)
         refuse("", "is a zip without a data.pkl, which torch.save() writes");
-    pickle_value *root = pickle_read(found.data, found.size, path);
+    pickle_value *root = pickle_read(objects->data, objects->size, path);
     int32_t dtype;
     image in_memory = make_image(&z, weights_in(root), &dtype);
     pickle_free(root);
+    free(z.entries);
     free(bytes);
 
     mm_model *model = NULL, *stored = NULL;
@@ -473,7 +495,7 @@ void pth_write(const char *path, const mm_model *model)
     int64_t embedding = 0;
     mm_view view, head;
     char name[64];
-    if (count > 65000)
+    if (count > TENSORS_MOST)
         fail("a zip has too few files for so many tensors", "");
     put(&pickle, "\x80\x02}(", 4); /* PROTO 2, EMPTY_DICT, MARK */
     for (int64_t i = 0; i < count; i++) {

@@ -515,11 +515,11 @@ refuses_what_torch_did_not_save() {
     torch_not double "no.pth: model.embed_tokens.weight is F64, weights may be" && torch_not whole "is I64, weights may be" &&
         torch_not beyond "model.norm.weight has numbers beyond those that are stored" && torch_not far "model.norm.weight has numbers beyond" &&
         torch_not negative "model.norm.weight is not as torch.save() describes" && torch_not endless "model.norm.weight has numbers beyond\|twice" &&
-        torch_not hollow "none.* is no tensor of the model" && torch_not often "one of many that share" &&
+        torch_not hollow "none.* is no tensor of the model" && torch_not often "one of many that share" && torch_not crowded "more weights than" &&
         torch_not long-name "a name that is no weight's" && torch_not odd-name "a name that is no weight's" &&
         torch_not no-tensor "model.norm.weight is no tensor" && torch_not nothing "holds no dict of weights" &&
         torch_not list "holds no dict of weights" && torch_not runs "run is no tensor" && torch_not big-endian "another byte order" &&
-        torch_not compressed "compressed" && torch_not no-numbers "model.embed_tokens.weight has no numbers" &&
+        torch_not compressed "compressed" && torch_not overlapping "damaged zip" && torch_not no-numbers "model.embed_tokens.weight has no numbers" &&
         torch_not no-pickle "without a data.pkl" && torch_not old "has the instruction 0x" && printf 'no zip' >"$work/torch/no.pth" &&
         refuses "no.pth: is not what torch.save() writes" convert --model "$work/torch/no.pth" --out "$work/none" &&
         torch_file make plain "$model/model.safetensors" "$work/torch/no.pth" &&

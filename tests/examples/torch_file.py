@@ -118,6 +118,8 @@ def tensors_of(weights, form):
         made["model.norm.weight"] = Tensor(first.storage, 0, [1 << 31], [0])
     elif form == "hollow":   # rows without end, of nothing
         made.update({f"none{i}": Tensor(first.storage, 0, [1 << 31, 0], [1 << 62, 1]) for i in range(1000)})
+    elif form == "crowded":
+        made.update({f"copy{i}": Tensor(first.storage, 0, [1], [1]) for i in range(66000)})
     elif form == "long-name":
         made["x" * (1 << 20)] = first
     elif form == "odd-name":
@@ -135,9 +137,9 @@ class Run:   # what unpickling would run
 
 
 FORMS = {"plain": 2, "half": 2, "ordered": 2, "nested": 2, "parameters": 2, "strided": 2, "apart": 2, "newer": 4,
-         "double": 2, "whole": 2, "beyond": 2, "far": 2, "negative": 2, "endless": 2, "hollow": 2, "often": 2,
+         "double": 2, "whole": 2, "beyond": 2, "far": 2, "negative": 2, "endless": 2, "hollow": 2, "often": 2, "crowded": 2,
          "long-name": 2, "odd-name": 2, "no-tensor": 2, "nothing": 2, "list": 2, "runs": 2,
-         "big-endian": 2, "compressed": 2, "no-numbers": 2, "no-pickle": 2, "old": 0}
+         "big-endian": 2, "compressed": 2, "overlapping": 2, "no-numbers": 2, "no-pickle": 2, "old": 0}
 
 
 def make(form, weights_file, file):
@@ -168,6 +170,9 @@ def make(form, weights_file, file):
             if form != "no-numbers":
                 out.writestr(f"archive/data/{key}", data)
         out.writestr("archive/version", "3\n")
+        if form == "overlapping":
+            largest = max(out.filelist, key=lambda info: info.file_size)
+            out.filelist += [largest] * 3
 
 
 def same(weights_file, file):
