@@ -45,7 +45,7 @@ static const char *source, *preset, *config_file, *tokenizer_directory, *adapter
 static char beside[4096]; /* the directory that the source is or lies in */
 
 /* Whatever the two paths look like. */
-static int is_one_directory(const char *a, const char *b)
+static int is_one_place(const char *a, const char *b)
 {
     struct stat first, second;
     return stat(a, &first) == 0 && stat(b, &second) == 0 && first.st_dev == second.st_dev &&
@@ -105,8 +105,10 @@ static void read_arguments(int argc, char **argv)
     if (preset && config_file)
         fail("a model has one config: --preset or --config", "");
     find_beside();
-    if (out && is_one_directory(beside, out) && !is_file(source))
+    if (out && is_one_place(beside, out) && !is_file(source))
         fail("--model stays as it is, so --out is another directory, not ", out);
+    if (pth && is_one_place(source, pth))
+        fail("--model stays as it is, so --pth is another file, not ", pth);
 }
 
 /* The config of a file of torch.save(), which has none itself. */

@@ -528,7 +528,9 @@ refuses_what_torch_did_not_save() {
         refuses "one config" convert --model "$work/torch/no.pth" --preset minimind2 --config "$model" --out "$work/none" &&
         refuses "for a file of torch.save()" convert --model "$model" --preset minimind2 --out "$work/none" &&
         refuses "there is no model: .*/gone.pth" convert --model "$work/gone.pth" --preset minimind2 --out "$work/none" &&
-        mv "$work/torch/no.pth" "$work/lone.pth" && refuses "there is no config.json beside it" convert --model "$work/lone.pth" --out "$work/none" &&
+        cp "$work/torch/no.pth" "$work/lone.pth" &&
+        refuses "stays as it is" convert --model "$work/torch/no.pth" --dtype bf16 --pth "$work/torch/../torch/no.pth" &&
+        cmp "$work/lone.pth" "$work/torch/no.pth" && refuses "there is no config.json beside it" convert --model "$work/lone.pth" --out "$work/none" &&
         [ ! -e "$work/none" ]
 }
 
