@@ -290,7 +290,10 @@ static image make_image(const zip *z, const pickle_value *weights, int32_t *dtyp
     for (size_t i = 0; i < weights->count; i += 2) {
         if (weights->items[i]->kind != PICKLE_TEXT)
             refuse("", "has a weight whose name is no text");
-        tensor t = read_tensor(weights->items[i]->text, weights->items[i + 1]);
+        const char *name = weights->items[i]->text;
+        if (strstr(name, ".lora."))
+            refuse(name, " is of MiniMind's LoRA, which its merge_lora() takes into a model's .pth");
+        tensor t = read_tensor(name, weights->items[i + 1]);
         char ending[300];
         snprintf(ending, sizeof ending, "/data/%s", t.storage->items[2]->text);
         const entry *stored = find_entry(z, ending);

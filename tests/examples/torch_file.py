@@ -120,6 +120,8 @@ def tensors_of(weights, form):
         made.update({f"none{i}": Tensor(first.storage, 0, [1 << 31, 0], [1 << 62, 1]) for i in range(1000)})
     elif form == "crowded":
         made.update({f"copy{i}": Tensor(first.storage, 0, [1], [1]) for i in range(66000)})
+    elif form == "lora":
+        made = {f"model.layers.0.self_attn.q_proj.lora.{side}.weight": first for side in "AB"}
     elif form == "long-name":
         made["x" * (1 << 20)] = first
     elif form == "odd-name":
@@ -137,7 +139,7 @@ class Run:   # what unpickling would run
 
 
 FORMS = {"plain": 2, "half": 2, "ordered": 2, "nested": 2, "parameters": 2, "strided": 2, "apart": 2, "newer": 4,
-         "double": 2, "whole": 2, "beyond": 2, "far": 2, "negative": 2, "endless": 2, "hollow": 2, "often": 2, "crowded": 2,
+         "double": 2, "whole": 2, "beyond": 2, "far": 2, "negative": 2, "endless": 2, "hollow": 2, "often": 2, "crowded": 2, "lora": 2,
          "long-name": 2, "odd-name": 2, "no-tensor": 2, "nothing": 2, "list": 2, "runs": 2,
          "big-endian": 2, "compressed": 2, "overlapping": 2, "no-numbers": 2, "no-pickle": 2, "old": 0}
 
