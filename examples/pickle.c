@@ -172,22 +172,12 @@ static void recall(machine *m, uint64_t number)
     push(m, m->memo[number]);
 }
 
-/* What is added to an object of an unknown class goes nowhere. */
-static void add_marked(machine *m, pickle_kind kind)
+/* The members of the value on top become those of the one below it. Of an object of an unknown class nobody asks for
+ * any. */
+static void extend(machine *m)
 {
-    gather_marked(m, kind);
     pickle_value *items = pop(m), *to = top(m);
-    if (to->kind == kind)
-        add_items(to, items->items, items->count);
-    else if (to->kind != PICKLE_OBJECT)
-        refuse(m, "adds to what has no members");
-}
-
-static void add_last(machine *m, pickle_kind kind, size_t count)
-{
-    gather(m, kind, count);
-    pickle_value *items = pop(m), *to = top(m);
-    if (to->kind == kind)
+    if (to->kind == items->kind)
         add_items(to, items->items, items->count);
     else if (to->kind != PICKLE_OBJECT)
         refuse(m, "adds to what has no members");
@@ -297,10 +287,10 @@ static bool step(machine *m)
     case 0x85:                                                      /* TUPLE1 */
     case 0x86:                                                      /* TUPLE2 */
     case 0x87: gather(m, PICKLE_LIST, (size_t)code - 0x84); break;  /* TUPLE3 */
-    case 'a': add_last(m, PICKLE_LIST, 1); break;                   /* APPEND */
-    case 'e': add_marked(m, PICKLE_LIST); break;                    /* APPENDS */
-    case 's': add_last(m, PICKLE_DICT, 2); break;                   /* SETITEM */
-    case 'u': add_marked(m, PICKLE_DICT); break;                    /* SETITEMS */
+    case 'a': gather(m, PICKLE_LIST, 1), extend(m); break;          /* APPEND */
+    case 'e': gather_marked(m, PICKLE_LIST), extend(m); break;      /* APPENDS */
+    case 's': gather(m, PICKLE_DICT, 2), extend(m); break;          /* SETITEM */
+    case 'u': gather_marked(m, PICKLE_DICT), extend(m); break;      /* SETITEMS */
     case 'q': memorise(m, take_number(m, 1)); break;                /* BINPUT */
     case 'r': memorise(m, take_number(m, 4)); break;                /* LONG_BINPUT */
     case 0x94: memorise(m, m->memo_count); break;                   /* MEMOIZE */
@@ -329,8 +319,6 @@ pickle_value *pickle_read(const unsigned char *bytes, size_t length, const char 
     pickle_value *root = pop(&m);
     free(m.stack);
     free(m.memo);
-    if (m.newest == root)
-        return root;
     for (pickle_value **at = &m.newest; *at; at = &(*at)->older) /* the root leads to all others */
         if (*at == root) {
             *at = root->older;

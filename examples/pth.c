@@ -157,7 +157,7 @@ typedef struct image {
 
 static void put(image *to, const void *bytes, size_t count)
 {
-    while (to->room - to->count < count)
+    if (to->room - to->count < count)
         to->bytes = need(realloc(to->bytes, to->room = 2 * to->room + count));
     if (count > 0)
         memcpy(to->bytes + to->count, bytes, count);
@@ -468,13 +468,10 @@ static void put_tensor(image *to, const char *name, const mm_view *view, int64_t
     put_text(to, name);
     put_words(to, "ctorch._utils\n_rebuild_tensor_v2\n((");
     put_text(to, "storage");
-    put_words(to, "c");
-    const char *torch = kinds[0].torch;
+    put_words(to, "ctorch\n");
     for (size_t i = 0; i < WEIGHTS; i++)
-        torch = kinds[i].dtype == view->dtype ? kinds[i].torch : torch;
-    const char *class = strchr(torch, '.') + 1;
-    put_words(to, "torch\n");
-    put_words(to, class);
+        if (kinds[i].dtype == view->dtype)
+            put_words(to, strchr(kinds[i].torch, '.') + 1);
     put_words(to, "\n");
     snprintf(text, sizeof text, "%" PRId64, key);
     put_text(to, text);
