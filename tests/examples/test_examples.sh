@@ -518,6 +518,7 @@ refuses_what_torch_did_not_save() {
         torch_not hollow "none.* is no tensor of the model" && torch_not often "one of many that share" && torch_not crowded "more weights than" &&
         torch_not lora "q_proj.lora.A.weight is of MiniMind's LoRA, which its merge_lora()" &&
         torch_not long-name "a name that is no weight's" && torch_not odd-name "a name that is no weight's" &&
+        torch_not shouted-name "a?.2J?b is no tensor" &&
         torch_not no-tensor "model.norm.weight is no tensor" && torch_not nothing "holds no dict of weights" &&
         torch_not list "holds no dict of weights" && torch_not runs "run is no tensor" && torch_not big-endian "another byte order" &&
         torch_not compressed "compressed" && torch_not overlapping "damaged zip" && torch_not no-numbers "model.embed_tokens.weight has no numbers" &&

@@ -124,6 +124,8 @@ def tensors_of(weights, form):
         made = {f"model.layers.0.self_attn.q_proj.lora.{side}.weight": first for side in "AB"}
     elif form == "long-name":
         made["x" * (1 << 20)] = first
+    elif form == "shouted-name":
+        made["a\x1b[2J\nb"] = 5
     elif form == "odd-name":
         made['a"b'] = first
     elif form == "often":
@@ -140,7 +142,7 @@ class Run:   # what unpickling would run
 
 FORMS = {"plain": 2, "half": 2, "ordered": 2, "nested": 2, "parameters": 2, "strided": 2, "apart": 2, "newer": 4,
          "double": 2, "whole": 2, "beyond": 2, "far": 2, "negative": 2, "endless": 2, "hollow": 2, "often": 2, "crowded": 2, "lora": 2,
-         "long-name": 2, "odd-name": 2, "no-tensor": 2, "nothing": 2, "list": 2, "runs": 2,
+         "long-name": 2, "shouted-name": 2, "odd-name": 2, "no-tensor": 2, "nothing": 2, "list": 2, "runs": 2,
          "big-endian": 2, "compressed": 2, "overlapping": 2, "no-numbers": 2, "no-pickle": 2, "old": 0}
 
 
