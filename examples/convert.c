@@ -196,7 +196,9 @@ int main(int argc, char **argv)
         check(mm_model_save(model, out));
         if (tokenizer)
             check(mm_tokenizer_save(tokenizer, out));
-        printf("the model is in %s%s\n", out, tokenizer ? "" : ", without a tokenizer, as it was");
+        const char *without = is_file(source) ? ", without a tokenizer, which --tokenizer DIR would take along" :
+                                                ", without a tokenizer, as it was";
+        printf("the model is in %s%s\n", out, tokenizer ? "" : without);
     }
     mm_tokenizer_free(tokenizer);
     mm_model_free(model);

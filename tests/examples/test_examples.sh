@@ -481,6 +481,7 @@ writes_for_torch() {
         cmp "$work/once.pth" "$work/model.pth" && [ -z "$(find "$work" -name "model.pth.*")" ] &&
         "$bin/convert" --model "$work/model.pth" --config "$model/config.json" --tokenizer "$model" --out "$work/back" &&
         cmp "$model/model.safetensors" "$work/back/model.safetensors" && cmp "$model/tokenizer.json" "$work/back/tokenizer.json" &&
+        "$bin/convert" --model "$work/model.pth" --config "$model/config.json" --out "$work/bare" | grep -q "a tokenizer, which --tokenizer DIR" &&
         "$bin/convert" --model "$work/half" --pth "$work/model.pth" && torch_file same "$work/half/model.safetensors" "$work/model.pth" &&
         refuses "what is there is no zip, and stays" convert --model "$model" --pth "$model/config.json" &&
         refuses "of a .pth --dtype is f32 or bf16, not q4_0" convert --model "$model" --dtype q4_0 --pth "$work/no.pth" &&
