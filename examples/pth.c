@@ -8,6 +8,7 @@
  * A zip ends with a list of what is in it, and that with a record of where the list begins (PKWARE's APPNOTE, 4.3). */
 #include "pth.h"
 
+#include "image.h"
 #include "options.h"
 #include "pickle.h"
 #include "whole.h"
@@ -153,20 +154,6 @@ static const entry *find_entry(const zip *z, const char *ending)
 
 /* --- Weights of it as an image of safetensors --- */
 
-typedef struct image {
-    unsigned char *bytes;
-    size_t count, room;
-} image;
-
-static void put(image *to, const void *bytes, size_t count)
-{
-    if (to->room - to->count < count)
-        to->bytes = need(realloc(to->bytes, to->room = 2 * to->room + count));
-    if (count > 0)
-        memcpy(to->bytes + to->count, bytes, count);
-    to->count += count;
-}
-
 /* A tensor as the pickle has it, and where its numbers are. */
 typedef struct tensor {
     const char *name;
@@ -226,9 +213,9 @@ static void check_reach(const tensor *t, size_t stored)
         refuse(t->name, " has numbers beyond those that are stored");
 }
 
-static void put_numbers(image *to, const tensor *t, const unsigned char *stored)
+static void put_numbers(grown *to, const tensor *t, const unsigned char *stored)
 {
-    const size_t bytes = (size_t)t->kind->bytes;
+    const size_t size = (size_t)t->kind->bytes;
     int64_t shape[4] = { 1, 1, 1, 1 }, strides[4] = { 0, 0, 0, 0 };
     if (t->elements == 0) /* what strides say then is not checked */
         return;
@@ -241,31 +228,10 @@ static void put_numbers(image *to, const tensor *t, const unsigned char *stored)
             for (int64_t c = 0; c < shape[2]; c++) {
                 const int64_t row = t->offset + a * strides[0] + b * strides[1] + c * strides[2];
                 if (strides[3] == 1)
-                    put(to, stored + (size_t)row * bytes, (size_t)shape[3] * bytes);
+                    put(to, stored + (size_t)row * size, (size_t)shape[3] * size);
                 for (int64_t d = 0; strides[3] != 1 && d < shape[3]; d++)
-                    put(to, stored + (size_t)(row + d * strides[3]) * bytes, bytes);
+                    put(to, stored + (size_t)(row + d * strides[3]) * size, size);
             }
-}
-
-/* A line of the header. A name that JSON would have to write otherwise is none that a weight has, nor is one without
- * end, which a pickle may have once for any number of tensors; the library has the same bound. */
-static void put_described(image *header, const tensor *t, uint64_t begin)
-{
-    char text[200];
-    bool good = strlen(t->name) <= 512;
-    for (const char *c = t->name; good && *c; c++)
-        good = (unsigned char)*c >= ' ' && *c != '"' && *c != '\\' && *c != 0x7f;
-    if (!good)
-        refuse("", "has a tensor with a name that is no weight's");
-    put(header, header->count > 8 ? ",\"" : "{\"", 2);
-    put(header, t->name, strlen(t->name));
-    int length = snprintf(text, sizeof text, "\":{\"dtype\":\"%s\",\"shape\":[", t->kind->safetensors);
-    put(header, text, (size_t)length);
-    for (size_t i = 0; i < t->rank; i++)
-        put(header, text, (size_t)snprintf(text, sizeof text, i > 0 ? ",%" PRId64 : "%" PRId64, t->shape[i]));
-    length = snprintf(text, sizeof text, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", begin,
-                      begin + (uint64_t)t->elements * (uint64_t)t->kind->bytes);
-    put(header, text, (size_t)length);
 }
 
 /* The dict of tensors, in a checkpoint with more than those, too. */
@@ -282,14 +248,12 @@ static const pickle_value *weights_in(const pickle_value *root)
     return root;
 }
 
-/* The image; what weights are all of, MM_F32 where they differ, in `dtype`. */
-static image make_image(const zip *z, const pickle_value *weights, int32_t *dtype)
+/* What weights are all of, MM_F32 where they differ. */
+static int32_t fill_image(image *to, const zip *z, const pickle_value *weights)
 {
-    image header = { NULL, 0, 0 }, numbers = { NULL, 0, 0 };
-    *dtype = -1;
+    int32_t dtype = -1;
     if (weights->count / 2 > TENSORS_MOST)
         refuse("", "has more weights than a zip has room for");
-    put(&header, "\0\0\0\0\0\0\0", 8);
     for (size_t i = 0; i < weights->count; i += 2) {
         if (weights->items[i]->kind != PICKLE_TEXT)
             refuse("", "has a weight whose name is no text");
@@ -297,26 +261,21 @@ static image make_image(const zip *z, const pickle_value *weights, int32_t *dtyp
         if (strstr(name, ".lora."))
             refuse(name, " is of MiniMind's LoRA, which its merge_lora() takes into a model's .pth");
         tensor t = read_tensor(name, weights->items[i + 1]);
+        const size_t size = (size_t)(t.elements * t.kind->bytes);
         char ending[300];
         snprintf(ending, sizeof ending, "/data/%s", t.storage->items[2]->text);
         const entry *stored = find_entry(z, ending);
         if (!stored)
             refuse(t.name, " has no numbers in the zip");
         check_reach(&t, stored->size);
-        if (numbers.count + (size_t)(t.elements * t.kind->bytes) > 2 * z->size) /* a tied embedding is there twice */
+        if (to->numbers.count + size > 2 * z->size) /* a tied embedding is there twice */
             refuse(t.name, " is one of many that share their numbers: together they have more than twice what is stored");
-        put_described(&header, &t, numbers.count);
-        put_numbers(&numbers, &t, stored->data);
-        *dtype = *dtype < 0 || *dtype == t.kind->dtype ? t.kind->dtype : MM_F32;
+        if (!image_describe(to, t.name, t.kind->safetensors, t.shape, t.rank, size))
+            refuse("", "has a tensor with a name that is no weight's");
+        put_numbers(&to->numbers, &t, stored->data);
+        dtype = dtype < 0 || dtype == t.kind->dtype ? t.kind->dtype : MM_F32;
     }
-    put(&header, "}", 1);
-    while (header.count % 8 != 0)
-        put(&header, " ", 1);
-    for (int i = 0; i < 8; i++)
-        header.bytes[i] = (unsigned char)((uint64_t)(header.count - 8) >> 8 * i);
-    put(&header, numbers.bytes, numbers.count);
-    free(numbers.bytes);
-    return header;
+    return dtype;
 }
 
 mm_model *pth_read(const char *path, const mm_config *config)
@@ -336,24 +295,12 @@ mm_model *pth_read(const char *path, const mm_config *config)
     if (!objects)
         refuse("", "is a zip without a data.pkl, which torch.save() writes");
     pickle_value *root = pickle_read(objects->data, objects->size, path);
-    int32_t dtype;
-    image in_memory = make_image(&z, weights_in(root), &dtype);
+    image weights = { { NULL, 0, 0 }, { NULL, 0, 0 } };
+    int32_t dtype = fill_image(&weights, &z, weights_in(root));
     pickle_free(root);
     free(z.entries);
     free(bytes);
-
-    mm_model *model = NULL, *stored = NULL;
-    if (mm_model_load_memory(config, in_memory.bytes, in_memory.count, &model) != MM_OK) {
-        static const char image_name[] = "safetensors image: ";
-        const char *why = mm_last_error();
-        refuse("", strncmp(why, image_name, sizeof image_name - 1) == 0 ? why + sizeof image_name - 1 : why);
-    }
-    free(in_memory.bytes);
-    if (dtype == MM_F32)
-        return model;
-    check(mm_model_cast(model, dtype, &stored)); /* they have been that: nothing is rounded */
-    mm_model_free(model);
-    return stored;
+    return image_model(&weights, path, config, dtype);
 }
 
 /* --- Writing --- */
@@ -363,18 +310,12 @@ static const char folder[] = "archive/";
 /* What has been written, for the list at the end. */
 typedef struct writer {
     uint64_t written;
-    image listed;
+    grown listed;
     uint32_t count;
 } writer;
 
-static void put_little(image *to, uint64_t number, int bytes)
-{
-    for (int i = 0; i < bytes; i++)
-        put(to, &(unsigned char){ (unsigned char)(number >> 8 * i) }, 1);
-}
-
 /* What the record of a file, there and in the list, has in common. */
-static void put_record(image *to, uint32_t crc, uint64_t size, size_t name, size_t extra)
+static void put_record(grown *to, uint32_t crc, uint64_t size, size_t name, size_t extra)
 {
     put_little(to, 0, 2);      /* flags */
     put_little(to, 0, 2);      /* stored */
@@ -396,7 +337,7 @@ static void write_entry(writer *w, const char *name, const void *bytes, uint64_t
     const size_t extra = FIELD + (size_t)(ALIGNMENT - (w->written + LOCAL_BYTES + length + FIELD) % ALIGNMENT) % ALIGNMENT;
     const uint32_t crc = crc_of(bytes, (size_t)size, 0);
     static const unsigned char zeros[ALIGNMENT];
-    image local = { NULL, 0, 0 };
+    grown local = { NULL, 0, 0 };
     if (w->written + size + 65536 > UINT32_MAX)
         whole_fail("a .pth of more than 4 GB is not written here");
     put_little(&local, LOCAL, 4);
@@ -418,16 +359,16 @@ static void write_entry(writer *w, const char *name, const void *bytes, uint64_t
     put_little(&w->listed, w->written, 4);
     put(&w->listed, whole, length);
 
-    whole_write(local.bytes, local.count);
+    whole_write(local.at, local.count);
     whole_write(bytes, (size_t)size);
     w->written += local.count + size;
     w->count++;
-    free(local.bytes);
+    free(local.at);
 }
 
 static void write_list(writer *w)
 {
-    image end = { NULL, 0, 0 };
+    grown end = { NULL, 0, 0 };
     put_little(&end, END, 4);
     put_little(&end, 0, 4); /* disks */
     put_little(&end, w->count, 2);
@@ -435,20 +376,20 @@ static void write_list(writer *w)
     put_little(&end, w->listed.count, 4);
     put_little(&end, w->written, 4);
     put_little(&end, 0, 2); /* comment */
-    whole_write(w->listed.bytes, w->listed.count);
-    whole_write(end.bytes, end.count);
-    free(w->listed.bytes);
-    free(end.bytes);
+    whole_write(w->listed.at, w->listed.count);
+    whole_write(end.at, end.count);
+    free(w->listed.at);
+    free(end.at);
 }
 
-static void put_text(image *to, const char *text)
+static void put_text(grown *to, const char *text)
 {
     put(to, "X", 1); /* BINUNICODE */
     put_little(to, strlen(text), 4);
     put(to, text, strlen(text));
 }
 
-static void put_whole(image *to, int64_t number)
+static void put_whole(grown *to, int64_t number)
 {
     if (number <= INT32_MAX) {
         put(to, "J", 1); /* BININT */
@@ -459,13 +400,8 @@ static void put_whole(image *to, int64_t number)
     put_little(to, (uint64_t)number, 8);
 }
 
-static void put_words(image *to, const char *words)
-{
-    put(to, words, strlen(words));
-}
-
 /* name: _rebuild_tensor_v2(storage, 0, shape, strides, False, OrderedDict()) */
-static void put_tensor(image *to, const char *name, const mm_view *view, int64_t key)
+static void put_tensor(grown *to, const char *name, const mm_view *view, int64_t key)
 {
     char text[32];
     put_text(to, name);
@@ -494,7 +430,7 @@ static void put_tensor(image *to, const char *name, const mm_view *view, int64_t
 void pth_write(const char *path, const mm_model *model)
 {
     const int64_t count = mm_model_tensor_count(model);
-    image pickle = { NULL, 0, 0 };
+    grown pickle = { NULL, 0, 0 };
     int64_t embedding = 0;
     mm_view view, head;
     char name[64];
@@ -518,7 +454,7 @@ void pth_write(const char *path, const mm_model *model)
 
     writer w = { 0, { NULL, 0, 0 }, 0 };
     whole_begin(path, "PK\3\4", "zip");
-    write_entry(&w, "data.pkl", pickle.bytes, pickle.count);
+    write_entry(&w, "data.pkl", pickle.at, pickle.count);
     for (int64_t i = 0; i < count; i++) {
         if (mm_model_tensor(model, i, &view) != MM_OK)
             whole_fail(mm_last_error());
@@ -528,5 +464,5 @@ void pth_write(const char *path, const mm_model *model)
     write_entry(&w, "version", "3\n", 2);
     write_list(&w);
     whole_end();
-    free(pickle.bytes);
+    free(pickle.at);
 }

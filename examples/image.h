@@ -1,0 +1,33 @@
+/* Bytes that grow, and weights in them: an image of safetensors, which the library checks against a config as it does a
+ * file. What other formats hold becomes one. */
+#ifndef EXAMPLES_IMAGE_H
+#define EXAMPLES_IMAGE_H
+
+#include <minimind.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct grown {
+    unsigned char *at; /* to be freed */
+    size_t count, room;
+} grown;
+
+void put(grown *to, const void *from, size_t count);
+void *put_room(grown *to, size_t count); /* `count` bytes to be written, until the next call */
+void put_words(grown *to, const char *words);
+void put_format(grown *to, const char *format, ...); /* 300 characters at most */
+void put_little(grown *to, uint64_t number, int count); /* the lowest byte first */
+
+typedef struct image {
+    grown header, numbers;
+} image;
+
+/* Describe a tensor whose `size` bytes are put to image->numbers next. `dtype` is safetensors' name of its numbers; of
+ * blocks "U8", with a shape of bytes. False: no weight has such a name. */
+bool image_describe(image *to, const char *name, const char *dtype, const int64_t *shape, size_t rank, uint64_t size);
+
+/* The model of the image, which is freed, with weights in `dtype`: MM_F32, what they all have been before or, of blocks,
+ * what they are. What does not go with the config ends the program with a message that begins with the name of `file`. */
+mm_model *image_model(image *from, const char *file, const mm_config *config, int32_t dtype);
+
+#endif
