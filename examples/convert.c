@@ -24,7 +24,7 @@
 #include "pth.h"
 
 static const char usage[] =
-    "--model PATH [--adapter DIR] [--dtype NAME] (--out DIR | --gguf FILE | --pth FILE)\n"
+    "--model PATH [--adapter PATH] [--dtype NAME] (--out DIR | --gguf FILE | --pth FILE)\n"
     "\n"
     "Save a model to another directory or as one file, with its tokenizer.\n"
     "\n"
@@ -33,7 +33,8 @@ static const char usage[] =
     "  --preset NAME    the config of such a file, one that params --list names\n"
     "  --config FILE    or the config.json for it (the one beside it)\n"
     "  --tokenizer DIR  where a tokenizer.json for the model is (beside it)\n"
-    "  --adapter DIR    an adapter of it, to be taken into its weights\n"
+    "  --adapter PATH   an adapter of it, to be taken into its weights: a directory, or the .pth of\n"
+    "                   MiniMind's LoRA\n"
     "  --dtype NAME     f32, bf16, q8_0 or q4_0: what the weights are turned into (as stored)\n"
     "  --out DIR        where it comes to; what is there is replaced\n"
     "  --gguf FILE      the file, for llama.cpp and programs that are built on it, of a MiniMind, but for\n"
@@ -41,7 +42,7 @@ static const char usage[] =
     "  --pth FILE       the file, for MiniMind's own programs, in f32, bf16 or f16 without its tokenizer\n"
     "  --help           show this";
 
-static const char *source, *preset, *config_file, *tokenizer_directory, *adapter_directory, *dtype, *out, *gguf, *pth;
+static const char *source, *preset, *config_file, *tokenizer_directory, *adapter_path, *dtype, *out, *gguf, *pth;
 static char beside[4096]; /* the directory that the source is or lies in */
 
 /* Whatever the two paths look like. */
@@ -75,7 +76,7 @@ static void read_arguments(int argc, char **argv)
                     { "--preset", &preset },
                     { "--config", &config_file },
                     { "--tokenizer", &tokenizer_directory },
-                    { "--adapter", &adapter_directory },
+                    { "--adapter", &adapter_path },
                     { "--dtype", &dtype },
                     { "--out", &out },
                     { "--gguf", &gguf },
@@ -149,7 +150,10 @@ static void merge(mm_model **model)
 {
     mm_adapter *adapter = NULL;
     mm_model *merged = NULL;
-    check(mm_adapter_load(*model, adapter_directory, &adapter));
+    if (pth_is(adapter_path))
+        adapter = pth_read_adapter(adapter_path, *model);
+    else
+        check(mm_adapter_load(*model, adapter_path, &adapter));
     check(mm_adapter_merge(*model, &adapter, NULL, 1, &merged));
     mm_adapter_free(adapter);
     mm_model_free(*model);
@@ -180,11 +184,11 @@ int main(int argc, char **argv)
 {
     start_as(argv);
     read_arguments(argc, argv);
-    mm_model *model = load_model(adapter_directory && dtype ? "f32" : dtype); /* an adapter adds to all the bits */
+    mm_model *model = load_model(adapter_path && dtype ? "f32" : dtype); /* an adapter adds to all the bits */
     mm_tokenizer *tokenizer = load_tokenizer();
-    if (adapter_directory)
+    if (adapter_path)
         merge(&model);
-    if (adapter_directory && dtype)
+    if (adapter_path && dtype)
         cast(&model);
     if (pth) {
         pth_write(pth, model);

@@ -1,3 +1,5 @@
+#define _POSIX_C_SOURCE 200809L
+
 #include "image.h"
 
 #include "options.h"
@@ -7,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 void *put_room(grown *to, size_t count)
 {
@@ -63,11 +66,21 @@ bool image_describe(image *to, const char *name, const char *dtype, const int64_
     return true;
 }
 
-mm_model *image_model(image *from, const char *file, const mm_config *config, int32_t dtype)
+/* What the library said, with `file` in place of the name that it knew. */
+static _Noreturn void refuse(const char *file, const char *known)
 {
-    static const char image_name[] = "safetensors image: ";
+    char message[1024];
+    const char *why = mm_last_error();
+    const size_t length = strlen(known);
+    bool begins = strncmp(why, known, length) == 0 && strncmp(why + length, ": ", 2) == 0;
+    snprintf(message, sizeof message, "%.300s: %.700s", file, begins ? why + length + 2 : why);
+    fail(message, "");
+}
+
+/* All its bytes, to be freed; the image is. */
+static grown finished(image *from)
+{
     grown whole = { NULL, 0, 0 };
-    mm_model *model = NULL, *stored = NULL;
     put_words(&from->header, from->header.count > 0 ? "}" : "{}");
     while (from->header.count % 8 != 0)
         put_words(&from->header, " ");
@@ -76,17 +89,43 @@ mm_model *image_model(image *from, const char *file, const mm_config *config, in
     put(&whole, from->numbers.at, from->numbers.count);
     free(from->header.at);
     free(from->numbers.at);
-    if (mm_model_load_memory(config, whole.at, whole.count, &model) != MM_OK) {
-        char message[1024];
-        const char *why = mm_last_error();
-        why += strncmp(why, image_name, sizeof image_name - 1) == 0 ? sizeof image_name - 1 : 0;
-        snprintf(message, sizeof message, "%.300s: %.700s", file, why);
-        fail(message, "");
-    }
+    return whole;
+}
+
+mm_model *image_model(image *from, const char *file, const mm_config *config, int32_t dtype)
+{
+    grown whole = finished(from);
+    mm_model *model = NULL, *stored = NULL;
+    if (mm_model_load_memory(config, whole.at, whole.count, &model) != MM_OK)
+        refuse(file, "safetensors image");
     free(whole.at);
     if (dtype != MM_BF16 && dtype != MM_F16)
         return model;
     check(mm_model_cast(model, dtype, &stored)); /* they have been that: nothing is rounded */
     mm_model_free(model);
     return stored;
+}
+
+/* The library reads adapters from files. */
+mm_adapter *image_adapter(image *from, const char *file, mm_model *model)
+{
+    char path[4096];
+    const char *directory = getenv("TMPDIR");
+    mm_adapter *adapter = NULL;
+    grown whole = finished(from);
+    snprintf(path, sizeof path, "%s/minimind-XXXXXX", directory && directory[0] ? directory : "/tmp");
+    int descriptor = mkstemp(path);
+    FILE *out = descriptor < 0 ? NULL : fdopen(descriptor, "wb");
+    bool written = out && fwrite(whole.at, 1, whole.count, out) == whole.count;
+    if (out)
+        written = fclose(out) == 0 && written;
+    mm_status status = written ? mm_adapter_load(model, path, &adapter) : MM_OK;
+    if (descriptor >= 0)
+        unlink(path);
+    if (!written)
+        fail("can't write a temporary file in ", directory && directory[0] ? directory : "/tmp");
+    if (status != MM_OK)
+        refuse(file, path);
+    free(whole.at);
+    return adapter;
 }

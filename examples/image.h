@@ -30,4 +30,7 @@ bool image_describe(image *to, const char *name, const char *dtype, const int64_
  * what they are. What does not go with the config ends the program with a message that begins with the name of `file`. */
 mm_model *image_model(image *from, const char *file, const mm_config *config, int32_t dtype);
 
+/* The adapter of the image, likewise. */
+mm_adapter *image_adapter(image *from, const char *file, mm_model *model);
+
 #endif

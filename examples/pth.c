@@ -248,8 +248,8 @@ static const pickle_value *weights_in(const pickle_value *root)
     return root;
 }
 
-/* What weights are all of, MM_F32 where they differ. */
-static int32_t fill_image(image *to, const zip *z, const pickle_value *weights)
+/* A model's weights, or those of a LoRA. What they are all of, MM_F32 where they differ. */
+static int32_t fill_image(image *to, const zip *z, const pickle_value *weights, bool lora)
 {
     int32_t dtype = -1;
     if (weights->count / 2 > TENSORS_MOST)
@@ -258,8 +258,8 @@ static int32_t fill_image(image *to, const zip *z, const pickle_value *weights)
         if (weights->items[i]->kind != PICKLE_TEXT)
             refuse("", "has a weight whose name is no text");
         const char *name = weights->items[i]->text;
-        if (strstr(name, ".lora."))
-            refuse(name, " is of MiniMind's LoRA, which its merge_lora() takes into a model's .pth");
+        if (!strstr(name, ".lora.") == lora)
+            refuse(name, lora ? " is no part of a LoRA" : " is of a LoRA, which --adapter is for");
         tensor t = read_tensor(name, weights->items[i + 1]);
         const size_t size = (size_t)(t.elements * t.kind->bytes);
         char ending[300];
@@ -278,7 +278,7 @@ static int32_t fill_image(image *to, const zip *z, const pickle_value *weights)
     return dtype;
 }
 
-mm_model *pth_read(const char *path, const mm_config *config)
+static int32_t read_image(image *to, const char *path, bool lora)
 {
     file = path;
     FILE *opened = fopen(path, "rb");
@@ -295,12 +295,35 @@ mm_model *pth_read(const char *path, const mm_config *config)
     if (!objects)
         refuse("", "is a zip without a data.pkl, which torch.save() writes");
     pickle_value *root = pickle_read(objects->data, objects->size, path);
-    image weights = { { NULL, 0, 0 }, { NULL, 0, 0 } };
-    int32_t dtype = fill_image(&weights, &z, weights_in(root));
+    int32_t dtype = fill_image(to, &z, weights_in(root), lora);
     pickle_free(root);
     free(z.entries);
     free(bytes);
+    return dtype;
+}
+
+mm_model *pth_read(const char *path, const mm_config *config)
+{
+    image weights = { { NULL, 0, 0 }, { NULL, 0, 0 } };
+    int32_t dtype = read_image(&weights, path, false);
     return image_model(&weights, path, config, dtype);
+}
+
+mm_adapter *pth_read_adapter(const char *path, mm_model *model)
+{
+    image weights = { { NULL, 0, 0 }, { NULL, 0, 0 } };
+    read_image(&weights, path, true);
+    return image_adapter(&weights, path, model);
+}
+
+bool pth_is(const char *path)
+{
+    unsigned char begin[4];
+    FILE *opened = fopen(path, "rb");
+    bool is = opened && fread(begin, 1, 4, opened) == 4 && number_at(begin, 4) == LOCAL;
+    if (opened)
+        fclose(opened);
+    return is;
 }
 
 /* --- Writing --- */

@@ -507,6 +507,20 @@ reads_from_torch() {
         cmp "$work/a.gguf" "$work/b.gguf" && (cd "$work/torch" && "$bin/convert" --model full_sft.pth --dtype f32 --pth "$work/c.pth")
 }
 
+# MiniMind's LoRA is a file of its own, whose factor is 1.
+takes_lora_from_torch() {
+    file=$work/torch/lora.pth
+    torch_file make lora "$work/lora/well/adapter_model.safetensors" "$file" &&
+        TMPDIR=$work "$bin/convert" --model "$model" --adapter "$file" --out "$work/lora-merged" && [ -z "$(find "$work" -type f -name 'minimind-??????')" ] &&
+        cmp "$work/merged/model.safetensors" "$work/lora-merged/model.safetensors" &&
+        refuses "lora.A.weight is of a LoRA, which --adapter is for" convert --model "$file" --out "$work/none" &&
+        torch_file make plain "$model/model.safetensors" "$work/torch/no.pth" &&
+        refuses "no.pth: model.embed_tokens.weight is no part of a LoRA" convert --model "$model" --adapter "$work/torch/no.pth" --out "$work/none" &&
+        refuses "lora.pth: " convert --model "$work/other/pretrain" --adapter "$file" --out "$work/none" &&
+        TMPDIR=/no/such refuses "can't write a temporary file in /no/such" convert --model "$model" --adapter "$file" --out "$work/none" &&
+        [ ! -e "$work/none" ]
+}
+
 # torch_not FORM MESSAGE
 torch_not() {
     torch_file make "$1" "$model/model.safetensors" "$work/torch/no.pth" && refuses "$2" convert --model "$work/torch/no.pth" --out "$work/none"
@@ -517,7 +531,6 @@ refuses_what_torch_did_not_save() {
         torch_not beyond "model.norm.weight has numbers beyond those that are stored" && torch_not far "model.norm.weight has numbers beyond" &&
         torch_not negative "model.norm.weight is not as torch.save() describes" && torch_not endless "model.norm.weight has numbers beyond\|twice" &&
         torch_not hollow "none.* is no tensor of the model" && torch_not often "one of many that share" && torch_not crowded "more weights than" &&
-        torch_not lora "q_proj.lora.A.weight is of MiniMind's LoRA, which its merge_lora()" &&
         torch_not long-name "a name that is no weight's" && torch_not odd-name "a name that is no weight's" &&
         torch_not shouted-name "a?.2J?b is no tensor" &&
         torch_not no-tensor "model.norm.weight is no tensor" && torch_not nothing "holds no dict of weights" &&
@@ -1006,11 +1019,12 @@ if [ -n "$python" ] && "$python" -c 'import numpy'; then
     check "convert writes GGUF" writes_gguf
     check "convert writes what torch.load() reads" writes_for_torch
     check "convert reads what torch.save() wrote" reads_from_torch
+    check "convert takes a LoRA of MiniMind's into its model" takes_lora_from_torch
     check "convert names what is wrong with such a file" refuses_what_torch_did_not_save
     check "convert survives damaged ones" survives_damaged_files_of_torch
 else
     skip "convert writes GGUF" "there is no Python with numpy"
-    for what in "writes what torch.load() reads" "reads what torch.save() wrote" "names what is wrong with such a file" "survives damaged ones"; do
+    for what in "writes what torch.load() reads" "reads what torch.save() wrote" "takes a LoRA of MiniMind's into its model" "names what is wrong with such a file" "survives damaged ones"; do
         skip "convert $what" "there is no Python with numpy"
     done
 fi

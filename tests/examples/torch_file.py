@@ -8,6 +8,7 @@ classes of its names here stand for; the zip is Python's.
 import collections
 import io
 import json
+import os
 import pickle
 import random
 import struct
@@ -95,6 +96,20 @@ def transposed(numbers, shape, size):
     return b"".join(at(r, c) for c in range(columns) for r in range(rows))
 
 
+def lora_of(weights, file):
+    """PEFT's names as MiniMind's, and the factor, which MiniMind has not, in B."""
+    with open(os.path.join(os.path.dirname(file), "adapter_config.json"), encoding="utf-8") as opened:
+        config = json.load(opened)
+    factor, made = config["lora_alpha"] / config["r"], {}
+    for key, (name, (dtype, shape, numbers)) in enumerate(weights.items()):
+        values = struct.unpack(f"<{len(numbers) // 4}f", numbers)
+        if "lora_B" in name:
+            values = [v * factor for v in values]
+        name = name.replace("base_model.model.", "", 1).replace("lora_", "lora.")
+        made[name] = Tensor(Storage(dtype, str(key), struct.pack(f"<{len(values)}f", *values)), 0, shape, contiguous(shape))
+    return made
+
+
 def tensors_of(weights, form):
     made, cls = {}, Parameter if form == "parameters" else Tensor
     for key, (name, (dtype, shape, numbers)) in enumerate(weights.items()):
@@ -120,8 +135,6 @@ def tensors_of(weights, form):
         made.update({f"none{i}": Tensor(first.storage, 0, [1 << 31, 0], [1 << 62, 1]) for i in range(1000)})
     elif form == "crowded":
         made.update({f"copy{i}": Tensor(first.storage, 0, [1], [1]) for i in range(66000)})
-    elif form == "lora":
-        made = {f"model.layers.0.self_attn.q_proj.lora.{side}.weight": first for side in "AB"}
     elif form == "long-name":
         made["x" * (1 << 20)] = first
     elif form == "shouted-name":
@@ -147,7 +160,8 @@ FORMS = {"plain": 2, "half": 2, "ordered": 2, "nested": 2, "parameters": 2, "str
 
 
 def make(form, weights_file, file):
-    made = tensors_of(read_safetensors(weights_file), form)
+    weights = read_safetensors(weights_file)
+    made = lora_of(weights, weights_file) if form == "lora" else tensors_of(weights, form)
     whole = {"ordered": collections.OrderedDict(made), "nothing": {}, "list": list(made.values()),
              "nested": {"epoch": 3, "lr": 0.5, "rest": None, "far": 1 << 40, "on": True, "model": made}}.get(form, made)
     if form == "runs":
