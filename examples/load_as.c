@@ -3,6 +3,7 @@
 #include "options.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -25,20 +26,36 @@ mm_status turn_into(const char *name, const mm_model *model, mm_model **out)
     return name[0] == 'q' ? mm_model_quantize(model, dtype, out) : mm_model_cast(model, dtype, out);
 }
 
+/* Who names a file may have one of PyTorch's. */
+static mm_status load(const char *directory, const mm_load_options *options, mm_model **out)
+{
+    char message[4200];
+    mm_status status = mm_model_load(directory, options, out);
+    FILE *file = status == MM_ERR_IO ? fopen(directory, "rb") : NULL;
+    if (!file)
+        return status;
+    bool readable = fgetc(file) != EOF; /* a directory opens, and is no file to be read */
+    fclose(file);
+    if (!readable)
+        return status;
+    snprintf(message, sizeof message, "%s is a file: a model is a directory, and convert makes one of a .pth", directory);
+    return mm_set_last_error(MM_ERR_IO, message);
+}
+
 mm_status load_as(const char *directory, const char *dtype, mm_model **out)
 {
     mm_load_options as_stored = MM_LOAD_OPTIONS_INIT;
     as_stored.keep_dtype = 1;
     if (!dtype)
-        return mm_model_load(directory, &as_stored, out);
+        return load(directory, &as_stored, out);
     mm_model *stored = NULL;
     if (dtype_of(dtype) < 0) /* rather now than behind the loading */
         return turn_into(dtype, NULL, out);
     as_stored.map = 1; /* what is turned over is not kept, so it need not be copied first */
-    mm_status status = mm_model_load(directory, &as_stored, &stored);
+    mm_status status = load(directory, &as_stored, &stored);
     as_stored.map = 0;
     if (status == MM_ERR_UNSUPPORTED) /* a file that can't be mapped, perhaps */
-        status = mm_model_load(directory, &as_stored, &stored);
+        status = load(directory, &as_stored, &stored);
     if (status == MM_OK)
         status = turn_into(dtype, stored, out);
     mm_model_free(stored);

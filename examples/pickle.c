@@ -46,6 +46,12 @@ static uint64_t take_number(machine *m, int bytes)
     return number;
 }
 
+static size_t take_size(machine *m, int bytes)
+{
+    uint64_t size = take_number(m, bytes);
+    return size <= SIZE_MAX ? (size_t)size : SIZE_MAX;
+}
+
 /* Up to the end of the line, which is passed. */
 static const char *take_line(machine *m, size_t *length)
 {
@@ -153,8 +159,8 @@ static void gather_marked(machine *m, pickle_kind kind)
 
 static void memorise(machine *m, uint64_t number)
 {
-    if (number > (uint64_t)(m->end - m->at) + m->memo_count + 64) /* each is put there once, one after the other */
-        refuse(m, "numbers what it keeps beyond its own length");
+    if (number > m->memo_count + 1) /* one after the other, from 0 or, as Python 2 does, from 1 */
+        refuse(m, "numbers what it keeps by leaps");
     if (number >= m->memo_room) {
         size_t room = 2 * (size_t)number + 64;
         m->memo = need(realloc(m->memo, room * sizeof *m->memo));
@@ -239,7 +245,7 @@ static void push_global_of_texts(machine *m)
 
 static void push_sized_text(machine *m, int bytes)
 {
-    size_t length = (size_t)take_number(m, bytes);
+    size_t length = take_size(m, bytes);
     push_text(m, PICKLE_TEXT, (const char *)take(m, length), length);
 }
 
@@ -280,6 +286,10 @@ static bool step(machine *m)
     case 'T': push_sized_text(m, 4); break;                         /* BINSTRING */
     case 0x8c:                                                      /* SHORT_BINUNICODE */
     case 'U': push_sized_text(m, 1); break;                         /* SHORT_BINSTRING */
+    case 'B': take(m, take_size(m, 4)), push(m, fresh(m, PICKLE_OBJECT)); break;  /* BINBYTES */
+    case 'C': take(m, take_size(m, 1)), push(m, fresh(m, PICKLE_OBJECT)); break;  /* SHORT_BINBYTES */
+    case 0x8e:                                                                    /* BINBYTES8 */
+    case 0x96: take(m, take_size(m, 8)), push(m, fresh(m, PICKLE_OBJECT)); break; /* BYTEARRAY8 */
     case '}': push(m, fresh(m, PICKLE_DICT)); break;                /* EMPTY_DICT */
     case ']':                                                       /* EMPTY_LIST */
     case ')': push(m, fresh(m, PICKLE_LIST)); break;                /* EMPTY_TUPLE */

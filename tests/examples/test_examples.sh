@@ -499,6 +499,7 @@ reads_from_torch() {
             cmp "$model/model.safetensors" "$work/taken/model.safetensors" && cmp "$model/tokenizer.json" "$work/taken/tokenizer.json" ||
             { echo "$form" && return 1; }
     done
+    refuses "full_sft.pth is a file: a model is a directory, and convert makes one of a .pth" generate --model "$file" --prompt hi || return 1
     # MiniMind saves half precision: the directory has it, too, and what is made of both is the same
     torch_file make half "$model/model.safetensors" "$file" && "$bin/convert" --model "$file" --out "$work/taken" &&
         [ $(($(wc -c <"$work/taken/model.safetensors") * 10)) -lt $(($(wc -c <"$model/model.safetensors") * 6)) ] &&
