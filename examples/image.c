@@ -74,7 +74,7 @@ static _Noreturn void refuse(const char *file, const char *known)
     const size_t length = strlen(known);
     bool begins = strncmp(why, known, length) == 0 && strncmp(why + length, ": ", 2) == 0;
     snprintf(message, sizeof message, "%.300s: %.700s", file, begins ? why + length + 2 : why);
-    fail(message, "");
+    fail_plainly(message);
 }
 
 /* All its bytes, to be freed; the image is. */

@@ -71,6 +71,14 @@ void fail(const char *what, const char *which)
     exit(EXIT_FAILURE);
 }
 
+void fail_plainly(char *message)
+{
+    for (char *c = message; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            *c = '?';
+    fail(message, "");
+}
+
 void check(mm_status status)
 {
     if (status != MM_OK)

@@ -17,6 +17,9 @@ void show_usage(const char *text);
 /* Print "program: what which" and end with status 1. */
 _Noreturn void fail(const char *what, const char *which);
 
+/* The same of a message that quotes a file, which may hold what a terminal obeys: each such character becomes a "?". */
+_Noreturn void fail_plainly(char *message);
+
 /* Every call that can fail returns a status; mm_last_error() has the story behind it. */
 void check(mm_status status);
 

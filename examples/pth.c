@@ -37,10 +37,7 @@ static _Noreturn void refuse(const char *what, const char *why)
 {
     char message[1024];
     snprintf(message, sizeof message, "%.300s: %.300s%s", file, what, why);
-    for (char *c = message; *c; c++)
-        if ((unsigned char)*c < ' ' || *c == 0x7f) /* a name may hold what a terminal obeys */
-            *c = '?';
-    fail(message, "");
+    fail_plainly(message);
 }
 
 /* --- The zip --- */
