@@ -1,10 +1,11 @@
-/* convert: a model from one directory in another, in fewer bits or with an adapter taken into its weights; and MiniMind's
- * own files, from PyTorch and back.
+/* convert: a model from one directory in another, in fewer bits or with an adapter taken into its weights; and other
+ * programs' files: MiniMind's own, of PyTorch, and llama.cpp's, from there and back.
  *
  *     convert --model out/full_sft --dtype bf16 --out half                        half the size, to run with
  *     convert --model out/full_sft --dtype q8_0 --out quarter                     a quarter, and faster
  *     convert --model out/full_sft --adapter out/lora/identity --out identity     a model that needs no adapter
  *     convert --model out/full_sft --dtype q8_0 --gguf full_sft.gguf              for llama.cpp and what is built on it
+ *     convert --model full_sft.gguf --out full_sft                                from there
  *     convert --model full_sft_512.pth --preset minimind2-small --tokenizer model --out minimind2-small
  *     convert --model out/full_sft --pth full_sft_512.pth                         for MiniMind's own programs
  *
@@ -19,6 +20,7 @@
 #include <unistd.h>
 
 #include "gguf.h"
+#include "gguf_read.h"
 #include "load_as.h"
 #include "options.h"
 #include "pth.h"
@@ -28,11 +30,12 @@ static const char usage[] =
     "\n"
     "Save a model to another directory or as one file, with its tokenizer.\n"
     "\n"
-    "  --model PATH     the model, which stays as it is: a directory, or MiniMind's .pth, a\n"
-    "                   pytorch_model.bin or another file of torch.save(), of which nothing is run\n"
-    "  --preset NAME    the config of such a file, one that params --list names\n"
+    "  --model PATH     the model, which stays as it is: a directory; a GGUF file of a llama, a qwen3 or a\n"
+    "                   qwen3moe in f32, f16, bf16, q8_0 or q4_0; or MiniMind's .pth, a pytorch_model.bin\n"
+    "                   or another file of torch.save(), of which nothing is run\n"
+    "  --preset NAME    the config of a file of torch.save(), one that params --list names\n"
     "  --config FILE    or the config.json for it (the one beside it)\n"
-    "  --tokenizer DIR  where a tokenizer.json for the model is (beside it)\n"
+    "  --tokenizer DIR  where a tokenizer.json for the model is (beside it, or in the GGUF)\n"
     "  --adapter PATH   an adapter of it, to be taken into its weights: a directory, or the .pth of\n"
     "                   MiniMind's LoRA\n"
     "  --dtype NAME     f32, bf16, q8_0 or q4_0: what the weights are turned into (as stored)\n"
@@ -43,7 +46,7 @@ static const char usage[] =
     "  --help           show this";
 
 static const char *source, *preset, *config_file, *tokenizer_directory, *adapter_path, *dtype, *out, *gguf, *pth;
-static char beside[4096]; /* the directory that the source is or lies in */
+static char beside[4096]; /* the directory that the source is or lies in, or where a tokenizer of it was unpacked */
 
 /* Whatever the two paths look like. */
 static int is_one_place(const char *a, const char *b)
@@ -101,15 +104,15 @@ static void read_arguments(int argc, char **argv)
         fail("of a .pth --dtype is f32 or bf16, not ", dtype);
     if (access(source, F_OK) != 0)
         fail("there is no model: ", source);
-    if ((preset || config_file) && !is_file(source))
-        fail("--preset and --config are for a file of torch.save(): a directory has its config.json: ", source);
+    if ((preset || config_file) && (!is_file(source) || gguf_is(source)))
+        fail("--preset and --config are for a file of torch.save(), others have their config: ", source);
     if (preset && config_file)
         fail("a model has one config: --preset or --config", "");
     find_beside();
     if (out && is_one_place(beside, out) && !is_file(source))
         fail("--model stays as it is, so --out is another directory, not ", out);
-    if (pth && is_one_place(source, pth))
-        fail("--model stays as it is, so --pth is another file, not ", pth);
+    if ((pth && is_one_place(source, pth)) || (gguf && is_one_place(source, gguf)))
+        fail("--model stays as it is, so what is written is another file, not ", pth ? pth : gguf);
 }
 
 /* The config of a file of torch.save(), which has none itself. */
@@ -127,6 +130,45 @@ static mm_config *find_config(void)
     return config;
 }
 
+static void remove_unpacked(void)
+{
+    static const char *const names[] = { "/tokenizer.json", "/tokenizer_config.json", "" };
+    char path[sizeof beside + 32];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s%s", beside, names[i]);
+        remove(path);
+    }
+}
+
+/* The library reads a tokenizer with its template from a directory, so there is one until the program ends. */
+static void unpack_words(const gguf_file *file)
+{
+    snprintf(beside, sizeof beside, "%s/minimind-XXXXXX", temporary_place());
+    if (!mkdtemp(beside))
+        fail("no directory for the tokenizer can be made: ", beside);
+    atexit(remove_unpacked);
+    gguf_read_words(file, beside);
+}
+
+static mm_model *read_gguf(void)
+{
+    gguf_file file;
+    gguf_open(&file, source);
+    mm_model *model = gguf_read(&file);
+    if (!tokenizer_directory)
+        unpack_words(&file);
+    gguf_close(&file);
+    return model;
+}
+
+static mm_model *read_pth(void)
+{
+    mm_config *config = find_config();
+    mm_model *model = pth_read(source, config);
+    mm_config_free(config);
+    return model;
+}
+
 /* As `numbers` names them, NULL: as they are stored. */
 static mm_model *load_model(const char *numbers)
 {
@@ -135,9 +177,7 @@ static mm_model *load_model(const char *numbers)
         check(load_as(source, numbers, &model));
         return model;
     }
-    mm_config *config = find_config();
-    model = pth_read(source, config);
-    mm_config_free(config);
+    model = gguf_is(source) ? read_gguf() : read_pth();
     if (!numbers)
         return model;
     check(turn_into(numbers, model, &turned));

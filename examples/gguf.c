@@ -1,14 +1,9 @@
-/* GGUF, version 3, is a list of keys, a list of tensors and their numbers, all little-endian:
- *
- *     "GGUF" u32 version  u64 tensors  u64 keys
- *     each key:     text name  u32 type  value              a text is u64 bytes and these; an array u32 type, u64 count
- *     each tensor:  text name  u32 axes  u64 lengths[axes], the fastest first  u32 type  u64 offset
- *     numbers, each tensor's from a multiple of 32 bytes on
- *
- * See ggml's docs/gguf.md. Names of keys and tensors are those of the architectures there: a model of this family
- * without norms on its queries and keys is a `llama`, with them a `qwen3`, and with experts a `qwen3moe`. */
+/* What a GGUF file is: gguf_file.c. A model of this family without norms on its queries and keys is a `llama` there, with
+ * them a `qwen3`, and with experts a `qwen3moe`. */
 #include "gguf.h"
 
+#include "gguf_file.h"
+#include "image.h"
 #include "json.h"
 #include "options.h"
 #include "whole.h"
@@ -18,45 +13,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALIGNMENT = 32, VERSION = 3 };
-
 /* --- What may be said --- */
-
-typedef enum value_type { U32 = 4, I32 = 5, F32 = 6, BOOL = 7, STRING = 8, ARRAY = 9 } value_type;
 
 /* Everything before the numbers; it is small. */
 typedef struct head {
-    char *bytes;
-    size_t count, room;
+    grown bytes;
     uint64_t keys;
 } head;
 
-static void put(head *h, const void *bytes, size_t count)
-{
-    while (h->room - h->count < count)
-        h->bytes = need(realloc(h->bytes, h->room = h->room * 2 + count));
-    if (count > 0)
-        memcpy(h->bytes + h->count, bytes, count);
-    h->count += count;
-}
-
 static void put_u32(head *h, uint32_t value)
 {
-    put(h, &value, sizeof value);
+    put_little(&h->bytes, value, 4);
 }
 
 static void put_u64(head *h, uint64_t value)
 {
-    put(h, &value, sizeof value);
+    put_little(&h->bytes, value, 8);
 }
 
 static void put_text(head *h, const char *text)
 {
     put_u64(h, strlen(text));
-    put(h, text, strlen(text));
+    put_words(&h->bytes, text);
 }
 
-static void begin_key(head *h, const char *name, value_type type)
+static void begin_key(head *h, const char *name, gguf_type type)
 {
     put_text(h, name);
     put_u32(h, type);
@@ -65,19 +46,19 @@ static void begin_key(head *h, const char *name, value_type type)
 
 static void key_u32(head *h, const char *name, int64_t value)
 {
-    begin_key(h, name, U32);
+    begin_key(h, name, GGUF_U32);
     put_u32(h, (uint32_t)value);
 }
 
 static void key_text(head *h, const char *name, const char *value)
 {
-    begin_key(h, name, STRING);
+    begin_key(h, name, GGUF_STRING);
     put_text(h, value);
 }
 
-static void key_array(head *h, const char *name, value_type type, uint64_t count)
+static void key_array(head *h, const char *name, gguf_type type, uint64_t count)
 {
-    begin_key(h, name, ARRAY);
+    begin_key(h, name, GGUF_ARRAY);
     put_u32(h, type);
     put_u64(h, count);
 }
@@ -189,8 +170,8 @@ static void put_config(head *h, const mm_config *c, const char *architecture)
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
         float value = (float)reals[i].value;
         snprintf(name, sizeof name, "%s.%s", architecture, reals[i].name);
-        begin_key(h, name, F32);
-        put(h, &value, sizeof value);
+        begin_key(h, name, GGUF_F32);
+        put(&h->bytes, &value, sizeof value);
     }
 }
 
@@ -232,12 +213,12 @@ static void add_token(tokens *t, const char *path, const char *id, const char *t
 static void put_tokens(head *h, const tokens *t)
 {
     char unused[32];
-    key_array(h, "tokenizer.ggml.tokens", STRING, (uint64_t)t->count);
+    key_array(h, "tokenizer.ggml.tokens", GGUF_STRING, (uint64_t)t->count);
     for (int32_t i = 0; i < t->count; i++) {
         snprintf(unused, sizeof unused, "[PAD%d]", i);
         put_text(h, t->texts[i] ? t->texts[i] : unused);
     }
-    key_array(h, "tokenizer.ggml.token_type", I32, (uint64_t)t->count);
+    key_array(h, "tokenizer.ggml.token_type", GGUF_I32, (uint64_t)t->count);
     for (int32_t i = 0; i < t->count; i++)
         put_u32(h, (uint32_t)(t->texts[i] ? t->types[i] : UNUSED));
 }
@@ -248,17 +229,17 @@ static void put_merges(head *h, const char *merges, const char *path)
     uint64_t count = 0;
     for (const char *at = json_first(merges); at; at = json_next(at))
         count++;
-    key_array(h, "tokenizer.ggml.merges", STRING, count);
+    key_array(h, "tokenizer.ggml.merges", GGUF_STRING, count);
     for (const char *at = json_first(merges); at; at = json_next(at)) {
         const char *left = *at == '[' ? json_first(at) : at, *right = left != at && left ? json_next(left) : NULL;
         if (!left || *left != '"' || (left != at && (!right || *right != '"')))
             refuse_tokenizer(path, "a merge is no pair of texts");
         char *first = json_text(left), *second = right ? json_text(right) : NULL;
         put_u64(h, strlen(first) + (second ? 1 + strlen(second) : 0));
-        put(h, first, strlen(first));
+        put_words(&h->bytes, first);
         if (second) {
-            put(h, " ", 1);
-            put(h, second, strlen(second));
+            put_words(&h->bytes, " ");
+            put_words(&h->bytes, second);
         }
         free(first);
         free(second);
@@ -335,8 +316,8 @@ static void put_tokenizer(head *h, const mm_config *c, const char *directory, in
         key_u32(h, "tokenizer.ggml.bos_token_id", count_of(c, "bos_token_id"));
     if (eos_id >= 0)
         key_u32(h, "tokenizer.ggml.eos_token_id", eos_id);
-    begin_key(h, "tokenizer.ggml.add_bos_token", BOOL);
-    put(h, &(char){ 0 }, 1); /* templates write it */
+    begin_key(h, "tokenizer.ggml.add_bos_token", GGUF_BOOL);
+    put(&h->bytes, &(char){ 0 }, 1); /* templates write it */
     put_template(h, directory);
     free(json);
     free(text);
@@ -353,71 +334,18 @@ typedef struct tensor {
     int32_t type;               /* GGUF's */
 } tensor;
 
-static const struct kind {
-    int32_t dtype, type, numbers; /* in a block, or 1 */
-    size_t bytes;
-} kinds[] = {
-    { MM_F32, 0, 1, 4 }, { MM_F16, 1, 1, 2 }, { MM_Q4_0, 2, 32, 18 }, { MM_Q8_0, 8, 32, 34 }, { MM_BF16, 30, 1, 2 }
-};
-
-static const struct kind *kind_of(int32_t dtype)
+static const gguf_kind *kind_of(int32_t dtype)
 {
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (kinds[i].dtype == dtype)
-            return &kinds[i];
-    fail("GGUF has no such numbers: ", mm_dtype_name(dtype));
+    const gguf_kind *kind = gguf_kind_of(dtype);
+    if (!kind)
+        fail("GGUF has no such numbers: ", mm_dtype_name(dtype));
+    return kind;
 }
 
 /* What is read a number at a time there has to be in float32: vectors, and what chooses experts. */
 static int is_wide(const tensor *t)
 {
     return t->view.rank == 1 || strstr(t->name, "gate_inp");
-}
-
-/* What it is called there; of an expert without its number. */
-static void name_tensor(tensor *t, const mm_tensor_info *info)
-{
-    static const char *const names[][2] = {
-        { "model.embed_tokens.weight", "token_embd.weight" },
-        { "model.norm.weight", "output_norm.weight" },
-        { "lm_head.weight", "output.weight" },
-        { "input_layernorm.weight", "attn_norm.weight" },
-        { "self_attn.q_proj.weight", "attn_q.weight" },
-        { "self_attn.k_proj.weight", "attn_k.weight" },
-        { "self_attn.v_proj.weight", "attn_v.weight" },
-        { "self_attn.o_proj.weight", "attn_output.weight" },
-        { "self_attn.q_norm.weight", "attn_q_norm.weight" },
-        { "self_attn.k_norm.weight", "attn_k_norm.weight" },
-        { "post_attention_layernorm.weight", "ffn_norm.weight" },
-        { "mlp.gate_proj.weight", "ffn_gate.weight" },
-        { "mlp.up_proj.weight", "ffn_up.weight" },
-        { "mlp.down_proj.weight", "ffn_down.weight" },
-        { "mlp.gate.weight", "ffn_gate_inp.weight" },
-        { "mlp.experts.0.gate_proj.weight", "ffn_gate_exps.weight" },
-        { "mlp.experts.0.up_proj.weight", "ffn_up_exps.weight" },
-        { "mlp.experts.0.down_proj.weight", "ffn_down_exps.weight" },
-    };
-    char prefix[40] = "", block[40] = "";
-    if (info->layer >= 0) {
-        snprintf(prefix, sizeof prefix, "model.layers.%d.", info->layer);
-        snprintf(block, sizeof block, "blk.%d.", info->layer);
-    }
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strncmp(info->name, prefix, strlen(prefix)) == 0 && strcmp(info->name + strlen(prefix), names[i][0]) == 0) {
-            snprintf(t->name, sizeof t->name, "%s%s", block, names[i][1]);
-            return;
-        }
-    fail("GGUF has no place for the tensor ", info->name);
-}
-
-/* There queries and keys of a `llama` are turned in pairs of neighbours, here of halves: row 2·i + s of a head of D is
- * row s · D/2 + i. */
-static int64_t source_row(const tensor *t, int64_t row)
-{
-    if (t->heads == 0)
-        return row;
-    const int64_t D = t->view.shape[0] / t->heads, in_head = row % D;
-    return row - in_head + in_head % 2 * (D / 2) + in_head / 2;
 }
 
 static tensor *list_tensors(const mm_model *model, const char *architecture, int32_t *count)
@@ -433,7 +361,8 @@ static tensor *list_tensors(const mm_model *model, const char *architecture, int
             continue;
         tensor *t = &list[(*count)++];
         check(mm_model_tensor(model, i, &t->view));
-        name_tensor(t, &info);
+        if (!gguf_name(t->name, sizeof t->name, &info))
+            fail("GGUF has no place for the tensor ", info.name);
         t->first = i;
         t->parts = info.expert == 0 ? experts : 1;
         t->step = 3; /* an expert has three matrices */
@@ -448,7 +377,7 @@ static tensor *list_tensors(const mm_model *model, const char *architecture, int
 
 static size_t row_bytes(const tensor *t)
 {
-    const struct kind *k = kind_of(t->view.dtype);
+    const gguf_kind *k = kind_of(t->view.dtype);
     int64_t columns = t->view.rank == 1 ? t->view.shape[0] : t->view.shape[1];
     return is_wide(t) ? (size_t)columns * sizeof(float) : (size_t)(columns / k->numbers) * k->bytes;
 }
@@ -460,7 +389,7 @@ static int64_t rows_of(const tensor *t)
 
 static uint64_t padded(uint64_t bytes)
 {
-    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return (bytes + GGUF_ALIGNMENT - 1) / GGUF_ALIGNMENT * GGUF_ALIGNMENT;
 }
 
 static void put_tensors(head *h, const tensor *list, int32_t count)
@@ -484,11 +413,10 @@ static void put_tensors(head *h, const tensor *list, int32_t count)
 
 static void write_padding(uint64_t written)
 {
-    static const char zeros[ALIGNMENT];
+    static const char zeros[GGUF_ALIGNMENT];
     whole_write(zeros, (size_t)(padded(written) - written));
 }
 
-/* A float16 is the sign, then 5 bits of exponent and 10 of the fraction, which 2^112 brings to its place. */
 static float widened(const void *numbers, int64_t i, int32_t dtype)
 {
     uint16_t half;
@@ -496,19 +424,17 @@ static float widened(const void *numbers, int64_t i, int32_t dtype)
     if (dtype == MM_F32)
         return ((const float *)numbers)[i];
     memcpy(&half, (const char *)numbers + 2 * i, sizeof half);
-    bool f16 = dtype == MM_F16, infinite = (half & 0x7c00u) == 0x7c00u;
-    uint32_t bits = f16 ? (half & 0x7fffu) << 13 | (infinite ? 0x7f800000u : 0) : (uint32_t)half << 16;
-    memcpy(&value, &bits, sizeof value);
-    if (!f16)
-        return value;
-    value = infinite ? value : value * 0x1p112f;
-    return half & 0x8000u ? -value : value;
+    if (dtype == MM_F16)
+        return gguf_half(half);
+    memcpy(&value, &(uint32_t){ (uint32_t)half << 16 }, sizeof value);
+    return value;
 }
 
 static void write_row(const tensor *t, const mm_view *part, int64_t row)
 {
     const int64_t columns = part->rank == 1 ? part->shape[0] : part->shape[1];
-    const int64_t at = part->rank == 1 ? 0 : source_row(t, row) * part->strides[0];
+    const int64_t source = t->heads > 0 ? gguf_source_row(row, t->view.shape[0] / t->heads) : row;
+    const int64_t at = part->rank == 1 ? 0 : source * part->strides[0];
     const char *from = (const char *)part->data + (size_t)at * kind_of(part->dtype)->bytes;
     if (!is_wide(t)) {
         whole_write(from, row_bytes(t));
@@ -535,25 +461,25 @@ const char *gguf_write(const char *path, const mm_model *model, const char *dire
     const mm_config *c = mm_model_config(model);
     const char *architecture = architecture_of(c);
     int32_t count;
-    head keys = { 0 }, h = { 0 };
+    head keys = { { NULL, 0, 0 }, 0 }, h = keys;
     tensor *list = list_tensors(model, architecture, &count);
     put_config(&keys, c, architecture);
     put_tokenizer(&keys, c, directory, eos_id);
-    put(&h, "GGUF", 4);
-    put_u32(&h, VERSION);
+    put_words(&h.bytes, "GGUF");
+    put_u32(&h, GGUF_VERSION);
     put_u64(&h, (uint64_t)count);
     put_u64(&h, keys.keys);
-    put(&h, keys.bytes, keys.count);
+    put(&h.bytes, keys.bytes.at, keys.bytes.count);
     put_tensors(&h, list, count);
 
     whole_begin(path, "GGUF", "GGUF");
-    whole_write(h.bytes, h.count);
-    write_padding(h.count);
+    whole_write(h.bytes.at, h.bytes.count);
+    write_padding(h.bytes.count);
     for (int32_t i = 0; i < count; i++)
         write_tensor(model, &list[i]);
     whole_end();
-    free(keys.bytes);
-    free(h.bytes);
+    free(keys.bytes.at);
+    free(h.bytes.at);
     free(list);
     return architecture;
 }

@@ -110,10 +110,9 @@ mm_model *image_model(image *from, const char *file, const mm_config *config, in
 mm_adapter *image_adapter(image *from, const char *file, mm_model *model)
 {
     char path[4096];
-    const char *directory = getenv("TMPDIR");
     mm_adapter *adapter = NULL;
     grown whole = finished(from);
-    snprintf(path, sizeof path, "%s/minimind-XXXXXX", directory && directory[0] ? directory : "/tmp");
+    snprintf(path, sizeof path, "%s/minimind-XXXXXX", temporary_place());
     int descriptor = mkstemp(path);
     FILE *out = descriptor < 0 ? NULL : fdopen(descriptor, "wb");
     bool written = out && fwrite(whole.at, 1, whole.count, out) == whole.count;
@@ -123,7 +122,7 @@ mm_adapter *image_adapter(image *from, const char *file, mm_model *model)
     if (descriptor >= 0)
         unlink(path);
     if (!written)
-        fail("can't write a temporary file in ", directory && directory[0] ? directory : "/tmp");
+        fail("can't write a temporary file in ", temporary_place());
     if (status != MM_OK)
         refuse(file, path);
     free(whole.at);

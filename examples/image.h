@@ -15,7 +15,7 @@ typedef struct grown {
 void put(grown *to, const void *from, size_t count);
 void *put_room(grown *to, size_t count); /* `count` bytes to be written, until the next call */
 void put_words(grown *to, const char *words);
-void put_format(grown *to, const char *format, ...); /* 300 characters at most */
+void put_format(grown *to, const char *format, ...) __attribute__((format(printf, 2, 3))); /* 300 characters at most */
 void put_little(grown *to, uint64_t number, int count); /* the lowest byte first */
 
 typedef struct image {

@@ -79,6 +79,12 @@ void fail_plainly(char *message)
     fail(message, "");
 }
 
+const char *temporary_place(void)
+{
+    const char *place = getenv("TMPDIR");
+    return place && place[0] ? place : "/tmp";
+}
+
 void check(mm_status status)
 {
     if (status != MM_OK)

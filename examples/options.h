@@ -20,6 +20,9 @@ _Noreturn void fail(const char *what, const char *which);
 /* The same of a message that quotes a file, which may hold what a terminal obeys: each such character becomes a "?". */
 _Noreturn void fail_plainly(char *message);
 
+/* The directory for temporary files: TMPDIR, or /tmp. */
+const char *temporary_place(void);
+
 /* Every call that can fail returns a status; mm_last_error() has the story behind it. */
 void check(mm_status status);
 

@@ -49,7 +49,7 @@ public_headers_stand_alone() {
 # A program of several files has a header of its own, in its own folder.
 examples_are_strangers() {
     includes examples | grep -E 'include[[:space:]]*("|<(minimind/|cblas|jansson|pcre2|pthread))' |
-        grep -vE '^examples/([a-z]+)/[a-z]+\.c:[0-9]+:#include "\1\.h"|^examples/[a-z_]+\.[ch]:[0-9]+:#include "(common|gguf|image|json|load_as|mask|options|pickle|pth|ranks|shape|watch|whole)\.h"' | nothing
+        grep -vE '^examples/([a-z]+)/[a-z]+\.c:[0-9]+:#include "\1\.h"|^examples/[a-z_]+\.[ch]:[0-9]+:#include "(common|gguf|gguf_file|gguf_read|image|json|load_as|mask|options|pickle|pth|ranks|shape|watch|whole)\.h"' | nothing
 }
 
 no_mutable_environment() {

@@ -600,6 +600,85 @@ writes_gguf() {
         cmp "$work/before.gguf" "$work/model.gguf"
 }
 
+gguf_file() {
+    "$python" "$root/tests/examples/gguf_file.py" "$@"
+}
+
+# there_and_back MODEL DTYPE   As GGUF and back it is the same model with the same tokenizer, and what is made of that the same GGUF.
+there_and_back() {
+    text="Hello, wörld! 12345 你好，世界 <|im_start|>user  it's	<think>"
+    "$bin/convert" --model "$1" --dtype "$2" --out "$work/one" && "$bin/convert" --model "$work/one" --gguf "$work/trip.gguf" &&
+        "$bin/convert" --model "$work/trip.gguf" --out "$work/trip" && cmp "$work/one/model.safetensors" "$work/trip/model.safetensors" &&
+        "$bin/tokenize" --tokenizer "$work/one" "$text" >"$work/ids" && "$bin/tokenize" --tokenizer "$work/trip" "$text" | cmp "$work/ids" - &&
+        "$bin/dataset" --tokenizer "$work/one" --kind chat --row 0 "$work/chat.jsonl" >"$work/row" &&
+        "$bin/dataset" --tokenizer "$work/trip" --kind chat --row 0 "$work/chat.jsonl" | cmp "$work/row" - &&
+        grep -o '"[be]os_token_id": -*[0-9]*' "$work/one/config.json" >"$work/ends" &&
+        grep -o '"[be]os_token_id": -*[0-9]*' "$work/trip/config.json" | cmp "$work/ends" - &&
+        "$bin/convert" --model "$work/trip.gguf" --gguf "$work/again.gguf" && cmp "$work/trip.gguf" "$work/again.gguf"
+}
+
+# reads_form FORM GGUF MODEL [OPTION…]   A GGUF that another program may have written becomes a model with the weights of MODEL.
+reads_form() {
+    form=$1 of=$2 same=$3
+    shift 3
+    gguf_file make "$form" "$of" "$work/form.gguf" && "$bin/convert" --model "$work/form.gguf" --out "$work/form" "$@" &&
+        cmp "$same/model.safetensors" "$work/form/model.safetensors" || { echo "$form" && return 1; }
+}
+
+# Blocks that are not all of one kind become float32, as --dtype f32 makes it of them; so do norms that fewer bits don't hold.
+reads_gguf() {
+    mkdir -p "$work/unpacked" && export TMPDIR="$work/unpacked" || return 1
+    for numbers in f32 bf16 q8_0 q4_0; do
+        there_and_back "$model" $numbers && there_and_back "$work/minimind-3/pretrain" $numbers &&
+            there_and_back "$work/minimind-3-moe/pretrain" $numbers || { echo $numbers && return 1; }
+    done
+    "$bin/convert" --model "$model" --gguf "$work/f32.gguf" || return 1
+    for form in older aligned sparse backwards head yarn; do
+        reads_form $form "$work/f32.gguf" "$model" || return 1
+    done
+    for numbers in q8_0 q4_0; do
+        "$bin/convert" --model "$model" --dtype $numbers --gguf "$work/blocks.gguf" && "$bin/convert" --model "$work/$numbers" --dtype f32 --out "$work/whole" &&
+            reads_form mixed "$work/blocks.gguf" "$work/whole" || return 1
+    done
+    "$bin/convert" --model "$work/f32.gguf" --dtype bf16 --out "$work/trip" && cmp "$work/half/model.safetensors" "$work/trip/model.safetensors" &&
+        "$bin/convert" --model "$work/half" --gguf "$work/bf16.gguf" && gguf_file make unlike "$work/bf16.gguf" "$work/form.gguf" &&
+        "$bin/convert" --model "$work/form.gguf" --out "$work/form" && ! grep -q '"BF16"' "$work/form/model.safetensors" || return 1
+    "$bin/convert" --model "$work/taken" --gguf "$work/f16.gguf" && "$bin/convert" --model "$work/f16.gguf" --out "$work/trip" &&
+        cmp "$work/taken/model.safetensors" "$work/trip/model.safetensors" && "$bin/convert" --model "$work/bare" --gguf "$work/bare.gguf" &&
+        "$bin/convert" --model "$work/bare.gguf" --pth "$work/trip.pth" && torch_file same "$model/model.safetensors" "$work/trip.pth" &&
+        reads_form smollm "$work/f32.gguf" "$model" --tokenizer "$model" && cmp "$model/tokenizer.json" "$work/form/tokenizer.json" &&
+        [ -z "$(ls "$work/unpacked")" ]
+}
+
+# gguf_not FORM MESSAGE
+gguf_not() {
+    gguf_file make "$1" "$work/f32.gguf" "$work/no.gguf" && refuses "no.gguf: .*$2" convert --model "$work/no.gguf" --out "$work/none"
+}
+
+refuses_other_gguf() {
+    gguf_not first "another version than 2 and 3" && gguf_not big-endian "another version" && gguf_not misaligned "is no power of two" &&
+        gguf_not gemma "its architecture is \"gemma\": llama, qwen3 and qwen3moe are read" && gguf_not split "one of several files" &&
+        gguf_not linear "rope.scaling.type is linear" && gguf_not window "has the key llama.attention.sliding_window" &&
+        gguf_not experts "its expert_count is 4" && gguf_not heads "attention.head_count is no whole number" &&
+        gguf_not seven "its keys make no model: .*num_attention_heads is 7" && gguf_not wide "its heads have keys of" &&
+        gguf_not deep "blk.[0-9]*.attn_norm.weight is missing" && gguf_not no-depth "its block_count is missing" &&
+        gguf_not k-quant "ffn_down.weight is Q4_K .*another quantization" && gguf_not unknown "something else (type 99)" &&
+        gguf_not odd "output_norm.weight has rows that are not of whole blocks" && gguf_not other "output_norm.weight has 32 where its keys imply" &&
+        gguf_not freqs "rope_freqs.weight is no tensor of the model" && gguf_not missing "blk.1.attn_k.weight is missing" &&
+        gguf_not twice "output_norm.weight is there twice" && gguf_not beyond "output_norm.weight has numbers beyond the end" &&
+        gguf_not shared "shares its numbers" && gguf_not between "does not begin at a multiple" &&
+        gguf_not smollm "its tokenizer.ggml.pre is \"smollm\", only \"gpt-2\" .*--tokenizer" && gguf_not spm "its tokenizer.ggml.model is \"llama\"" &&
+        gguf_not no-pre "tokenizer.ggml.pre is \"\"" && gguf_not byte-token "is of type 6" && gguf_not types "tokens, and the types of" &&
+        gguf_not same-token "its tokenizer is none that is read: tokenizer.json" && [ ! -e "$work/none" ] && [ -z "$(ls "$work/unpacked")" ] &&
+        refuses "for a file of torch.save()" convert --model "$work/f32.gguf" --preset minimind2 --out "$work/none" &&
+        refuses "another file, not" convert --model "$work/f32.gguf" --gguf "$work/./f32.gguf"
+}
+
+survives_damaged_gguf() {
+    cp "$work/blocks.gguf" "$work/cut.gguf" && gguf_file attack "$work/cut.gguf" "$bin/convert" --model "$work/cut.gguf" --out "$work/damaged" &&
+        [ -z "$(ls "$work/unpacked")" ]
+}
+
 # Without --dtype weights are what they are in the file, also when an adapter is added to them.
 keeps_what_is_stored() {
     "$bin/convert" --model "$work/half" --adapter "$work/lora/well" --out "$work/merged-half" && ls -l "$work/half" "$work/merged-half" &&
@@ -1023,9 +1102,13 @@ if [ -n "$python" ] && "$python" -c 'import numpy'; then
     check "convert takes a LoRA of MiniMind's into its model" takes_lora_from_torch
     check "convert names what is wrong with such a file" refuses_what_torch_did_not_save
     check "convert survives damaged ones" survives_damaged_files_of_torch
+    check "convert reads GGUF" reads_gguf
+    check "convert names what is wrong with GGUF" refuses_other_gguf
+    check "convert survives damaged GGUF" survives_damaged_gguf
 else
     skip "convert writes GGUF" "there is no Python with numpy"
-    for what in "writes what torch.load() reads" "reads what torch.save() wrote" "takes a LoRA of MiniMind's into its model" "names what is wrong with such a file" "survives damaged ones"; do
+    for what in "writes what torch.load() reads" "reads what torch.save() wrote" "takes a LoRA of MiniMind's into its model" \
+        "names what is wrong with such a file" "survives damaged ones" "reads GGUF" "names what is wrong with GGUF" "survives damaged GGUF"; do
         skip "convert $what" "there is no Python with numpy"
     done
 fi
