@@ -142,7 +142,7 @@ static const char *directory_of(const char *where)
 {
     const char *saved = place_of(where), *found = holds_a_model(where) && !holds_a_model(saved) ? where : saved;
     if (!holds_a_model(found)) /* else a tokenizer would be looked for in a file of weights */
-        fail("no directory of a model, which has a config.json (convert makes one of a .pth): ", found);
+        fail("no directory of a model, which has a config.json (convert makes one of a .pth or a GGUF): ", found);
     return found;
 }
 

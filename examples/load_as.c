@@ -38,7 +38,7 @@ static mm_status load(const char *directory, const mm_load_options *options, mm_
     fclose(file);
     if (!readable)
         return status;
-    snprintf(message, sizeof message, "%s is a file: a model is a directory, and convert makes one of a .pth", directory);
+    snprintf(message, sizeof message, "%s is a file: a model is a directory, and convert makes one of a .pth or a GGUF", directory);
     return mm_set_last_error(MM_ERR_IO, message);
 }
 

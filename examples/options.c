@@ -79,6 +79,13 @@ void fail_plainly(char *message)
     fail(message, "");
 }
 
+void fail_to_write(const char *path)
+{
+    char message[4400];
+    snprintf(message, sizeof message, "can't write %s: %s", path, strerror(errno));
+    fail(message, "");
+}
+
 const char *temporary_place(void)
 {
     const char *place = getenv("TMPDIR");

@@ -20,6 +20,9 @@ _Noreturn void fail(const char *what, const char *which);
 /* The same of a message that quotes a file, which may hold what a terminal obeys: each such character becomes a "?". */
 _Noreturn void fail_plainly(char *message);
 
+/* And "can't write path: why", as errno has it. */
+_Noreturn void fail_to_write(const char *path);
+
 /* The directory for temporary files: TMPDIR, or /tmp. */
 const char *temporary_place(void);
 

@@ -177,7 +177,6 @@ static void put_config(head *h, const mm_config *c, const char *architecture)
 
 /* --- The tokenizer --- */
 
-enum { NORMAL = 1, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5 };
 
 typedef struct tokens {
     char **texts; /* [count], NULL: none has this id */
@@ -220,7 +219,7 @@ static void put_tokens(head *h, const tokens *t)
     }
     key_array(h, "tokenizer.ggml.token_type", GGUF_I32, (uint64_t)t->count);
     for (int32_t i = 0; i < t->count; i++)
-        put_u32(h, (uint32_t)(t->texts[i] ? t->types[i] : UNUSED));
+        put_u32(h, (uint32_t)(t->texts[i] ? t->types[i] : GGUF_UNUSED));
 }
 
 /* Either "left right", or [left, right]. */
@@ -257,11 +256,11 @@ static void put_vocabulary(head *h, const mm_config *c, const char *json, const 
     if (!vocabulary || *vocabulary != '{' || !merges || *merges != '[')
         refuse_tokenizer(path, "it has no model with a vocab and merges");
     for (const char *at = json_first(vocabulary); at; at = json_next(json_value(at)))
-        add_token(&t, path, json_value(at), at, NORMAL);
+        add_token(&t, path, json_value(at), at, GGUF_NORMAL);
     for (const char *at = added && *added == '[' ? json_first(added) : NULL; at; at = json_next(at)) {
         const char *special = json_member(at, "\"special\"");
         add_token(&t, path, json_member(at, "\"id\""), json_member(at, "\"content\""),
-                  special && json_is(special, "true") ? CONTROL : USER_DEFINED);
+                  special && json_is(special, "true") ? GGUF_CONTROL : GGUF_USER_DEFINED);
     }
     put_tokens(h, &t);
     put_merges(h, merges, path);
@@ -345,7 +344,7 @@ static const gguf_kind *kind_of(int32_t dtype)
 /* What is read a number at a time there has to be in float32: vectors, and what chooses experts. */
 static int is_wide(const tensor *t)
 {
-    return t->view.rank == 1 || strstr(t->name, "gate_inp");
+    return gguf_is_wide((gguf_text){ t->name, strlen(t->name) }, (uint32_t)t->view.rank);
 }
 
 static tensor *list_tensors(const mm_model *model, const char *architecture, int32_t *count)

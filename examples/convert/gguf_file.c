@@ -69,6 +69,13 @@ bool gguf_name(char *name, size_t size, const mm_tensor_info *info)
     return false;
 }
 
+bool gguf_is_wide(gguf_text name, uint32_t axes)
+{
+    static const char router[] = "ffn_gate_inp.weight";
+    const size_t length = sizeof router - 1;
+    return axes == 1 || (name.length > length && memcmp(name.at + name.length - length, router, length) == 0);
+}
+
 int64_t gguf_source_row(int64_t row, int64_t D)
 {
     const int64_t in_head = row % D;
@@ -203,7 +210,7 @@ static gguf_tensor take_tensor(reader *r, uint64_t *offset)
     *offset = take_number(r, 8);
     if (t.lengths[0] % (uint64_t)t.kind->numbers != 0)
         gguf_refuse(r->file, "%.*s has rows that are not of whole blocks", GGUF_SHOWN(t.name));
-    t.size = (size_t)(numbers / (uint64_t)t.kind->numbers * t.kind->bytes);
+    t.size = numbers / (uint64_t)t.kind->numbers * t.kind->bytes;
     return t;
 }
 
@@ -311,7 +318,7 @@ static void place_tensors(gguf_file *file, const uint64_t *offsets, reader *r)
         if (offsets[i] > left || t->size > left - offsets[i])
             gguf_refuse(file, "%.*s has numbers beyond the end of the file", GGUF_SHOWN(t->name));
         if (t->size > unused)
-            gguf_refuse(file, "%.*s shares its numbers with others", GGUF_SHOWN(t->name));
+            gguf_refuse(file, "%.*s and those before it have more numbers than the file", GGUF_SHOWN(t->name));
         unused -= t->size;
         t->data = r->at + offsets[i];
     }
@@ -332,9 +339,9 @@ void gguf_open(gguf_file *file, const char *path)
         gguf_refuse(file, "it is GGUF of another version than 2 and 3, or big-endian");
     file->tensor_count = take_count(&r, 24);
     file->key_count = take_count(&r, 13);
-    file->keys = need(malloc((size_t)file->key_count * sizeof *file->keys + 1));
-    file->tensors = need(malloc((size_t)file->tensor_count * sizeof *file->tensors + 1));
-    uint64_t *offsets = need(malloc((size_t)file->tensor_count * sizeof *offsets + 1));
+    file->keys = need(calloc((size_t)file->key_count + 1, sizeof *file->keys));
+    file->tensors = need(calloc((size_t)file->tensor_count + 1, sizeof *file->tensors));
+    uint64_t *offsets = need(calloc((size_t)file->tensor_count + 1, sizeof *offsets));
     for (uint64_t i = 0; i < file->key_count; i++)
         file->keys[i] = take_key(&r);
     for (uint64_t i = 0; i < file->tensor_count; i++)

@@ -32,12 +32,17 @@ int64_t gguf_source_row(int64_t row, int64_t D);
 
 float gguf_half(uint16_t bits); /* a float16 */
 
-/* --- Reading --- */
+enum { GGUF_NORMAL = 1, GGUF_CONTROL = 3, GGUF_USER_DEFINED = 4, GGUF_UNUSED = 5 }; /* types of tokens */
 
 typedef struct gguf_text {
     const char *at;
     size_t length;
 } gguf_text;
+
+/* Vectors, and what chooses experts, are in float32 beside matrices in other numbers. */
+bool gguf_is_wide(gguf_text name, uint32_t axes);
+
+/* --- Reading --- */
 
 bool gguf_text_is(gguf_text text, const char *words);
 
@@ -56,7 +61,7 @@ typedef struct gguf_tensor {
     uint32_t axes;
     const gguf_kind *kind;
     const unsigned char *data;
-    size_t size;
+    uint64_t size;
     bool used;
 } gguf_tensor;
 
@@ -70,7 +75,7 @@ typedef struct gguf_file {
 } gguf_file;
 
 /* Whatever is asked of a file, what is damaged ends the program with a message. All that is in it stays until
- * gguf_close(), and lies within the file; tensors do not overlap, so that together they are no larger than it. */
+ * gguf_close(), and lies within the file; together tensors are no larger than it. */
 void gguf_open(gguf_file *file, const char *path);
 void gguf_close(gguf_file *file);
 _Noreturn void gguf_refuse(const gguf_file *file, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -39,10 +39,13 @@ static void put_real(grown *json, const char *name, double value)
 /* YaRN is the one way of stretching positions that the library and llama.cpp share. */
 static void put_scaling(grown *json, const gguf_file *file)
 {
-    const gguf_text type = gguf_string(file, ".rope.scaling.type");
+    gguf_text type = gguf_string(file, ".rope.scaling.type");
     const double factor = gguf_real(file, ".rope.scaling.factor", 1);
-    const int64_t original = gguf_int(file, ".rope.scaling.original_context_length", 0);
-    if (!type.at || gguf_text_is(type, "none"))
+    const int64_t original =
+        gguf_int(file, ".rope.scaling.original_context_length", gguf_int(file, ".context_length", 0));
+    if (!type.at) /* as llama.cpp has it */
+        type = factor == 0 || factor == 1 ? (gguf_text){ "none", 4 } : (gguf_text){ "linear", 6 };
+    if (gguf_text_is(type, "none"))
         return;
     if (!gguf_text_is(type, "yarn") || !(factor >= 1))
         gguf_refuse(file, "its rope.scaling.type is %.*s, of %g: only yarn is run, of 1 and more", GGUF_SHOWN(type),
@@ -85,7 +88,7 @@ static void expect_no_more(const gguf_file *file)
 
 static bool is_same(const gguf_tensor *a, const gguf_tensor *b)
 {
-    return a->kind == b->kind && a->size == b->size && memcmp(a->data, b->data, a->size) == 0;
+    return a->kind == b->kind && a->size == b->size && memcmp(a->data, b->data, (size_t)a->size) == 0;
 }
 
 static mm_config *read_config(const gguf_file *file, const char *model_type)
@@ -128,13 +131,9 @@ static mm_config *read_config(const gguf_file *file, const char *model_type)
 
 /* --- Weights --- */
 
-/* Vectors, and what chooses experts, are in float32 beside matrices in other numbers. */
 static bool is_wide(const gguf_tensor *t)
 {
-    static const char router[] = "ffn_gate_inp.weight";
-    const size_t length = sizeof router - 1;
-    return t->axes == 1 ||
-           (t->name.length > length && memcmp(t->name.at + t->name.length - length, router, length) == 0);
+    return gguf_is_wide(t->name, t->axes);
 }
 
 /* Is a number of float32 one of fewer bits, too? Not asked are those that float16 has with less precision. */
@@ -180,13 +179,15 @@ static void widen(unsigned char *to, const unsigned char *from, size_t size, con
 }
 
 /* A tensor, or of a stack one part; its rows, if it is queries or keys of heads of D rows, in our order. */
-static void add_tensor(image *to, const gguf_tensor *t, const mm_tensor_info *info, int64_t D, int32_t dtype)
+static void add_tensor(image *to, const gguf_file *file, const gguf_tensor *t, const mm_tensor_info *info, int64_t D, int32_t dtype)
 {
     const int64_t rows = info->rank == 1 ? 1 : info->shape[0], columns = info->shape[info->rank - 1];
     const size_t stored = (size_t)(columns / t->kind->numbers) * t->kind->bytes;
     const bool blocks = t->kind->numbers > 1, kept = blocks && t->kind->dtype == dtype && !is_wide(t);
     const size_t written = blocks && !kept ? (size_t)columns * sizeof(float) : stored;
     const char *name = kept ? "U8" : blocks ? "F32" : t->kind->name;
+    if ((uint64_t)written > SIZE_MAX / 4 / (uint64_t)rows)
+        gguf_refuse(file, "%s is more than this machine can hold", info->name);
     const int64_t shape[2] = { info->shape[0], kept ? (int64_t)stored : info->shape[1] };
     const unsigned char *from = t->data + (info->expert > 0 ? (size_t)(info->expert * rows) * stored : 0);
     image_describe(to, info->name, name, shape, (size_t)info->rank, (uint64_t)rows * written);
@@ -227,7 +228,7 @@ static void fill_image(image *to, const gguf_file *file, const mm_config *config
         mm_tensor_info info = MM_TENSOR_INFO_INIT;
         check(mm_layout_get(config, i, &info));
         const bool turned = llama && (strstr(info.name, ".q_proj.") || strstr(info.name, ".k_proj."));
-        add_tensor(to, find(file, &info, experts), &info, turned ? size : 0, dtype);
+        add_tensor(to, file, find(file, &info, experts), &info, turned ? size : 0, dtype);
     }
     for (uint64_t i = 0; i < file->tensor_count; i++) /* a head that is the embedding stands for it, too */
         if (!file->tensors[i].used && !gguf_text_is(file->tensors[i].name, "output.weight"))

@@ -26,7 +26,6 @@ static void put_quoted(grown *json, gguf_text text)
 
 /* --- tokenizer.json --- */
 
-enum { NORMAL = 1, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5 };
 
 typedef struct words {
     const gguf_file *file;
@@ -40,7 +39,7 @@ static int type_of(const words *w, uint64_t id)
 
 static bool is_added(const words *w, uint64_t id)
 {
-    return type_of(w, id) == CONTROL || type_of(w, id) == USER_DEFINED;
+    return type_of(w, id) == GGUF_CONTROL || type_of(w, id) == GGUF_USER_DEFINED;
 }
 
 static words find_words(const gguf_file *file)
@@ -50,7 +49,7 @@ static words find_words(const gguf_file *file)
     if (w.types->count != w.texts->count)
         gguf_refuse(file, "it has %" PRIu64 " tokens, and the types of %" PRIu64, w.texts->count, w.types->count);
     for (uint64_t id = 0; id < w.types->count; id++)
-        if (!is_added(&w, id) && type_of(&w, id) != NORMAL && type_of(&w, id) != UNUSED)
+        if (!is_added(&w, id) && type_of(&w, id) != GGUF_NORMAL && type_of(&w, id) != GGUF_UNUSED)
             gguf_refuse(file, "token %" PRIu64 " is of type %d, which is not known here", id, type_of(&w, id));
     return w;
 }
@@ -63,12 +62,12 @@ static void put_tokens(grown *json, const words *w, bool added)
     const char *comma = "";
     for (uint64_t id = 0; id < w->texts->count; id++) {
         const gguf_text text = gguf_next_text(&at);
-        if (added ? !is_added(w, id) : type_of(w, id) == UNUSED)
+        if (added ? !is_added(w, id) : type_of(w, id) == GGUF_UNUSED)
             continue;
         put_words(json, comma);
         if (added)
             put_format(json, "{\"id\":%" PRIu64 ",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false,"
-                             "\"special\":%s,\"content\":", id, type_of(w, id) == CONTROL ? "true" : "false");
+                             "\"special\":%s,\"content\":", id, type_of(w, id) == GGUF_CONTROL ? "true" : "false");
         put_quoted(json, text);
         if (added)
             put_words(json, "}");
@@ -136,7 +135,7 @@ static void write_json(grown *json, const char *directory, const char *name)
     snprintf(path, sizeof path, "%s/%s", directory, name);
     FILE *file = fopen(path, "wb");
     if (!file || fwrite(json->at, 1, json->count, file) != json->count || fclose(file) != 0)
-        fail("can't write ", path);
+        fail_to_write(path);
     free(json->at);
 }
 
@@ -162,8 +161,10 @@ void gguf_read_words(const gguf_file *file, const char *directory)
     write_json(&config, directory, "tokenizer_config.json");
     mm_tokenizer *tokenizer = NULL;
     if (mm_tokenizer_load(directory, &tokenizer) != MM_OK) {
-        const char *why = mm_last_error(), *name = strstr(why, "/tokenizer");
-        gguf_refuse(file, "its tokenizer is none that is read: %s", name ? name + 1 : why);
+        const char *why = mm_last_error();
+        const size_t length = strlen(directory);
+        bool begins = strncmp(why, directory, length) == 0 && why[length] == '/';
+        gguf_refuse(file, "its tokenizer is none that is read: %s", begins ? why + length + 1 : why);
     }
     mm_tokenizer_free(tokenizer);
 }

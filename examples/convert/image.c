@@ -4,6 +4,7 @@
 
 #include "options.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,6 +14,8 @@
 
 void *put_room(grown *to, size_t count)
 {
+    if (count > SIZE_MAX / 4 || to->room > SIZE_MAX / 4)
+        need(NULL);
     if (to->room - to->count < count)
         to->at = need(realloc(to->at, to->room = 2 * to->room + count));
     to->count += count;
@@ -35,8 +38,10 @@ void put_format(grown *to, const char *format, ...)
     char text[301];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    const int length = vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
+    if (length < 0 || (size_t)length >= sizeof text)
+        fail("a text is longer than it is foreseen: ", text);
     put_words(to, text);
 }
 
@@ -118,11 +123,13 @@ mm_adapter *image_adapter(image *from, const char *file, mm_model *model)
     bool written = out && fwrite(whole.at, 1, whole.count, out) == whole.count;
     if (out)
         written = fclose(out) == 0 && written;
+    const int why = errno;
     mm_status status = written ? mm_adapter_load(model, path, &adapter) : MM_OK;
     if (descriptor >= 0)
         unlink(path);
+    errno = why;
     if (!written)
-        fail("can't write a temporary file in ", temporary_place());
+        fail_to_write(path);
     if (status != MM_OK)
         refuse(file, path);
     free(whole.at);

@@ -145,7 +145,7 @@ static void unpack_words(const gguf_file *file)
 {
     snprintf(beside, sizeof beside, "%s/minimind-XXXXXX", temporary_place());
     if (!mkdtemp(beside))
-        fail("no directory for the tokenizer can be made: ", beside);
+        fail_to_write(beside);
     atexit(remove_unpacked);
     gguf_read_words(file, beside);
 }

@@ -58,7 +58,7 @@ typedef struct zip {
     const unsigned char *bytes;
     size_t size;
     entry *entries; /* [count] */
-    size_t count;
+    size_t count, next; /* behind the last one found: torch lists numbers as the pickle asks for them */
 } zip;
 
 static uint32_t number_at(const unsigned char *at, int bytes)
@@ -119,7 +119,7 @@ static const unsigned char *read_listed(const zip *z, const unsigned char *at, e
 /* Files that lie in one another would take longer to check than they are long. */
 static zip read_zip(const unsigned char *bytes, size_t size)
 {
-    zip z = { bytes, size, NULL, 0 };
+    zip z = { bytes, size, NULL, 0, 0 };
     const unsigned char *end = find_end(&z);
     const size_t count = number_at(end + 10, 2), begin = number_at(end + 16, 4);
     if ((size_t)(end - bytes) < begin)
@@ -135,15 +135,18 @@ static zip read_zip(const unsigned char *bytes, size_t size)
 }
 
 /* The one whose name ends so, NULL: there is none. What it holds must be what was put there. */
-static const entry *find_entry(const zip *z, const char *ending)
+static const entry *find_entry(zip *z, const char *ending)
 {
     const size_t length = strlen(ending);
-    for (entry *e = z->entries; e < z->entries + z->count; e++) {
+    for (size_t i = 0; i < z->count; i++) {
+        const size_t place = (z->next + i) % z->count;
+        entry *e = &z->entries[place];
         if (e->name_length < length || memcmp(e->name + e->name_length - length, ending, length) != 0)
             continue;
         if (!e->checked && crc_of(e->data, e->size, 0) != e->crc)
             refuse(ending, " is damaged: its checksum is another one");
         e->checked = true; /* many tensors may share it */
+        z->next = place + 1;
         return e;
     }
     return NULL;
@@ -245,8 +248,15 @@ static const pickle_value *weights_in(const pickle_value *root)
     return root;
 }
 
+/* Rather than a table that some programs keep beside them, of rotations or masks. */
+static bool is_weight(const char *name)
+{
+    const char *end = strrchr(name, '.');
+    return end && (strcmp(end, ".weight") == 0 || strcmp(end, ".bias") == 0);
+}
+
 /* A model's weights, or those of a LoRA. What they are all of, MM_F32 where they differ. */
-static int32_t fill_image(image *to, const zip *z, const pickle_value *weights, bool lora)
+static int32_t fill_image(image *to, zip *z, const pickle_value *weights, bool lora)
 {
     int32_t dtype = -1;
     if (weights->count / 2 > TENSORS_MOST)
@@ -258,19 +268,20 @@ static int32_t fill_image(image *to, const zip *z, const pickle_value *weights, 
         if (!strstr(name, ".lora.") == lora)
             refuse(name, lora ? " is no part of a LoRA" : " is of a LoRA, which --adapter is for");
         tensor t = read_tensor(name, weights->items[i + 1]);
-        const size_t size = (size_t)(t.elements * t.kind->bytes);
+        const uint64_t size = (uint64_t)t.elements * (uint64_t)t.kind->bytes;
         char ending[300];
         snprintf(ending, sizeof ending, "/data/%s", t.storage->items[2]->text);
         const entry *stored = find_entry(z, ending);
         if (!stored)
             refuse(t.name, " has no numbers in the zip");
         check_reach(&t, stored->size);
-        if (to->numbers.count + size > 2 * z->size) /* a tied embedding is there twice */
+        if (to->numbers.count + size > 2 * (uint64_t)z->size) /* a tied embedding is there twice */
             refuse(t.name, " is one of many that share their numbers: together they have more than twice what is stored");
         if (!image_describe(to, t.name, t.kind->safetensors, t.shape, t.rank, size))
             refuse("", "has a tensor with a name that is no weight's");
         put_numbers(&to->numbers, &t, stored->data);
-        dtype = dtype < 0 || dtype == t.kind->dtype ? t.kind->dtype : MM_F32;
+        if (is_weight(name))
+            dtype = dtype < 0 || dtype == t.kind->dtype ? t.kind->dtype : MM_F32;
     }
     return dtype;
 }
@@ -285,7 +296,7 @@ static int32_t read_image(image *to, const char *path, bool lora)
         refuse("can't be read: ", strerror(errno));
     if (size < END_BYTES || number_at((const unsigned char *)bytes, 4) != LOCAL)
         refuse("", "is not what torch.save() writes, which is a zip since PyTorch 1.6");
-    const zip z = read_zip((const unsigned char *)bytes, size);
+    zip z = read_zip((const unsigned char *)bytes, size);
     const entry *order = find_entry(&z, "/byteorder"), *objects = find_entry(&z, "/data.pkl");
     if (order && (order->size != 6 || memcmp(order->data, "little", 6) != 0))
         refuse("", "has numbers of another byte order");

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static FILE *file;
@@ -31,13 +32,19 @@ static _Noreturn void give_up(void)
 void whole_begin(const char *path, const char bytes[4], const char *kind)
 {
     char begin[4] = "", message[64];
-    FILE *old = fopen(path, "rb");
-    snprintf(message, sizeof message, "what is there is no %s, and stays: ", kind);
-    if (old && (fread(begin, 1, 4, old) != 4 || memcmp(begin, bytes, 4) != 0))
-        fail(message, path);
-    if (old)
-        fclose(old);
+    struct stat there;
     final = path;
+    snprintf(message, sizeof message, "what is there is no %s, and stays: ", kind);
+    if (stat(path, &there) == 0) {
+        FILE *old = S_ISREG(there.st_mode) ? fopen(path, "rb") : NULL;
+        if (!old && S_ISREG(there.st_mode))
+            give_up();
+        if (!old || fread(begin, 1, 4, old) != 4 || memcmp(begin, bytes, 4) != 0)
+            fail(message, path);
+        fclose(old);
+    } else if (errno != ENOENT) {
+        give_up();
+    }
     char name[sizeof temporary];
     snprintf(name, sizeof name, "%s.%ld.tmp", path, (long)getpid());
     int descriptor = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);

@@ -192,15 +192,16 @@ static mm_status check_extras(const mmi_source *sources, table *t, const mmi_mat
 }
 
 /* A model in blocks is one throughout, as mm_model_quantize() makes it. */
-static mm_status check_blocks(const mmi_source *sources, const mmi_match_input *in)
+static mm_status check_one_kind(const mmi_source *sources, const mmi_match_input *in)
 {
     for (int64_t i = 0; i < in->layout->count; i++) {
         mmi_tensor tensor;
         mmi_layout_tensor(in->layout, i, &tensor);
         const int32_t is = sources[i].dtype, wanted = mmi_tensor_dtype(&tensor, sources[0].dtype);
         if (is != wanted && (mmi_block_bytes(is) > 0 || mmi_block_bytes(wanted) > 0))
-            return mmi_fail(MM_ERR_UNSUPPORTED, "%s: %s is %s beside %s, which is %s: of a quantized model all matrices "
-                                                "but routers are in the same blocks",
+            return mmi_fail(MM_ERR_UNSUPPORTED,
+                            "%s: %s is %s beside %s, which is %s: of a quantized model all matrices but routers are in "
+                            "the same blocks",
                             sources[i].file->what, sources[i].entry->name, mm_dtype_name(is), sources[0].entry->name,
                             mm_dtype_name(sources[0].dtype));
     }
@@ -216,7 +217,7 @@ mm_status mmi_match(mmi_source *sources, const mmi_match_input *in)
     if (status == MM_OK)
         status = match_layout(sources, &t, in);
     if (status == MM_OK)
-        status = check_blocks(sources, in);
+        status = check_one_kind(sources, in);
     if (status == MM_OK)
         status = check_extras(sources, &t, in);
     close_table(&t);

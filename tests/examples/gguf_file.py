@@ -129,6 +129,11 @@ def yarn(f):
                    "llama.rope.scaling.original_context_length": (U32, 2048), "llama.rope.scaling.finetuned": (BOOL, True)})
 
 
+def short_yarn(f):
+    yarn(f)
+    del f.keys["llama.rope.scaling.original_context_length"]
+
+
 def sparse(f):
     """As other programs may write it: what is the same as what it follows is left out."""
     for name in ("vocab_size", "attention.key_length", "attention.value_length", "rope.dimension_count"):
@@ -149,6 +154,8 @@ FORMS = {
     "mixed": widen_one,
     "unlike": lambda f: set_tensor("output_norm.weight", data=struct.pack("<f", 1.00001) + f.tensors["output_norm.weight"][2][4:])(f),
     "yarn": yarn,
+    "short-yarn": short_yarn,
+    "untold": lambda f: (yarn(f), f.keys.pop("llama.rope.scaling.type")),
     "linear": lambda f: (yarn(f), set_key("llama.rope.scaling.type", STRING, "linear")(f)),
     "gemma": set_key("general.architecture", STRING, "gemma"),
     "split": set_key("split.count", U32, 3),

@@ -499,7 +499,7 @@ reads_from_torch() {
             cmp "$model/model.safetensors" "$work/taken/model.safetensors" && cmp "$model/tokenizer.json" "$work/taken/tokenizer.json" ||
             { echo "$form" && return 1; }
     done
-    refuses "full_sft.pth is a file: a model is a directory, and convert makes one of a .pth" generate --model "$file" --prompt hi || return 1
+    refuses "full_sft.pth is a file: a model is a directory, and convert makes one of a .pth or a GGUF" generate --model "$file" --prompt hi || return 1
     # MiniMind saves half precision: the directory has it, too, and what is made of both is the same
     torch_file make half "$model/model.safetensors" "$file" && "$bin/convert" --model "$file" --out "$work/taken" &&
         [ $(($(wc -c <"$work/taken/model.safetensors") * 10)) -lt $(($(wc -c <"$model/model.safetensors") * 6)) ] &&
@@ -518,7 +518,7 @@ takes_lora_from_torch() {
         torch_file make plain "$model/model.safetensors" "$work/torch/no.pth" &&
         refuses "no.pth: model.embed_tokens.weight is no part of a LoRA" convert --model "$model" --adapter "$work/torch/no.pth" --out "$work/none" &&
         refuses "lora.pth: " convert --model "$work/other/pretrain" --adapter "$file" --out "$work/none" &&
-        TMPDIR=/no/such refuses "can't write a temporary file in /no/such" convert --model "$model" --adapter "$file" --out "$work/none" &&
+        TMPDIR=/no/such refuses "can't write /no/such/minimind-.*: No such" convert --model "$model" --adapter "$file" --out "$work/none" &&
         [ ! -e "$work/none" ]
 }
 
@@ -530,7 +530,7 @@ torch_not() {
 refuses_what_torch_did_not_save() {
     torch_not double "no.pth: model.embed_tokens.weight is F64, weights may be" && torch_not whole "is I64, weights may be" &&
         torch_not beyond "model.norm.weight has numbers beyond those that are stored" && torch_not far "model.norm.weight has numbers beyond" &&
-        torch_not negative "model.norm.weight is not as torch.save() describes" && torch_not endless "model.norm.weight has numbers beyond\|twice" &&
+        torch_not negative "model.norm.weight is not as torch.save() describes" && torch_not endless "model.norm.weight is one of many .* more than twice" &&
         torch_not hollow "none.* is no tensor of the model" && torch_not often "one of many that share" && torch_not crowded "more weights than" &&
         torch_not long-name "a name that is no weight's" && torch_not odd-name "a name that is no weight's" &&
         torch_not shouted-name "a?.2J?b is no tensor" &&
@@ -626,15 +626,22 @@ reads_form() {
 }
 
 # Blocks that are not all of one kind become float32, as --dtype f32 makes it of them; so do norms that fewer bits don't hold.
-reads_gguf() {
+reads_gguf() (
     mkdir -p "$work/unpacked" && export TMPDIR="$work/unpacked" || return 1
     for numbers in f32 bf16 q8_0 q4_0; do
         there_and_back "$model" $numbers && there_and_back "$work/minimind-3/pretrain" $numbers &&
             there_and_back "$work/minimind-3-moe/pretrain" $numbers || { echo $numbers && return 1; }
     done
     "$bin/convert" --model "$model" --gguf "$work/f32.gguf" || return 1
-    for form in older aligned sparse backwards head yarn; do
+    for form in older aligned sparse backwards head yarn short-yarn; do
         reads_form $form "$work/f32.gguf" "$model" || return 1
+        ! grep -q '"rope_scaling"' "$work/form/config.json" && scaled=none ||
+            scaled=$(grep -A9 '"rope_scaling"' "$work/form/config.json" | grep -oE '"(factor|attention_factor|original[a-z_]*)": [0-9.]+' | tr -d '\n')
+        case $form:$scaled in
+            yarn:*'"factor": 4'*'"original_max_position_embeddings": 2048'* | short-yarn:*'"factor": 4'*'"original_max_position_embeddings": 32768'*)
+                [ "${scaled#*\"attention_factor\": 1.1386294}" != "$scaled" ] || return 1 ;;
+            *yarn:* | *:\"*) echo "$form: $scaled" && return 1 ;;
+        esac
     done
     for numbers in q8_0 q4_0; do
         "$bin/convert" --model "$model" --dtype $numbers --gguf "$work/blocks.gguf" && "$bin/convert" --model "$work/$numbers" --dtype f32 --out "$work/whole" &&
@@ -648,17 +655,17 @@ reads_gguf() {
         "$bin/convert" --model "$work/bare.gguf" --pth "$work/trip.pth" && torch_file same "$model/model.safetensors" "$work/trip.pth" &&
         reads_form smollm "$work/f32.gguf" "$model" --tokenizer "$model" && cmp "$model/tokenizer.json" "$work/form/tokenizer.json" &&
         [ -z "$(ls "$work/unpacked")" ]
-}
+)
 
 # gguf_not FORM MESSAGE
 gguf_not() {
     gguf_file make "$1" "$work/f32.gguf" "$work/no.gguf" && refuses "no.gguf: .*$2" convert --model "$work/no.gguf" --out "$work/none"
 }
 
-refuses_other_gguf() {
-    gguf_not first "another version than 2 and 3" && gguf_not big-endian "another version" && gguf_not misaligned "is no power of two" &&
+refuses_other_gguf() (
+    export TMPDIR="$work/unpacked" && gguf_not first "another version than 2 and 3" && gguf_not big-endian "another version" && gguf_not misaligned "is no power of two" &&
         gguf_not gemma "its architecture is \"gemma\": llama, qwen3 and qwen3moe are read" && gguf_not split "one of several files" &&
-        gguf_not linear "rope.scaling.type is linear" && gguf_not window "has the key llama.attention.sliding_window" &&
+        gguf_not linear "rope.scaling.type is linear" && gguf_not untold "rope.scaling.type is linear, of 4" && gguf_not window "has the key llama.attention.sliding_window" &&
         gguf_not experts "its expert_count is 4" && gguf_not heads "attention.head_count is no whole number" &&
         gguf_not seven "its keys make no model: .*num_attention_heads is 7" && gguf_not wide "its heads have keys of" &&
         gguf_not deep "blk.[0-9]*.attn_norm.weight is missing" && gguf_not no-depth "its block_count is missing" &&
@@ -666,18 +673,18 @@ refuses_other_gguf() {
         gguf_not odd "output_norm.weight has rows that are not of whole blocks" && gguf_not other "output_norm.weight has 32 where its keys imply" &&
         gguf_not freqs "rope_freqs.weight is no tensor of the model" && gguf_not missing "blk.1.attn_k.weight is missing" &&
         gguf_not twice "output_norm.weight is there twice" && gguf_not beyond "output_norm.weight has numbers beyond the end" &&
-        gguf_not shared "shares its numbers" && gguf_not between "does not begin at a multiple" &&
+        gguf_not shared "and those before it have more numbers than the file" && gguf_not between "does not begin at a multiple" &&
         gguf_not smollm "its tokenizer.ggml.pre is \"smollm\", only \"gpt-2\" .*--tokenizer" && gguf_not spm "its tokenizer.ggml.model is \"llama\"" &&
         gguf_not no-pre "tokenizer.ggml.pre is \"\"" && gguf_not byte-token "is of type 6" && gguf_not types "tokens, and the types of" &&
         gguf_not same-token "its tokenizer is none that is read: tokenizer.json" && [ ! -e "$work/none" ] && [ -z "$(ls "$work/unpacked")" ] &&
         refuses "for a file of torch.save()" convert --model "$work/f32.gguf" --preset minimind2 --out "$work/none" &&
         refuses "another file, not" convert --model "$work/f32.gguf" --gguf "$work/./f32.gguf"
-}
+)
 
-survives_damaged_gguf() {
-    cp "$work/blocks.gguf" "$work/cut.gguf" && gguf_file attack "$work/cut.gguf" "$bin/convert" --model "$work/cut.gguf" --out "$work/damaged" &&
+survives_damaged_gguf() (
+    export TMPDIR="$work/unpacked" && cp "$work/blocks.gguf" "$work/cut.gguf" && gguf_file attack "$work/cut.gguf" "$bin/convert" --model "$work/cut.gguf" --out "$work/damaged" &&
         [ -z "$(ls "$work/unpacked")" ]
-}
+)
 
 # Without --dtype weights are what they are in the file, also when an adapter is added to them.
 keeps_what_is_stored() {
@@ -1095,23 +1102,21 @@ check "convert turns weights into blocks, in files" converts_into_blocks
 check "convert takes an adapter into its model" merges_an_adapter
 check "convert keeps what is stored as it is" keeps_what_is_stored
 check "convert names what can't be converted, and leaves nothing" refuses_to_convert
-if [ -n "$python" ] && "$python" -c 'import numpy'; then
-    check "convert writes GGUF" writes_gguf
-    check "convert writes what torch.load() reads" writes_for_torch
-    check "convert reads what torch.save() wrote" reads_from_torch
-    check "convert takes a LoRA of MiniMind's into its model" takes_lora_from_torch
-    check "convert names what is wrong with such a file" refuses_what_torch_did_not_save
-    check "convert survives damaged ones" survives_damaged_files_of_torch
-    check "convert reads GGUF" reads_gguf
-    check "convert names what is wrong with GGUF" refuses_other_gguf
-    check "convert survives damaged GGUF" survives_damaged_gguf
-else
-    skip "convert writes GGUF" "there is no Python with numpy"
-    for what in "writes what torch.load() reads" "reads what torch.save() wrote" "takes a LoRA of MiniMind's into its model" \
-        "names what is wrong with such a file" "survives damaged ones" "reads GGUF" "names what is wrong with GGUF" "survives damaged GGUF"; do
-        skip "convert $what" "there is no Python with numpy"
-    done
-fi
+torch_checks() {
+    "$1" "convert writes what torch.load() reads" "${2:-writes_for_torch}"
+    "$1" "convert reads what torch.save() wrote" "${2:-reads_from_torch}"
+    "$1" "convert takes a LoRA of MiniMind's into its model" "${2:-takes_lora_from_torch}"
+    "$1" "convert names what is wrong with such a file" "${2:-refuses_what_torch_did_not_save}"
+    "$1" "convert survives damaged ones" "${2:-survives_damaged_files_of_torch}"
+}
+gguf_checks() {
+    "$1" "convert writes GGUF" "${2:-writes_gguf}"
+    "$1" "convert reads GGUF" "${2:-reads_gguf}"
+    "$1" "convert names what is wrong with GGUF" "${2:-refuses_other_gguf}"
+    "$1" "convert survives damaged GGUF" "${2:-survives_damaged_gguf}"
+}
+if [ -n "$python" ]; then torch_checks check; else torch_checks skip "there is no Python"; fi
+if [ -n "$python" ] && "$python" -c 'import numpy'; then gguf_checks check; else gguf_checks skip "there is no Python with numpy"; fi
 check "generate names a weight file that is cut short" refuses "model.safetensors" \
     generate --model "$work/cut" --prompt-ids 5
 finish

@@ -11,6 +11,7 @@ import json
 import os
 import pickle
 import random
+import resource
 import struct
 import subprocess
 import sys
@@ -250,8 +251,9 @@ def attack(file, command):
         ended[ran.returncode] += 1
         assert ran.returncode in (0, 1), (turn, ran.returncode, ran.stderr[-400:])
         assert ran.returncode == 0 or ran.stderr.startswith("convert: "), ran.stderr[:400]
-    print(dict(ended))
-    assert ended[1] > 60
+    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    print(dict(ended), most, "KiB")
+    assert most < 1 << 20 and ended[1] > 60
 
 
 def fix_checksum(data):

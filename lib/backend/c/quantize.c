@@ -48,7 +48,8 @@ void mmi_c_widen_blocks(float *y, const void *x, int32_t dtype, int64_t n)
     }
 }
 
-/* The loops over a block's numbers are written so that a compiler makes vectors of them: no branch leaves one early. */
+/* The loops over a block's numbers are written so that a compiler makes vectors of them: no branch leaves one early, but
+ * where a number is looked for. */
 
 /* The largest magnitude; NaN if a number is not finite. Of floats without their signs the bits are in order. */
 static float magnitude(const float *x)
@@ -68,10 +69,12 @@ static float magnitude(const float *x)
 static float extreme(const float *x)
 {
     float most = magnitude(x);
-    for (int i = 0; i < MMI_BLOCK && most > 0; i++)
-        if (fabsf(x[i]) == most)
-            return x[i];
-    return most;
+    if (!(most > 0))
+        return most;
+    int first = 0;
+    while (fabsf(x[first]) != most)
+        first++;
+    return x[first];
 }
 
 /* 1 / scale; 0, which makes all numbers 0, where that is not finite or the scale is NaN. */
