@@ -3,7 +3,7 @@
 #include "gguf.h"
 
 #include "gguf_file.h"
-#include "image.h"
+#include "grown.h"
 #include "json.h"
 #include "options.h"
 #include "whole.h"

@@ -179,7 +179,8 @@ static void widen(unsigned char *to, const unsigned char *from, size_t size, con
 }
 
 /* A tensor, or of a stack one part; its rows, if it is queries or keys of heads of D rows, in our order. */
-static void add_tensor(image *to, const gguf_file *file, const gguf_tensor *t, const mm_tensor_info *info, int64_t D, int32_t dtype)
+static void add_tensor(image *to, const gguf_file *file, const gguf_tensor *t, const mm_tensor_info *info, int64_t D,
+                       int32_t dtype)
 {
     const int64_t rows = info->rank == 1 ? 1 : info->shape[0], columns = info->shape[info->rank - 1];
     const size_t stored = (size_t)(columns / t->kind->numbers) * t->kind->bytes;

@@ -1,7 +1,7 @@
 /* A tokenizer of GGUF as the files that the library, and transformers, read. */
 #include "gguf_read.h"
 
-#include "image.h"
+#include "grown.h"
 #include "options.h"
 
 #include <inttypes.h>
@@ -66,8 +66,10 @@ static void put_tokens(grown *json, const words *w, bool added)
             continue;
         put_words(json, comma);
         if (added)
-            put_format(json, "{\"id\":%" PRIu64 ",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false,"
-                             "\"special\":%s,\"content\":", id, type_of(w, id) == GGUF_CONTROL ? "true" : "false");
+            put_format(json,
+                       "{\"id\":%" PRIu64 ",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
+                       "\"normalized\":false,\"special\":%s,\"content\":",
+                       id, type_of(w, id) == GGUF_CONTROL ? "true" : "false");
         put_quoted(json, text);
         if (added)
             put_words(json, "}");

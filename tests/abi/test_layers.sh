@@ -50,7 +50,7 @@ public_headers_stand_alone() {
 examples_are_strangers() {
     includes examples | grep -E 'include[[:space:]]*("|<(minimind/|cblas|jansson|pcre2|pthread))' |
         grep -vE '^examples/([a-z]+)/[a-z]+\.c:[0-9]+:#include "\1\.h"|^examples/[a-z_]+\.[ch]:[0-9]+:#include "(common|json|load_as|mask|options|ranks|shape|watch)\.h"' |
-        grep -vE '^examples/convert/[a-z_]+\.[ch]:[0-9]+:#include "(gguf|gguf_file|gguf_read|image|json|load_as|options|pickle|pth|whole)\.h"' | nothing
+        grep -vE '^examples/convert/[a-z_]+\.[ch]:[0-9]+:#include "(gguf|gguf_file|gguf_read|grown|image|json|load_as|options|pickle|pth|whole|zip)\.h"' | nothing
 }
 
 no_mutable_environment() {
