@@ -471,7 +471,7 @@ const char *gguf_write(const char *path, const mm_model *model, const char *dire
     put(&h.bytes, keys.bytes.at, keys.bytes.count);
     put_tensors(&h, list, count);
 
-    whole_begin(path, "GGUF", "GGUF");
+    whole_begin(path, GGUF_BEGIN, "GGUF");
     whole_write(h.bytes.at, h.bytes.count);
     write_padding(h.bytes.count);
     for (int32_t i = 0; i < count; i++)

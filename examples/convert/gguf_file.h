@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#define GGUF_BEGIN "GGUF" /* of a file */
+
 enum { GGUF_ALIGNMENT = 32, GGUF_VERSION = 3 };
 
 typedef enum gguf_type {

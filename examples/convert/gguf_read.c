@@ -236,16 +236,6 @@ static void fill_image(image *to, const gguf_file *file, const mm_config *config
             gguf_refuse(file, "%.*s is no tensor of the model that its keys imply", GGUF_SHOWN(file->tensors[i].name));
 }
 
-bool gguf_is(const char *path)
-{
-    char begin[4] = "";
-    FILE *file = fopen(path, "rb");
-    const size_t got = file ? fread(begin, 1, 4, file) : 0;
-    if (file)
-        fclose(file);
-    return got == 4 && memcmp(begin, "GGUF", 4) == 0;
-}
-
 mm_model *gguf_read(const gguf_file *file)
 {
     static const char *const known[][2] = { { "llama", "llama" }, { "qwen3", "qwen3" }, { "qwen3moe", "qwen3_moe" } };

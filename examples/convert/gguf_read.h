@@ -6,7 +6,6 @@
 
 #include "gguf_file.h"
 
-bool gguf_is(const char *path); /* it begins as one does */
 
 /* The model of a `llama`, `qwen3` or `qwen3moe`, with weights as they are stored, if all matrices are in the same numbers;
  * else in float32. What is damaged, or another model, ends the program with a message. */

@@ -24,6 +24,7 @@
 #include "load_as.h"
 #include "options.h"
 #include "pth.h"
+#include "whole.h"
 
 static const char usage[] =
     "--model PATH [--adapter PATH] [--dtype NAME] (--out DIR | --gguf FILE | --pth FILE)\n"
@@ -104,7 +105,7 @@ static void read_arguments(int argc, char **argv)
         fail("of a .pth --dtype is f32 or bf16, not ", dtype);
     if (access(source, F_OK) != 0)
         fail("there is no model: ", source);
-    if ((preset || config_file) && (!is_file(source) || gguf_is(source)))
+    if ((preset || config_file) && (!is_file(source) || begins_with(source, GGUF_BEGIN)))
         fail("--preset and --config are for a file of torch.save(), others have their config: ", source);
     if (preset && config_file)
         fail("a model has one config: --preset or --config", "");
@@ -177,7 +178,7 @@ static mm_model *load_model(const char *numbers)
         check(load_as(source, numbers, &model));
         return model;
     }
-    model = gguf_is(source) ? read_gguf() : read_pth();
+    model = begins_with(source, GGUF_BEGIN) ? read_gguf() : read_pth();
     if (!numbers)
         return model;
     check(turn_into(numbers, model, &turned));
@@ -190,7 +191,7 @@ static void merge(mm_model **model)
 {
     mm_adapter *adapter = NULL;
     mm_model *merged = NULL;
-    if (pth_is(adapter_path))
+    if (begins_with(adapter_path, PTH_BEGIN))
         adapter = pth_read_adapter(adapter_path, *model);
     else
         check(mm_adapter_load(*model, adapter_path, &adapter));

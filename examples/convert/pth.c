@@ -87,7 +87,7 @@ void pth_write(const char *path, const mm_model *model)
     put(&pickle, "u.", 2); /* SETITEMS, STOP */
 
     zip_writer w = { 0, { NULL, 0, 0 }, 0 };
-    whole_begin(path, "PK\3\4", "zip");
+    whole_begin(path, PTH_BEGIN, "zip");
     zip_write(&w, FOLDER "data.pkl", pickle.at, pickle.count);
     for (int64_t i = 0; i < count; i++) {
         if (mm_model_tensor(model, i, &view) != MM_OK)

@@ -178,13 +178,3 @@ mm_adapter *pth_read_adapter(const char *path, mm_model *model)
     read_image(&weights, path, true);
     return image_adapter(&weights, path, model);
 }
-
-bool pth_is(const char *path)
-{
-    char begin[4] = "";
-    FILE *opened = fopen(path, "rb");
-    const size_t got = opened ? fread(begin, 1, 4, opened) : 0;
-    if (opened)
-        fclose(opened);
-    return got == 4 && memcmp(begin, "PK\3\4", 4) == 0;
-}

@@ -29,19 +29,27 @@ static _Noreturn void give_up(void)
     whole_fail(message);
 }
 
+bool begins_with(const char *path, const char bytes[4])
+{
+    char begin[4] = "";
+    FILE *opened = fopen(path, "rb");
+    const size_t got = opened ? fread(begin, 1, 4, opened) : 0;
+    if (opened)
+        fclose(opened);
+    return got == 4 && memcmp(begin, bytes, 4) == 0;
+}
+
 void whole_begin(const char *path, const char bytes[4], const char *kind)
 {
-    char begin[4] = "", message[64];
+    char message[64];
     struct stat there;
     final = path;
     snprintf(message, sizeof message, "what is there is no %s, and stays: ", kind);
     if (stat(path, &there) == 0) {
-        FILE *old = S_ISREG(there.st_mode) ? fopen(path, "rb") : NULL;
-        if (!old && S_ISREG(there.st_mode))
+        if (S_ISREG(there.st_mode) && access(path, R_OK) != 0)
             give_up();
-        if (!old || fread(begin, 1, 4, old) != 4 || memcmp(begin, bytes, 4) != 0)
+        if (!S_ISREG(there.st_mode) || !begins_with(path, bytes))
             fail(message, path);
-        fclose(old);
     } else if (errno != ENOENT) {
         give_up();
     }

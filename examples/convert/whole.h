@@ -3,7 +3,11 @@
 #ifndef EXAMPLES_WHOLE_H
 #define EXAMPLES_WHOLE_H
 
+#include <stdbool.h>
 #include <stddef.h>
+
+/* Whether a file can be read, and begins so. */
+bool begins_with(const char *path, const char bytes[4]);
 
 /* What is there may be replaced if it begins with the same four bytes, but neither a model's weights nor anything else.
  * `kind` is what a message calls such a file. */

@@ -3,12 +3,10 @@
     gguf_file.py make FORM FILE OUT        FILE with what one of FORMS changes
     gguf_file.py attack FILE COMMAND...    COMMAND with FILE cut short and its bytes changed ends with 0 or 1
 """
-import collections
-import random
-import resource
 import struct
-import subprocess
 import sys
+
+from attack import attack
 
 U8, I32, U32, F32, BOOL, STRING, ARRAY, U64 = 0, 5, 4, 6, 7, 8, 9, 10
 FORMATS = {U8: "B", I32: "i", U32: "I", F32: "f", BOOL: "?", U64: "Q"}
@@ -191,30 +189,12 @@ def make(form, source, out):
     f.write(out)
 
 
-def attack(file, command):
-    """Most of it in the lists at the head. A file of less than a megabyte takes no gigabyte."""
+def attack_file(file, *command):
+    """Most of it in the lists at the head."""
     with open(file, "rb") as opened:
-        whole = opened.read()
-    at = whole.index(b"token_embd.weight")
-    dice, ended = random.Random(11), collections.Counter()
-    for turn in range(150):
-        data = bytearray(whole)
-        if turn % 6 == 0:
-            data = data[:dice.randrange(len(data))]
-        for _ in range(dice.randint(1, 4) if data else 0):
-            low, high = [(4, 1400), (at - 300, at + 1500), (0, len(data))][dice.randrange(3)]
-            data[min(dice.randrange(low, high), len(data) - 1)] = dice.choice((0, 1, 0x7f, 0x80, 0xff, dice.randrange(256)))
-        with open(file, "wb") as out:
-            out.write(data)
-        ran = subprocess.run(command, capture_output=True, text=True, errors="replace")
-        ended[ran.returncode] += 1
-        assert ran.returncode in (0, 1), (turn, ran.returncode, ran.stderr[-400:])
-        assert ran.returncode == 0 or ran.stderr.startswith("convert: ") and "out of memory" not in ran.stderr, ran.stderr[:400]
-    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    print(dict(ended), most, "KiB")
-    assert most < 1 << 20
-    assert ended[1] > 60
+        at = opened.read().index(b"token_embd.weight")
+    attack(file, command, 11, 150, lambda data: [(4, 1400), (at - 300, at + 1500), (0, len(data))])
 
 
 if __name__ == "__main__":
-    {"make": make, "attack": lambda file, *command: attack(file, command)}[sys.argv[1]](*sys.argv[2:])
+    {"make": make, "attack": attack_file}[sys.argv[1]](*sys.argv[2:])

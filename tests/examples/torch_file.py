@@ -10,13 +10,13 @@ import io
 import json
 import os
 import pickle
-import random
-import resource
 import struct
-import subprocess
 import sys
 import types
 import zipfile
+import zlib
+
+from attack import attack
 
 # name in safetensors: torch's class, bytes, struct's letter
 KINDS = {"F32": ("FloatStorage", 4, "f"), "F16": ("HalfStorage", 2, "e"), "BF16": ("BFloat16Storage", 2, "H"),
@@ -229,35 +229,16 @@ def same(weights_file, file):
         assert t.storage.data == numbers, name
 
 
-def attack(file, command):
+def attack_file(file, *command):
+    """Most of it in the pickle and in the list at the end, which lead to the rest."""
     with open(file, "rb") as opened:
-        whole = opened.read()
-    at = whole.index(b"archive/data.pkl")
-    dice, ended = random.Random(7), collections.Counter()
-    for turn in range(120):
-        data = bytearray(whole)
-        if turn % 6 == 0:
-            data = data[:dice.randrange(len(data))]
-        # most of it in the pickle and in the list at the end, which lead to the rest
-        for _ in range(dice.randint(1, 4) if data else 0):
-            spots = [(at, at + 8000), (len(data) - 2500, len(data)), (0, len(data))]
-            low, high = spots[dice.randrange(3)]
-            data[max(0, min(dice.randrange(low, high), len(data) - 1))] = dice.choice((0, 1, 0x7f, 0x80, 0xff, dice.randrange(256)))
-        if turn % 2:   # the pickle's checksum lets what was changed pass
-            fix_checksum(data)
-        with open(file, "wb") as out:
-            out.write(data)
-        ran = subprocess.run(command, capture_output=True, text=True, errors="replace")
-        ended[ran.returncode] += 1
-        assert ran.returncode in (0, 1), (turn, ran.returncode, ran.stderr[-400:])
-        assert ran.returncode == 0 or ran.stderr.startswith("convert: "), ran.stderr[:400]
-    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    print(dict(ended), most, "KiB")
-    assert most < 1 << 20 and ended[1] > 60
+        at = opened.read().index(b"archive/data.pkl")
+    spots = lambda data: [(at, at + 8000), (len(data) - 2500, len(data)), (0, len(data))]
+    attack(file, command, 7, 120, spots, fix_checksum)
 
 
 def fix_checksum(data):
-    import zlib
+    """The pickle's, which then lets what was changed pass."""
     listed = data.rfind(b"archive/data.pkl")
     if listed < 46 or data[:4] != b"PK\3\4":
         return
@@ -268,4 +249,4 @@ def fix_checksum(data):
 
 
 if __name__ == "__main__":
-    {"make": make, "same": same, "attack": lambda file, *command: attack(file, command)}[sys.argv[1]](*sys.argv[2:])
+    {"make": make, "same": same, "attack": attack_file}[sys.argv[1]](*sys.argv[2:])

@@ -199,3 +199,44 @@ void mini_llm_name(char *out, size_t size, const char *name)
         if (strncmp(tail, others[i][0], strlen(others[i][0])) == 0)
             snprintf(out, size, "transformer_blocks.%d.%s%s", layer, others[i][1], tail + strlen(others[i][0]));
 }
+
+void mutate(unsigned char *image, size_t size, size_t header, test_rng *rng)
+{
+    for (int flips = rng_between(rng, 1, 3); size > 0 && flips > 0; flips--) {
+        size_t range = rng_between(rng, 0, 3) > 0 && header < size ? header : size;
+        unsigned char *byte = &image[rng_between(rng, 0, (int)range - 1)];
+        *byte = rng_between(rng, 0, 1) ? (unsigned char)(*byte ^ 1 << rng_between(rng, 0, 7))
+                                       : (unsigned char)rng_next(rng);
+    }
+}
+
+void mutated_images_do_no_harm(const mm_config *config, const char *file, uint64_t seed, int rounds)
+{
+    char *data = NULL;
+    size_t size = 0;
+    uint64_t before = bytes_held();
+    ck_ok(mmi_read_file(file, &data, &size));
+    const uint64_t held = bytes_held();
+    const size_t header = 8 + (size_t)(unsigned char)data[0] + 256 * (size_t)(unsigned char)data[1];
+    test_rng rng = { seed };
+    int loaded = 0, refused = 0;
+    for (int round = 0; round < rounds; round++) {
+        size_t length = round % 4 == 0 ? (size_t)rng_between(&rng, 0, (int)size) : size;
+        unsigned char *image = malloc(length + (length == 0)); /* its exact size: a step outside is seen */
+        memcpy(image, data, length);
+        mutate(image, length, header, &rng);
+        mm_model *out = NULL;
+        mm_status status = mm_model_load_memory(config, image, length, &out);
+        ck_assert(status == MM_OK || status == MM_ERR_FORMAT || status == MM_ERR_UNSUPPORTED);
+        ck_assert((status == MM_OK) == (out != NULL));
+        loaded += status == MM_OK;
+        refused += status != MM_OK;
+        mm_model_free(out);
+        ck_assert_uint_eq(bytes_held(), held);
+        free(image);
+    }
+    ck_assert_int_gt(loaded, 0);
+    ck_assert_int_gt(refused, rounds / 2);
+    mmi_free(data);
+    ck_assert_uint_eq(bytes_held(), before);
+}

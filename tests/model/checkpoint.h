@@ -5,6 +5,7 @@
 #include <minimind.h>
 
 #include "model/safetensors.h"
+#include "support.h"
 
 /* A tiny config of a family ("minimind", "minigpt", …); yours. */
 mm_config *family_config(const char *model_type);
@@ -48,5 +49,12 @@ int weights_equal(const mm_model *a, const mm_model *b);
 
 /* Our name as Mini-LLM writes it: the translation backwards. A name that Mini-LLM has too stays as it is. */
 void mini_llm_name(char *out, size_t size, const char *name);
+
+/* Change one to three bytes, most of them in the first `header`. */
+void mutate(unsigned char *image, size_t size, size_t header, test_rng *rng);
+
+/* Fail unless a file's image, cut short and changed in so many ways, is loaded or refused, each some of the time, and
+ * leaves nothing behind. */
+void mutated_images_do_no_harm(const mm_config *config, const char *file, uint64_t seed, int rounds);
 
 #endif
